@@ -1,4 +1,4 @@
-"""Labs: studies beside the comparison of retrievers. Each folder here with a `lab.toml` is a lab.
+"""Labs: studies besides the comparison of retrievers. Each folder here with a `lab.toml` is a lab.
 
 `lab.toml` describes the lab without importing it, see `Lab`. `study.py` defines `STUDY`, from which the lab's page,
 commands, tables, stored results and reports are made; `words.en.toml` and `words.ko.toml` hold its texts. Delete the
@@ -22,8 +22,8 @@ _FOLDER = Path(__file__).parent
 class LabDefinition:
     """The content of `lab.toml`. Modules are named from the lab's folder.
 
-    `page` is the module with the `draw()` of the lab's own page, `commands` the `module:attribute` of its own commands;
-    if empty, both are made from `study`. `page_name` is the page's name in addresses. Pages `in_menu` share one menu.
+    `page` is a module with `draw()`, and `commands` a `module:attribute`; if empty, `study` provides the page and the
+    commands. `page_name` is the page's name in addresses. Pages `in_menu` share one menu.
     """
 
     name: str
@@ -57,8 +57,8 @@ class LabDefinition:
 @cache
 def labs() -> tuple[LabDefinition, ...]:
     """Return the labs in the order of their pages."""
-    files = _FOLDER.glob("*/lab.toml")
-    definitions = [
-        LabDefinition(name=file.parent.name, **tomllib.loads(file.read_text(encoding="utf-8"))) for file in files
-    ]
+    definitions = []
+    for file in _FOLDER.glob("*/lab.toml"):
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        definitions.append(LabDefinition(name=file.parent.name, **content))
     return tuple(sorted(definitions, key=lambda lab: (lab.order, lab.name)))

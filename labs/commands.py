@@ -1,4 +1,4 @@
-"""The commands of labs without commands of their own, and the jobs of all: imported by name when they are used."""
+"""Commands of labs that declare none, and the commands that run the jobs of all labs, looked up by name."""
 
 from typing import Any
 

@@ -270,7 +270,7 @@ def _outcome_lines(result: ReadingResult, reader: ReaderResult) -> list[str]:
     depth_index = study.tested_depth_index(_KS)
     lines = [f"Of the first {_KS[depth_index]}:", ""]
     for name, retriever_answers in reader.by_retriever.items():
-        fractions = [(retriever_answers.depth.fate[:, depth_index] == fate).mean() for fate in AnswerOutcome]
+        fractions = [(retriever_answers.by_depth.outcome[:, depth_index] == fate).mean() for fate in AnswerOutcome]
         words = ("right", "right in a passage that another outranked", "read wrong", "not found")
         parts = ", ".join(f"{word} {100 * fraction:.1f}" for word, fraction in zip(words, fractions, strict=True))
         lines.append(f"- {name} (weight of its score {retriever_answers.weight:g}): {parts} percent.")

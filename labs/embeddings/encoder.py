@@ -1,4 +1,4 @@
-"""Sentences and their vectors, the models that a user added, and the cost of comparing n sentences with each other.
+"""Sentences and their vectors, the models that a user added, and the cost of comparing n sentences pairwise.
 
 A cross-encoder reads every pair, n (n - 1) / 2 of them. A bi-encoder reads every sentence once and searches the vectors
 for nearest neighbours, exactly or in a graph (HNSW; Reimers & Gurevych 2019, section 1). Costs are measured for as many
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from pydantic import TypeAdapter
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.files import back_up_damaged_file, read_user_file
 from mrc_workbench.data.pairs import PairSet, number_sentences, row_groups
 from mrc_workbench.data.problems import Failure
@@ -27,14 +28,25 @@ from mrc_workbench.labs.embeddings.geometry import find_neighbours
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import find_model
 
+_FILE = "models.json"
+SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured
+SECONDS = 60.0
+_WARM_UP = 32  # texts or pairs before the first timing: lazy loading is not timed
+_BATCH_SIZE = 256
+# links of each vector in the graph, and candidates while it is built and searched
+_HNSW_LINKS = 32
+_HNSW_CANDIDATES = 128
+ReportProgress = Callable[[float], None]
+T = TypeVar("T")
+
 
 class EmbeddingError(Failure):
-    """A measure that cannot be taken: `no_pairs` of a part, `few_sentences`."""
+    """Data that cannot be measured. Codes: `no_pairs` (an empty part), `few_sentences`."""
 
 
 @dataclass(frozen=True)
 class DistinctSentences:
-    """Sentences, each once, and where they stand: `places` `(n_rows, width)` int64 are rows of `sentences`."""
+    """Distinct sentences; `sentence_rows` `(n_rows, width)` int64 are the sentences of each row of a set."""
 
     sentences: list[str]
     sentence_rows: np.ndarray = field(repr=False)
@@ -56,7 +68,7 @@ class DistinctSentences:
 
     @cached_property
     def sentence_groups(self) -> np.ndarray:
-        """The group of the rows that each sentence stands in, `(n_sentences,)` int64."""
+        """The group of each sentence's rows, `(n_sentences,)` int64."""
         groups = np.zeros(len(self.sentences), dtype=np.int64)
         groups[self.sentence_rows] = self.groups[:, None]
         return groups
@@ -64,9 +76,9 @@ class DistinctSentences:
 
 @dataclass(frozen=True)
 class SentenceVectors:
-    """Unit vectors `(n_sentences, dimensions)` float32 in the order of the sentences, memory-mapped.
+    """Memory-mapped unit vectors `(n_sentences, dimensions)` float32, and the seconds that encoding took.
 
-    `fingerprint` is that of the model's content; `seconds` are those of encoding.
+    `fingerprint` identifies the model's content.
     """
 
     vectors: np.ndarray
@@ -82,17 +94,14 @@ def encode(
     base: Path | None = None,
     on_progress: Callable[[float], Any] | None = None,
 ) -> SentenceVectors:
-    """Encode different sentences with the model's question prompt; vectors are cached block by block.
+    """Encode distinct sentences with the model's question prompt; vectors are cached block by block.
 
-    A starter is made of the `corpus`, all sentences of the set. An interrupted call continues after the last whole
-    block. Raises `ModelError`.
+    The starter model is fitted on `corpus`, all sentences of the set. An interrupted call continues after the last
+    complete block. Raises `ModelError`.
     """
     encoder = BiEncoder(find_model(reference, base), corpus, on_progress=on_progress)
     vectors = encoder.encode_sentences(sentences)
     return SentenceVectors(vectors, encoder.fingerprint, encoder.meter.lap()[1])
-
-
-_FILE = "models.json"
 
 
 def added_models() -> list[str]:
@@ -129,19 +138,8 @@ def _write(models: list[str]) -> None:
     write_json(path, {"models": models})
 
 
-SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured
-SECONDS = 60.0
-_WARM_UP = 32  # texts or pairs read first: what is loaded late counts for nobody
-_BATCH_SIZE = 256
-# of a vector in the graph, and looked at while it is built and searched
-_HNSW_LINKS = 32
-_HNSW_CANDIDATES = 128
-ReportProgress = Callable[[float], None]
-T = TypeVar("T")
-
-
 class Method(StrEnum):
-    """How the sentences are held against each other."""
+    """How sentences are compared with each other."""
 
     CROSS_ENCODER = "cross-encoder"
     EXACT = "exact"
@@ -150,22 +148,23 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class CostPoint:
-    """Seconds that a method takes for so many sentences, reading them with it; `measured` here, or computed."""
+    """Seconds of a method for a number of sentences, encoding included: measured, or extrapolated."""
 
     method: Method
     sentences: int
     seconds: float
-    measured: bool
+    is_measured: bool
+    _earlier = accept_earlier_names({"measured": "is_measured"})
 
 
 class _Timing(NamedTuple):
     seconds: float
-    measured: bool
+    is_measured: bool
 
 
 @dataclass(frozen=True)
 class CostComparison:
-    """All points, by method and then by size. `agreement` is the share of sentences whose nearest HNSW finds."""
+    """Points by method, then by size. `agreement` is the fraction of nearest neighbours that HNSW finds."""
 
     points: tuple[CostPoint, ...]
     agreement: float
@@ -183,27 +182,26 @@ def measure_cost(
     base: Path | None = None,
     on_progress: ReportProgress | None = None,
 ) -> CostComparison:
-    """Measure both models, by their references, on the first of these sentences; each kind for so many seconds.
+    """Measure two models, named by reference, on the first sentences, for at most `seconds` each.
 
-    Reads and writes no cache. Raises `ModelError`, and `EmbeddingError` (`few_sentences`).
+    Uses no cache. Raises `ModelError`, and `EmbeddingError` (`few_sentences`).
     """
     if len(sentences) < SIZES[0]:
         message = f"{len(sentences)} sentences are too few to measure with, {SIZES[0]} are needed"
         raise EmbeddingError("few_sentences", message, sentences=len(sentences), least=SIZES[0])
     report_progress = on_progress or (lambda _: None)
-    # it is timed alone, and a head that nobody trained takes as long
+    # an untrained head takes as long
     scorer = CrossEncoderScorer(find_model(cross_encoder, base), sentences, new_head=True)
     pairs = _time_cross_encoder(scorer, sentences, _Clock(seconds, lambda fraction: report_progress(fraction / 2)))
     encoder = BiEncoder(find_model(bi_encoder, base), sentences)
-    points, agreement = _time_searches(
-        encoder, sentences, _Clock(seconds, lambda fraction: report_progress(0.5 + fraction / 2))
-    )
+    clock = _Clock(seconds, lambda fraction: report_progress(0.5 + fraction / 2))
+    points, agreement = _time_searches(encoder, sentences, clock)
     report_progress(1.0)
     return CostComparison((*pairs, *points), agreement)
 
 
 class _Clock:
-    """Takes the time of work, and says what share of the seconds there are is spent."""
+    """Times work, and reports the fraction of the time limit that is spent."""
 
     def __init__(self, seconds: float, on_progress: ReportProgress) -> None:
         self.seconds = seconds
@@ -222,14 +220,13 @@ class _Clock:
 def _time_by_size(
     run: Callable[[int], float], growth: Callable[[int], float], max_size: int, clock: _Clock
 ) -> list[_Timing]:
-    """Seconds of `run` by size: measured up to `most` sentences while there is time, then computed by `grows`."""
+    """Time `run` by size, up to `max_size` sentences while time is left; extrapolate larger sizes by `growth`."""
     timings: list[_Timing] = []
     for index, size in enumerate(SIZES):
         expected = timings[-1].seconds * growth(size) / growth(SIZES[index - 1]) if timings else 0.0
-        is_measured = (
-            size <= max_size and clock.spent + expected <= clock.seconds and all(timing.measured for timing in timings)
-        )
-        timings.append(_Timing(run(size) if is_measured or not timings else expected, is_measured or not timings))
+        fits = size <= max_size and clock.spent + expected <= clock.seconds
+        is_measured = not timings or (fits and timings[-1].is_measured)
+        timings.append(_Timing(run(size) if is_measured else expected, is_measured))
     return timings
 
 
@@ -256,9 +253,9 @@ def _time_searches(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) 
         seconds = 0.0
         for start in range(0, size, _BATCH_SIZE):
             block = sentences[start : min(size, start + _BATCH_SIZE)]
-            taken, vectors = clock.time(partial(encoder.encode, "question", block))
+            elapsed, vectors = clock.time(partial(encoder.encode, "question", block))
             blocks.append(vectors)
-            seconds += taken
+            seconds += elapsed
         return seconds
 
     encoding_times = _time_by_size(read, float, len(sentences), clock)
@@ -267,9 +264,8 @@ def _time_searches(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) 
 
     def time_search(method: Method, search: Callable[[np.ndarray], np.ndarray], clock: _Clock, size: int) -> float:
         seconds, rows = clock.time(lambda: search(vectors[:size]))
-        nearest[method][size] = np.where(
-            rows[:, 0] == np.arange(size), rows[:, 1], rows[:, 0]
-        )  # not the sentence itself
+        is_itself = rows[:, 0] == np.arange(size)
+        nearest[method][size] = np.where(is_itself, rows[:, 1], rows[:, 0])
         return seconds
 
     points = []
@@ -279,23 +275,18 @@ def _time_searches(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) 
     }
     for method, (search, growth) in searches.items():
         search(vectors[:_WARM_UP])
-        alone = _Clock(clock.seconds, lambda _: None)
-        search_times = _time_by_size(partial(time_search, method, search, alone), growth, len(vectors), alone)
-        points += [
-            CostPoint(
-                method,
-                size,
-                encoding_time.seconds + search_time.seconds,
-                encoding_time.measured and search_time.measured,
-            )
-            for size, encoding_time, search_time in zip(SIZES, encoding_times, search_times, strict=True)
-        ]
-    most = max(nearest[Method.EXACT].keys() & nearest[Method.HNSW].keys())
-    return points, float(np.mean(nearest[Method.EXACT][most] == nearest[Method.HNSW][most]))
+        search_clock = _Clock(clock.seconds, lambda _: None)
+        run = partial(time_search, method, search, search_clock)
+        search_times = _time_by_size(run, growth, len(vectors), search_clock)
+        for size, encoded, searched in zip(SIZES, encoding_times, search_times, strict=True):
+            is_measured = encoded.is_measured and searched.is_measured
+            points.append(CostPoint(method, size, encoded.seconds + searched.seconds, is_measured))
+    largest = max(nearest[Method.EXACT].keys() & nearest[Method.HNSW].keys())
+    return points, float(np.mean(nearest[Method.EXACT][largest] == nearest[Method.HNSW][largest]))
 
 
 def _search_graph(vectors: np.ndarray) -> np.ndarray:
-    """Rows of the two nearest of each in a graph, `(n, 2)`."""
+    """Return the rows of each vector's two nearest neighbours, `(n, 2)`."""
     import faiss
 
     index = faiss.IndexHNSWFlat(vectors.shape[1], _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)

@@ -1,12 +1,11 @@
-"""How vectors lie in their space: do alike sentences lie together, do all use the sphere, what is near; and a map.
+"""Geometry of sentence vectors: alignment, uniformity, anisotropy, nearest neighbours, and projections to a plane.
 
-Conventions, those of Wang & Isola 2020 and of SimCSE (Gao et al. 2021, section 5):
-- All vectors are brought to length 1. A vector of zeros, of a text nothing is known of, is no point of the sphere and
-  is left out.
-- Alignment is over pairs that mean the same: of scored pairs those of gold 4 and above of 5, 0.8 of any scale; of
-  labelled ones entailments; a triplet's first two sentences; translations.
-- Uniformity is over all pairs of two different sentences, each sentence once, with t = 2.
-Lower is better for both: alignment 0 is a pair in one point, uniformity has no end below, 0 is all in one point."""
+Conventions of Wang & Isola 2020 and SimCSE (Gao et al. 2021, section 5), lower is better for both measures:
+- Vectors are scaled to length 1. Vectors of zeros (unknown texts) are left out.
+- Alignment uses pairs that mean the same: scored pairs of gold 4 of 5 or more (0.8 of any scale), entailments, the
+  first two sentences of a triplet, and translations. It is 0 if both vectors of each pair are equal.
+- Uniformity uses all pairs of distinct sentences, with t = 2. It is 0 if all vectors are equal, and has no lower bound.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -20,11 +19,17 @@ from mrc_workbench.data.pairs import Label, PairKind, PairSet
 
 POSITIVE = 0.8  # of the scale: gold 4 of 5
 _GOLD_TOLERANCE = 1e-6  # of gold scores in float32
-_ROWS = 2048  # of a block: 2048 x 2048 cosines are 16 MB
+_ROWS = 2048  # rows of a block: 2048 x 2048 cosines are 16 MB
+# prefixes of both metrics in a training's progress: before the first step, and as the trainer logs them
+_LOG_PREFIXES = ("before_", "eval_validation_")
+# defaults of UMAP's paper
+_NEIGHBOURS = 15
+_NEAREST = 0.1
+MAX_MATRIX_ROWS = 200  # 40,000 cells
 
 
 def positive_rows(pairs: PairSet) -> np.ndarray:
-    """Rows whose first two sentences mean the same, ascending."""
+    """Return the rows whose first two sentences mean the same, ascending."""
     if pairs.kind is PairKind.SENTENCES:
         return np.zeros(0, dtype=np.int64)
     if pairs.kind is PairKind.SCORED:
@@ -35,7 +40,7 @@ def positive_rows(pairs: PairSet) -> np.ndarray:
 
 
 def normalize_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to length 1, those of zeros unchanged; not copied if they have that length."""
+    """Scale rows to length 1; rows of zeros stay, and unit rows are not copied."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     if np.allclose(lengths, 1, rtol=0, atol=1e-6):
         return vectors
@@ -43,7 +48,7 @@ def normalize_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean squared distance of the pairs of rows of two `(n, dimensions)` arrays, 0 to 4; NaN if there is none."""
+    """Mean squared distance of the pairs of rows of two `(n, dimensions)` arrays, 0 to 4; NaN without pairs."""
     distances = squared_distances(first, second)
     known = distances[np.isfinite(distances)]
     return float(known.mean()) if len(known) else math.nan
@@ -60,7 +65,7 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
     """log E exp(-t ||f(x) - f(y)||^2) over all pairs of rows, 0 or less; NaN of fewer than two rows.
 
-    The time grows with the square of n, the memory does not.
+    Time grows with the square of n, memory does not.
     """
     return _log_mean(_nearness(vectors, t))
 
@@ -81,7 +86,7 @@ def uniformity_parts(vectors: np.ndarray, t: float = 2.0) -> np.ndarray:
 def singular_values(vectors: np.ndarray) -> np.ndarray:
     """Singular values of the matrix of vectors, not centred, `(dimensions,)` float64, falling, the first 1.
 
-    The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5). Zeros if there is no vector.
+    The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5). Zeros without vectors.
     """
     points = normalize_rows(vectors)
     gram = np.zeros((vectors.shape[1], vectors.shape[1]))
@@ -133,13 +138,9 @@ def _log_mean(near: np.ndarray) -> float:
     return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
 
 
-# as a training's progress writes both: as measured before its first step, and as its trainer logs them
-_LOG_PREFIXES = ("before_", "eval_validation_")
-
-
 @dataclass(frozen=True)
 class Trajectory:
-    """Both figures of the validation part, `(n,)` float64, after `steps` `(n,)` int64, in the order of the steps."""
+    """Alignment and uniformity of the validation part, `(n,)` float64, after each of `steps` `(n,)` int64."""
 
     steps: np.ndarray
     alignment: np.ndarray
@@ -147,15 +148,13 @@ class Trajectory:
 
 
 def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
-    """Read the path from a training's `Job.progress()`; of a step that was logged twice, the last line counts."""
+    """Read both metrics from a training's `Job.progress()`; the last line of a step counts."""
     by_step: dict[int, list[float]] = {}
     for entry in progress:
         step = entry.get("step")
         for prefix in _LOG_PREFIXES:
             values = [entry.get(prefix + name) for name in ("alignment", "uniformity")]
-            numbers = [
-                float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)
-            ]
+            numbers = [float(item) for item in values if isinstance(item, int | float) and not isinstance(item, bool)]
             if isinstance(step, int) and len(numbers) == 2 and all(map(math.isfinite, numbers)):
                 by_step[step] = numbers
     steps = sorted(by_step)
@@ -163,21 +162,16 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
 
 
-# of UMAP, as its paper has them
-_NEIGHBOURS = 15
-_NEAREST = 0.1
-
-
 class Projection(StrEnum):
-    """How vectors come onto the plane."""
+    """How vectors are projected to a plane."""
 
-    PCA = "pca"  # at once; distances are shadows of the real ones
-    UMAP = "umap"  # takes its time; near ones stay near, what lies far apart says little
+    PCA = "pca"  # fast and linear
+    UMAP = "umap"  # slow; keeps neighbourhoods, while large distances mean little
 
 
 @dataclass(frozen=True)
 class ProjectedPoints:
-    """Points `(n, 2)` float32 of the rows; `explained` `(2,)` are the shares of the variance, of PCA alone."""
+    """Points `(n, 2)` float32; `explained` `(2,)` are the fractions of variance, empty unless PCA."""
 
     points: np.ndarray
     explained: np.ndarray
@@ -190,15 +184,15 @@ def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Pro
         return _pca(points)
     import umap
 
-    # uniform manifold approximation (McInnes, Healy & Melville 2018) by cosine; seeded, so on one core
+    # uniform manifold approximation (McInnes, Healy & Melville 2018) by cosine; a seed needs a single core
     near = min(_NEIGHBOURS, len(points) - 1)
-    start = "spectral" if len(points) > _NEIGHBOURS else "random"  # eigenvectors need more rows than they are
+    start = "spectral" if len(points) > _NEIGHBOURS else "random"  # spectral: needs more rows than eigenvectors
     model = umap.UMAP(n_neighbors=near, min_dist=_NEAREST, metric="cosine", init=start, random_state=0, n_jobs=1)
     return ProjectedPoints(np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32), np.zeros(0))
 
 
 def _pca(points: np.ndarray) -> ProjectedPoints:
-    """Principal components by the covariance, block by block; the largest loading of each is positive."""
+    """Project to the principal components of the covariance; the largest loading of each is positive."""
     n, dimensions = points.shape
     mean = points.mean(axis=0, dtype=np.float64) if n else np.zeros(dimensions)
     gram = np.zeros((dimensions, dimensions))
@@ -218,11 +212,8 @@ def _pca(points: np.ndarray) -> ProjectedPoints:
     return ProjectedPoints(coordinates, fractions)
 
 
-MAX_MATRIX_ROWS = 200  # sentences that a matrix is made of: 40,000 cells are more than anybody looks at
-
-
 def similarity_matrix(vectors: np.ndarray) -> np.ndarray:
-    """Cosines of all rows with all rows, `(n, n)` float32. Raises `ValueError` for more than `MOST` rows."""
+    """Cosines of all rows with all rows, `(n, n)` float32. Raises `ValueError` above `MAX_MATRIX_ROWS` rows."""
     if len(vectors) > MAX_MATRIX_ROWS:
         raise ValueError(f"a matrix shows {MAX_MATRIX_ROWS} sentences at most, these are {len(vectors):,}")
     points = normalize_rows(vectors)
@@ -230,18 +221,17 @@ def similarity_matrix(vectors: np.ndarray) -> np.ndarray:
 
 
 def find_neighbours(vectors: np.ndarray, query_vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and rows, `(n, k)` each, of the `vectors` nearest to each of `of` `(n, dimensions)`, nearest first.
+    """Return cosines and rows, `(n, k)` each, of the vectors nearest to each query vector, nearest first.
 
-    The search is exact; of equal cosines the first row stands first. Returns fewer than k if there are fewer vectors.
+    The search is exact, and ties are in row order. k is at most the number of vectors.
     """
     import faiss
 
     k = min(k, len(vectors))
     if not k or not len(query_vectors):
         return np.zeros((len(query_vectors), k), dtype=np.float32), np.zeros((len(query_vectors), k), dtype=np.int64)
-    points, queries = (
-        np.ascontiguousarray(normalize_rows(matrix), dtype=np.float32) for matrix in (vectors, query_vectors)
-    )
+    points = np.ascontiguousarray(normalize_rows(vectors), dtype=np.float32)
+    queries = np.ascontiguousarray(normalize_rows(query_vectors), dtype=np.float32)
     cosines, rows = faiss.knn(queries, points, k, metric=faiss.METRIC_INNER_PRODUCT)
     order = np.lexsort((rows, -cosines), axis=1)
     return np.clip(np.take_along_axis(cosines, order, axis=1), -1, 1), np.take_along_axis(rows, order, axis=1)

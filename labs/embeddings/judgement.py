@@ -1,4 +1,4 @@
-"""Vectors against human judgement: correlations with scores, densities, misplaced pairs, and a probe of labels.
+"""Vectors compared with human ratings: correlations, densities, misplaced pairs, and a probe of labels.
 
 A model's metric is Spearman's correlation of cosines and gold scores over all pairs ("all" in Gao et al. 2021, appendix
 B), next to Pearson's. The probe is a linear classifier on the frozen vectors of two sentences (Conneau & Kiela 2018),
@@ -16,15 +16,21 @@ import numpy as np
 from mrc_workbench.data.pairs import Label
 from mrc_workbench.retrieval.significance import RESAMPLES, TAILS, Interval, PairedTest, blocks, group_draws, max_t
 
-_ROUNDING = 1e-12  # figures that differ by less are the same
-_CELLS = 300_000  # of the matrix of weights at a time: what a processor has at hand
+_ROUNDING = 1e-12  # metrics that differ by less are equal
+_CELLS = 300_000  # cells of a block of weights, which fits a processor's cache
 
 
 UNDEFINED = Interval(math.nan, math.nan, math.nan)
+BANDS = 5  # of a scale from 0 to 5: 0-1, 1-2, 2-3, 3-4 and 4-5
+_POINTS = 201
+_GOLD_ROUNDING = 1e-6  # of gold scores in float32
+MAX_TRAINING_PAIRS = 10_000  # more hardly improve a linear classifier of some thousand features
+_STRENGTHS = (0.001, 0.01, 0.1)  # inverse of regularization, selected on the training pairs
+_FOLDS = 3
 
 
 def resample_weights(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """Yield how often each row is drawn, `(n_rows, n_resamples)` float64 in blocks; whole groups are drawn."""
+    """Yield how often each row is drawn, `(n_rows, n_resamples)` float64 in blocks; draws are of whole groups."""
     n_groups = int(groups.max(initial=-1)) + 1
     for times in group_draws(n_groups, blocks(count, len(groups), _CELLS), seed, by_group=True):
         yield np.ascontiguousarray(times.T)[groups]
@@ -46,7 +52,7 @@ def resampled_means(values: np.ndarray, groups: np.ndarray, count: int = RESAMPL
 def bootstrap_interval(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Interval:
     """A metric with the 95% percentile interval of its resamples `(count,)`, ignoring NaN.
 
-    If all resamples are equal, as for a single group, the spread is unknown: the interval is the metric's range `ends`.
+    If all resamples are equal, as with a single group, the spread is unknown: the interval is the range `ends`.
     """
     if not math.isfinite(value):
         return UNDEFINED
@@ -60,7 +66,7 @@ def bootstrap_interval(value: float, draws: np.ndarray, ends: tuple[float, float
 def compare_means(
     values: Mapping[str, np.ndarray], groups: np.ndarray, ends: tuple[float, float], seed: int = 0
 ) -> tuple[dict[str, Interval], list[PairedTest]]:
-    """Means of each model's values `(n_rows,)`, without NaN, and the tests; `ends` is the range of a mean."""
+    """Return the means of each model's values `(n_rows,)`, NaN ignored, and the tests; `ends` is a mean's range."""
     names = [*values]
     columns = np.stack([*values.values()], axis=1)
     draws = resampled_means(columns, groups, seed=seed)
@@ -80,7 +86,7 @@ def paired_bootstrap_tests(values: Sequence[float], draws: np.ndarray, names: Se
     D -+ c s with c the 95% quantile of the largest t* (the bootstrap form of the single-step maxT procedure, Westfall &
     Young 1993; Romano & Wolf 2005). The metrics themselves count as one resample (Davison & Hinkley 1997, 4.2).
 
-    A model whose metric is NaN is in no test. If all resamples are equal, as for a single group, p is 1.
+    Models with a NaN metric are not tested. If all resamples are equal, as with a single group, p is 1.
     """
     pairs = [*combinations(np.flatnonzero(np.isfinite(values)).tolist(), 2)]
     if not pairs:
@@ -89,9 +95,7 @@ def paired_bootstrap_tests(values: Sequence[float], draws: np.ndarray, names: Se
     observed = np.array(values, dtype=np.float64)[first] - np.array(values, dtype=np.float64)[second]
     resampled = draws[:, first] - draws[:, second]
     resampled = resampled[np.isfinite(resampled).all(axis=1)]
-    is_identical = (np.abs(resampled) < _ROUNDING).all(axis=0) & (
-        np.abs(observed) < _ROUNDING
-    )  # the same figures, a copy's
+    is_identical = (np.abs(resampled) < _ROUNDING).all(axis=0) & (np.abs(observed) < _ROUNDING)
     scale = resampled.std(axis=0) if len(resampled) else np.zeros(len(pairs))
     varies = scale > _ROUNDING
     t = np.divide(np.abs(observed), scale, out=np.zeros_like(observed), where=varies)
@@ -108,7 +112,7 @@ def paired_bootstrap_tests(values: Sequence[float], draws: np.ndarray, names: Se
 
 
 def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray:
-    """Cosines of the rows of two `(n, dimensions)` arrays, `(n,)` float32 in -1 to 1; of a vector of zeros 0."""
+    """Cosines of the rows of two `(n, dimensions)` arrays, `(n,)` float32 in -1 to 1; 0 for vectors of zeros."""
     products = np.einsum("ij,ij->i", first_vectors, second_vectors)
     squares = [np.einsum("ij,ij->i", vectors, vectors) for vectors in (first_vectors, second_vectors)]
     lengths = np.sqrt(squares[0]) * np.sqrt(squares[1])
@@ -117,7 +121,7 @@ def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray
 
 
 def spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman's rank correlation of `(n,)` and `(n,)`, ties by their middle rank; NaN if either is constant."""
+    """Spearman's rank correlation of `(n,)` and `(n,)`, ties with mid-ranks; NaN if either is constant."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(cosines, gold).statistic) if _all_vary(cosines, gold) else math.nan
@@ -134,7 +138,7 @@ def pearson(cosines: np.ndarray, gold: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Correlations:
-    """Both correlations of each model by name, and the tests of every pair of models by either."""
+    """Both correlations of each model by name, and by correlation the tests of every pair of models."""
 
     spearman: dict[str, Interval]
     pearson: dict[str, Interval]
@@ -147,13 +151,12 @@ def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.nd
     draws = resampled_correlations([*columns.values()], gold.astype(np.float64), groups, seed)
     intervals: dict[str, dict[str, Interval]] = {}
     tests: dict[str, list[PairedTest]] = {}
-    for (measure, correlation), resampled in zip(
-        {"spearman": spearman, "pearson": pearson}.items(), draws, strict=True
-    ):
+    measures = {"spearman": spearman, "pearson": pearson}
+    for (measure, correlation), resampled in zip(measures.items(), draws, strict=True):
         values = [correlation(column, gold) for column in columns.values()]
         intervals[measure] = {
-            name: bootstrap_interval(value, of_model, (-1.0, 1.0))
-            for name, value, of_model in zip(columns, values, resampled.T, strict=True)
+            name: bootstrap_interval(value, draws_of_model, (-1.0, 1.0))
+            for name, value, draws_of_model in zip(columns, values, resampled.T, strict=True)
         }
         tests[measure] = paired_bootstrap_tests(values, resampled, [*columns])
     return Correlations(intervals["spearman"], intervals["pearson"], tests)
@@ -162,28 +165,22 @@ def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.nd
 def resampled_correlations(
     columns: list[np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both correlations of each of m columns with gold in each resample, `(resamples, m)` each; NaN if constant."""
+    """Return both correlations of m columns with gold by resample, `(resamples, m)` each; NaN if constant."""
     ranks_by_column = [_Ranks(column) for column in columns]
     gold_ranks = _Ranks(gold)
     centred = np.stack([(column - column.mean()) / (column.std() or 1.0) for column in (*columns, gold)], axis=1)
     by_rank = []
     by_value = []
     for weights in resample_weights(groups, seed=seed):
-        of_gold = gold_ranks.resampled_ranks(weights)
-        weighted = weights * of_gold
-        spread = (weighted * of_gold).sum(axis=0)
-        columns_of_ranks = [column_ranks.resampled_ranks(weights) for column_ranks in ranks_by_column]
-        by_rank.append(
-            np.stack(
-                [
-                    _correlation_from_moments(
-                        (weighted * ranks).sum(axis=0), spread * (weights * ranks * ranks).sum(axis=0)
-                    )
-                    for ranks in columns_of_ranks
-                ],
-                axis=1,
-            )
-        )
+        resampled_gold = gold_ranks.resampled_ranks(weights)
+        weighted = weights * resampled_gold
+        spread = (weighted * resampled_gold).sum(axis=0)
+        correlations = []
+        for column_ranks in ranks_by_column:
+            ranks = column_ranks.resampled_ranks(weights)
+            variances = spread * (weights * ranks * ranks).sum(axis=0)
+            correlations.append(_correlation_from_moments((weighted * ranks).sum(axis=0), variances))
+        by_rank.append(np.stack(correlations, axis=1))
         sizes = weights.sum(axis=0)[:, None]
         means = weights.T @ centred / sizes
         squares = weights.T @ centred**2 / sizes - means**2
@@ -193,18 +190,18 @@ def resampled_correlations(
 
 
 class _Ranks:
-    """The ranks of a column's values in resamples of its rows, by one sort for all of them."""
+    """The ranks of a column's values in resamples of its rows; sorts once."""
 
     def __init__(self, column: np.ndarray) -> None:
         self._order = np.argsort(column, kind="stable")
         ordered = column[self._order]
         new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-        self._value = np.empty(len(column), dtype=np.int64)  # of each row, the place of its value among all values
+        self._value = np.empty(len(column), dtype=np.int64)  # index of each row's value among the distinct values
         self._value[self._order] = np.cumsum(new) - 1
         self._last = np.concatenate([np.flatnonzero(new)[1:], [len(column)]]) - 1
 
     def resampled_ranks(self, weights: np.ndarray) -> np.ndarray:
-        """Middle ranks minus their mean, `(n_rows, resamples)`; `drawn` is how often each row is drawn."""
+        """Mid-ranks minus their mean, `(n_rows, resamples)`; `weights` is how often each row is drawn."""
         up_to = np.cumsum(weights[self._order], axis=0)[self._last]
         before = np.concatenate([np.zeros((1, weights.shape[1])), up_to[:-1]])
         return np.asarray(((before + up_to - up_to[-1]) / 2)[self._value])
@@ -217,11 +214,6 @@ def _correlation_from_moments(covariance: np.ndarray, variances: np.ndarray) -> 
 
 def _all_vary(*columns: np.ndarray) -> bool:
     return all(len(column) > 1 and np.ptp(column) > 0 for column in columns)
-
-
-BANDS = 5  # fifths of the scale: of 0 to 5 they are 0-1, 1-2, 2-3, 3-4 and 4-5
-_POINTS = 201
-_GOLD_ROUNDING = 1e-6  # of gold scores in float32
 
 
 @dataclass(frozen=True)
@@ -237,12 +229,12 @@ class Densities:
 
 
 def assign_bands(gold: np.ndarray) -> np.ndarray:
-    """The band of gold scores from 0 to 1, `(n_pairs,)` int64 from 0; a score on a border belongs to the higher one."""
+    """The band of gold scores from 0 to 1, `(n_pairs,)` int64 from 0; a score on a border is in the higher band."""
     return np.clip(np.floor(gold.astype(np.float64) * BANDS + _GOLD_ROUNDING), 0, BANDS - 1).astype(np.int64)
 
 
 def band_labels(scale: tuple[float, float]) -> list[str]:
-    """Return the ends of each fifth of a scale, the lowest first."""
+    """Return the ends of each band of a scale, the lowest first."""
     return [f"{low:g} – {high:g}" for low, high in pairwise(np.linspace(*scale, BANDS + 1))]
 
 
@@ -265,9 +257,9 @@ def estimate_densities(cosines: Mapping[str, np.ndarray], gold: np.ndarray) -> D
 
 @dataclass(frozen=True)
 class WrongPairs:
-    """The `rows` `(n,)` of pairs, the worst first, how far each is `misplaced`, -1 to 1, and every model's cosines.
+    """The `rows` `(n,)` of pairs, the worst first, how far each is `misplaced`, and every model's cosines.
 
-    Above 0, the model finds the two sentences more alike than people do.
+    `misplaced` is from -1 to 1; above 0, the model rates the two sentences as more similar than people do.
     """
 
     rows: np.ndarray
@@ -275,31 +267,24 @@ class WrongPairs:
     cosines: dict[str, np.ndarray]
 
 
-def find_wrong_pairs(
-    cosines: Mapping[str, np.ndarray], gold: np.ndarray, model: str, max_pairs: int = 50
-) -> WrongPairs:
-    """Return the pairs whose ranks by the cosine of the model `of` and by gold differ most; ties in the set's order.
+def find_wrong_pairs(cosines: Mapping[str, np.ndarray], gold: np.ndarray, model: str, limit: int = 50) -> WrongPairs:
+    """Return at most `limit` pairs with the largest difference between their ranks by a model's cosine and by gold.
 
-    Misplaced is Spearman's rank of the cosine minus that of gold, over the number of pairs.
+    `misplaced` is the difference of Spearman's ranks over the number of pairs. Ties are in the set's order.
     """
     from scipy.stats import rankdata
 
     misplaced = (rankdata(cosines[model]) - rankdata(gold)) / max(1, len(gold))
-    rows = np.argsort(-np.abs(misplaced), kind="stable")[:max_pairs]
+    rows = np.argsort(-np.abs(misplaced), kind="stable")[:limit]
     return WrongPairs(rows, misplaced[rows], {name: column[rows] for name, column in cosines.items()})
-
-
-MAX_TRAINING_PAIRS = 10_000  # training pairs: more make a linear classifier of some thousand features little better
-_STRENGTHS = (0.001, 0.01, 0.1)  # inverse of regularization; chosen within the training pairs
-_FOLDS = 3
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe's results: which judged pairs are `correct`, `(n_judged,)`, and the `confusion` counts `(3, 3)`.
+    """A probe's results: which test pairs are `correct`, `(n_pairs,)`, and the `confusion` counts `(3, 3)`.
 
-    Rows of `confusion` are people's labels, columns the probe's, numbered as `Label`. `chance` is the fraction of the
-    most frequent label.
+    Rows of `confusion` are gold labels, columns predictions, numbered as `Label`. `chance` is the fraction of the most
+    frequent label.
     """
 
     correct: np.ndarray
@@ -314,19 +299,19 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second, np.abs(first - second)], axis=1)
 
 
-def training_rows(rows: np.ndarray, most: int = MAX_TRAINING_PAIRS, seed: int = 0) -> np.ndarray:
-    """The training rows, or a random sample of `most` of them, ascending."""
-    if len(rows) <= most:
+def training_rows(rows: np.ndarray, max_rows: int = MAX_TRAINING_PAIRS, seed: int = 0) -> np.ndarray:
+    """Return the training rows, or a random sample of `max_rows` of them, ascending."""
+    if len(rows) <= max_rows:
         return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
 
 
 def train_probe(
     train: tuple[np.ndarray, np.ndarray], train_groups: np.ndarray, test_data: tuple[np.ndarray, np.ndarray]
 ) -> Probe | None:
-    """Train on features and labels, `(n, width)` and `(n,)`, and judge on others; None if there is too little data.
+    """Train on features and labels, `(n, width)` and `(n,)`, and evaluate on others; None with too little data.
 
-    Groups of pairs that share a sentence are never split by the folds that choose the regularization. Needs two labels
+    Cross-validation selects the regularization and keeps pairs that share a sentence in one fold. It needs two labels
     and as many groups as folds.
     """
     from sklearn.linear_model import LogisticRegression
@@ -339,11 +324,8 @@ def train_probe(
     test_features, truth = test_data
     if not len(truth) or len(np.unique(labels)) < 2 or len(np.unique(train_groups)) < _FOLDS:
         return None
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-        {"logisticregression__C": _STRENGTHS},
-        cv=GroupKFold(_FOLDS),
-    )
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    search = GridSearchCV(pipeline, {"logisticregression__C": _STRENGTHS}, cv=GroupKFold(_FOLDS))
     search.fit(train_features, labels, groups=train_groups)
     predicted = search.predict(test_features)
     return Probe(

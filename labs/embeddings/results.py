@@ -1,8 +1,7 @@
-"""What was measured of sentence encoders on one part of a set of pairs, kept on disk, and what others published.
+"""Stored evaluations of sentence encoders on one part of a set of pairs, requests, and published results.
 
-A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole. None of the published
-figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test.
-
+A folder has `arrays.npz` and `scores.json`, which is written last: a folder with scores is complete. Published
+results are of other models with other training settings, so they only give orientation.
 """
 
 import math
@@ -23,24 +22,26 @@ from mrc_workbench.labs.embeddings.geometry import MAX_MATRIX_ROWS, ProjectedPoi
 from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Probe
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
+_ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
+REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
+Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
+
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One model's results, or its error: a model that failed has no metrics, never 0.
+    """One model's results, or its error without metrics.
 
-    `figures` by measure: `spearman` and `pearson` of scored pairs, `alignment` if there are positive pairs,
-    `uniformity`, `anisotropy`, and `nli_accuracy` of labelled pairs. `cosines` `(n_rows,)` float32 are those of a row's
-    first two sentences. `singular_values` `(dimensions,)` fall from 1. `plane` has the part's different sentences by
-    principal components. `seconds` are those of encoding.
+    `metrics` by name: `spearman` and `pearson` of scored pairs, `alignment` of positive pairs, `uniformity`,
+    `anisotropy`, and `nli_accuracy` of labelled pairs. `cosines` `(n_rows,)` float32 compare the first two sentences of
+    each row. `singular_values` `(dimensions,)` fall from 1. `plane` has the distinct sentences by principal components.
+    `seconds` is the encoding time.
     """
 
     model: str
     metrics: dict[str, Interval] = field(default_factory=dict)
     cosines: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     singular_values: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    plane: ProjectedPoints = field(
-        default_factory=lambda: ProjectedPoints(np.zeros((0, 2), dtype=np.float32), np.zeros(2))
-    )
+    plane: ProjectedPoints = field(default_factory=lambda: ProjectedPoints(np.zeros((0, 2), np.float32), np.zeros(2)))
     probe: Probe | None = None
     dimensions: int = 0
     seconds: float = 0.0
@@ -48,18 +49,16 @@ class ModelResult:
     error: Exception | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of `scores.json`; null is a metric that is not defined."""
+        """Return the content of `scores.json`; undefined metrics are null."""
         if self.error is not None:
             return failure_dict(self.error)
         content: dict[str, Any] = {name: _number(interval.value) for name, interval in self.metrics.items()}
-        content["interval"] = {
-            name: [_number(interval.low), _number(interval.high)] for name, interval in self.metrics.items()
-        }
+        content["interval"] = {name: [_number(item.low), _number(item.high)] for name, item in self.metrics.items()}
         if self.probe:
             labels = [label.name.lower() for label in Label]
             content["probe"] = {
                 "trained_on": dict(zip(labels, self.probe.trained_on.tolist(), strict=True)),
-                "judged_on": dict(zip(labels, self.probe.confusion.sum(axis=1).tolist(), strict=True)),
+                "evaluated_on": dict(zip(labels, self.probe.confusion.sum(axis=1).tolist(), strict=True)),
                 "confusion": self.probe.confusion.tolist(),
                 "chance": self.probe.chance,
                 "strength": self.probe.strength,
@@ -71,8 +70,8 @@ class ModelResult:
 class EncoderEvaluation:
     """Models on one part of a set. `rows` `(n_rows,)` int64 are the part's rows in the set.
 
-    `values` `(n_rows,)` are the gold scores from 0 to 1, or the labels, empty of other kinds. `positives` counts the
-    pairs of alignment. `probe_part` is the part that the probe is judged on.
+    `values` `(n_rows,)` are gold scores from 0 to 1 or labels, empty for other kinds. `positives` counts the pairs for
+    alignment. `probe_part` is the part that the probe is evaluated on.
     """
 
     data: str
@@ -96,7 +95,7 @@ class EncoderEvaluation:
         return {name: result.cosines for name, result in self.results_by_model.items() if len(result.cosines)}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of `scores.json`: all but the arrays."""
+        """Return the content of `scores.json`."""
         return {
             "data": self.data,
             "fingerprint": self.data_fingerprint,
@@ -115,11 +114,7 @@ class EncoderEvaluation:
 
 
 def _number(value: float) -> float | None:
-    """Return a number for JSON: null if it is not finite, as an open end."""
     return float(value) if math.isfinite(value) else None
-
-
-_ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
 
 
 def save(evaluation: EncoderEvaluation, folder: Path) -> None:
@@ -134,7 +129,7 @@ def save(evaluation: EncoderEvaluation, folder: Path) -> None:
 
 
 def load(folder: Path) -> EncoderEvaluation:
-    """Read an evaluation. Raises `ValueError` if the folder holds no complete one of this version."""
+    """Read an evaluation. Raises `ValueError` without a complete one of this version."""
     return _ARTIFACT.read(folder, _parse_evaluation)
 
 
@@ -165,32 +160,35 @@ def _parse_result(name: str, content: dict[str, Any], arrays: Arrays, index: int
     if stored_probe := content.get("probe"):
         confusion = np.array(stored_probe["confusion"])
         trained_on = np.array([*stored_probe["trained_on"].values()])
-        probe = Probe(
-            arrays[f"correct_{index}"], confusion, trained_on, stored_probe["chance"], stored_probe["strength"]
-        )
+        correct = arrays[f"correct_{index}"]
+        probe = Probe(correct, confusion, trained_on, stored_probe["chance"], stored_probe["strength"])
     metrics = {
         measure: UNDEFINED if content[measure] is None else Interval(content[measure], **_ends(*ends))
         for measure, ends in content["interval"].items()
     }
-    plane = ProjectedPoints(arrays[f"points_{index}"], arrays[f"explained_{index}"])
-    measured = (metrics, arrays[f"cosines_{index}"], arrays[f"singular_values_{index}"], plane, probe)
-    return ModelResult(name, *measured, content["dimensions"], content["seconds"], content["fingerprint"])
+    return ModelResult(
+        name,
+        metrics,
+        cosines=arrays[f"cosines_{index}"],
+        singular_values=arrays[f"singular_values_{index}"],
+        plane=ProjectedPoints(arrays[f"points_{index}"], arrays[f"explained_{index}"]),
+        probe=probe,
+        dimensions=content["dimensions"],
+        seconds=content["seconds"],
+        fingerprint=content["fingerprint"],
+    )
 
 
 def _ends(low: float | None, high: float | None) -> dict[str, float]:
-    """The ends of an interval; open ones are null in JSON."""
     return {"low": -math.inf if low is None else low, "high": math.inf if high is None else high}
-
-
-REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
 
 
 @dataclass(frozen=True)
 class PublishedCorrelation:
-    """A correlation from -1 to 1 that others published, of the named part of a set as its publisher split it."""
+    """A published correlation, -1 to 1, on a part of a set in its published split."""
 
     model: str
-    learned_from: str  # empty: no sentence pairs
+    training_data: str  # empty without training on sentence pairs
     data: Literal["KorSTS", "KLUE-STS"]
     measure: Literal["spearman", "pearson"]
     part: Literal["validation", "test"]
@@ -208,12 +206,9 @@ PUBLISHED = tuple(
 
 
 def published_for(data: str, part: str) -> tuple[PublishedCorrelation, ...]:
-    """Published results of this part of a set whose name contains theirs."""
+    """Return published results of this part; the set's name must contain theirs."""
     name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
     return tuple(entry for entry in PUBLISHED if entry.data in name and entry.part == part)
-
-
-Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class _BaseRequest(BaseModel):
@@ -223,7 +218,7 @@ class _BaseRequest(BaseModel):
 
 
 class EvaluationRequest(_BaseRequest):
-    """Models on a part of a set; without one, on what figures are told of."""
+    """Models on a part of a set, by default on `evaluation_part`."""
 
     task: Literal["evaluate"] = "evaluate"
     models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
@@ -231,7 +226,7 @@ class EvaluationRequest(_BaseRequest):
 
 
 class SimilarityRequest(_BaseRequest):
-    """A matrix of cosines of these sentences by each model; a starter is made of the set's."""
+    """The cosines of these sentences by each model; the starter model is fitted on the set's sentences."""
 
     task: Literal["similarity"] = "similarity"
     models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
@@ -239,7 +234,7 @@ class SimilarityRequest(_BaseRequest):
 
 
 class NeighboursRequest(_BaseRequest):
-    """The sentences of a part that lie nearest to these."""
+    """The sentences of a part that are nearest to these."""
 
     task: Literal["neighbours"] = "neighbours"
     model: str
@@ -249,7 +244,7 @@ class NeighboursRequest(_BaseRequest):
 
 
 class MapRequest(_BaseRequest):
-    """The sentences of a part on a plane; by principal components they are in every evaluation, too."""
+    """The sentences of a part on a plane; evaluations already have principal components."""
 
     task: Literal["map"] = "map"
     model: str
@@ -258,7 +253,7 @@ class MapRequest(_BaseRequest):
 
 
 class CostRequest(_BaseRequest):
-    """The time of a cross-encoder and of a bi-encoder, with the set's sentences; each has so many seconds."""
+    """The time of a cross-encoder and of a bi-encoder with the set's sentences, measured for `seconds` each."""
 
     task: Literal["cost"] = "cost"
     bi_encoder: str
@@ -271,7 +266,7 @@ REQUEST_TYPE = Annotated[EmbeddingRequest, Field(discriminator="task")]
 
 
 def request_models(request: EmbeddingRequest) -> tuple[str, ...]:
-    """The references of the models that a request needs."""
+    """Return the references of the models that a request needs."""
     if isinstance(request, EvaluationRequest | SimilarityRequest):
         return request.models
     if isinstance(request, CostRequest):

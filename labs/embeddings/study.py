@@ -32,18 +32,18 @@ from mrc_workbench.models.sources import local_fingerprints
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 logger = logging.getLogger(__name__)
-MAX_SPREAD_SENTENCES = (
-    20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
-)
-_PAIR_BLOCK_SIZE = 8192  # of a block
-_METRIC_RANGES = {  # what no figure can pass
+MAX_SPREAD_SENTENCES = 20_000  # uniformity and anisotropy use a fixed sample of larger parts
+_PAIR_BLOCK_SIZE = 8192
+_METRIC_RANGES = {
     "alignment": (0.0, 4.0),
     "uniformity": (-math.inf, 0.0),
     "anisotropy": (-1.0, 1.0),
     "nli_accuracy": (0.0, 1.0),
 }
-# what is known of a model before it is compared, and by measure what its figure is the mean of
+# a model's result without its metrics, and by metric the values that the metric is the mean of
 _ModelMeasurement = tuple[ModelResult, Mapping[str, np.ndarray]]
+_ENCODING_FRACTION = 0.8  # of the work for a map
+commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,8 @@ class _PartData:
     def by_block(self, measure: Callable[[np.ndarray, np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
         """Apply `measure` to the vectors of the first two sentences of each row, block by block."""
         sentence_rows = self.distinct.sentence_rows
-        blocks = (
-            sentence_rows[start : start + _PAIR_BLOCK_SIZE] for start in range(0, len(sentence_rows), _PAIR_BLOCK_SIZE)
-        )
+        starts = range(0, len(sentence_rows), _PAIR_BLOCK_SIZE)
+        blocks = (sentence_rows[start : start + _PAIR_BLOCK_SIZE] for start in starts)
         return np.concatenate([measure(vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks])
 
 
@@ -90,9 +89,9 @@ def evaluate(
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> EncoderEvaluation:
-    """Measure models by their references on a part of the set; by default, on what `part_to_measure` returns.
+    """Measure models by their references on a part of the set, by default on `evaluation_part`.
 
-    A model that fails has its error in its result. `on_progress(model, fraction)` reports the running model and the
+    The result of a failed model has its error. `on_progress(model, fraction)` reports the running model and the
     fraction of all work. Raises `EmbeddingError` (`no_pairs`) if the part is empty.
     """
     rows = split_pairs(pairs)
@@ -136,15 +135,11 @@ def evaluate(
 def _probe_parts(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> tuple[_PartData, _PartData] | None:
     """Return the probe's training and test data; None without labels or training rows."""
     test_part = evaluation_part(rows) if part is Part.ALL else part
-    if (
-        pairs.kind is not PairKind.LABELLED
-        or test_part not in (Part.VALIDATION, Part.TEST)
-        or not len(rows[Part.TRAIN])
-    ):
+    is_split = test_part in (Part.VALIDATION, Part.TEST) and len(rows[Part.TRAIN])
+    if pairs.kind is not PairKind.LABELLED or not is_split:
         return None
-    return _PartData(pairs, Part.TRAIN, judgement.training_rows(rows[Part.TRAIN])), _PartData(
-        pairs, test_part, rows[test_part]
-    )
+    training_data = _PartData(pairs, Part.TRAIN, judgement.training_rows(rows[Part.TRAIN]))
+    return training_data, _PartData(pairs, test_part, rows[test_part])
 
 
 def _measure_model(
@@ -155,14 +150,13 @@ def _measure_model(
     on_progress: ProgressCallback,
 ) -> _ModelMeasurement:
     all_parts = (evaluated, *(probe_parts or ()))
-    corpus = evaluated.pairs.sentences  # whichever rows are asked for, a starter is made of all
+    corpus = evaluated.pairs.sentences  # the starter model is fitted on all parts
     ends = np.cumsum([0, *(len(part_data.distinct.sentences) for part_data in all_parts)])
-    encoded, *probe_encodings = (
-        encode(
-            name, part_data.distinct.sentences, corpus, base=base, on_progress=scale_progress(on_progress, low, high)
-        )
-        for part_data, (low, high) in zip(all_parts, pairwise((ends / ends[-1]).tolist()), strict=True)
-    )
+    encodings = []
+    for part_data, (low, high) in zip(all_parts, pairwise((ends / ends[-1]).tolist()), strict=True):
+        report = scale_progress(on_progress, low, high)
+        encodings.append(encode(name, part_data.distinct.sentences, corpus, base=base, on_progress=report))
+    encoded, *probe_encodings = encodings
     vectors = encoded.vectors
     parts = {}
     if len(evaluated.positive):
@@ -171,19 +165,17 @@ def _measure_model(
     parts |= {"uniformity": geometry.uniformity_parts(spread), "anisotropy": geometry.anisotropy_parts(spread)}
     probe_result = None
     if probe_parts:
-        of_parts = [
-            part_data.by_block(judgement.pair_features, encoding.vectors)
+        train, test = (
+            (part_data.by_block(judgement.pair_features, encoding.vectors), part_data.part.values)
             for part_data, encoding in zip(probe_parts, probe_encodings, strict=True)
-        ]
-        train, test = zip(of_parts, (part_data.part.values for part_data in probe_parts), strict=True)
+        )
         probe_result = judgement.train_probe(train, probe_parts[0].distinct.groups, test)
     if probe_result:
         parts["nli_accuracy"] = probe_result.correct.astype(np.float64)
+    has_pairs = evaluated.part.kind.width > 1
     result = ModelResult(
         name,
-        cosines=evaluated.by_block(judgement.cosines, vectors)
-        if evaluated.part.kind.width > 1
-        else np.zeros(0, dtype=np.float32),
+        cosines=evaluated.by_block(judgement.cosines, vectors) if has_pairs else np.zeros(0, dtype=np.float32),
         singular_values=geometry.singular_values(vectors),
         plane=geometry.project(vectors),
         probe=probe_result,
@@ -211,25 +203,16 @@ def _compare_models(
         "anisotropy": part_data.distinct.sentence_groups[part_data.spread],
         "nli_accuracy": probe_parts[1].distinct.groups if probe_parts else np.zeros(0, dtype=np.int64),
     }
-    for measure, of_parts in groups.items():
-        if parts := {
-            result.model: contributions[measure] for result, contributions in measurements if measure in contributions
-        }:
-            numbered = np.unique(of_parts, return_inverse=True)[1]
-            metrics[measure], tests[measure] = judgement.compare_means(parts, numbered, _METRIC_RANGES[measure])
-    results = [
-        replace(
-            result,
-            metrics={
-                measure: by_model[result.model] for measure, by_model in metrics.items() if result.model in by_model
-            },
-        )
-        for result, _ in measurements
-    ]
+    for measure, group_ids in groups.items():
+        values = {result.model: parts[measure] for result, parts in measurements if measure in parts}
+        if values:
+            numbered = np.unique(group_ids, return_inverse=True)[1]
+            metrics[measure], tests[measure] = judgement.compare_means(values, numbered, _METRIC_RANGES[measure])
+    results = []
+    for result, _ in measurements:
+        own = {measure: by_model[result.model] for measure, by_model in metrics.items() if result.model in by_model}
+        results.append(replace(result, metrics=own))
     return results, tests
-
-
-_ENCODING_FRACTION = 0.8  # fraction of the work of a map
 
 
 @dataclass(frozen=True)
@@ -246,10 +229,8 @@ class TaskResult:
     arrays: Arrays = field(default_factory=dict)
 
 
-def run(
-    request: results.EmbeddingRequest, pairs: PairSet, progress: Progress
-) -> results.EncoderEvaluation | TaskResult:
-    """Run a request on these pairs. Raises `Failure` if the only model fails; of several each has its own error."""
+def run(request: results.EmbeddingRequest, pairs: PairSet, progress: Progress) -> EncoderEvaluation | TaskResult:
+    """Run a request on these pairs. Raises `Failure` if the only model fails; several models have separate errors."""
     match request:
         case results.EvaluationRequest():
             return evaluate(pairs, request.models, request.part, on_progress=progress)
@@ -272,7 +253,7 @@ def run(
 
 
 def sentences_of(pairs: PairSet, part: Part) -> list[str]:
-    """Return the different sentences of a part in the order of a map's points. Raises `EmbeddingError` (`no_pairs`)."""
+    """Return the distinct sentences of a part in the order of a map's points. Raises `EmbeddingError` (`no_pairs`)."""
     rows = split_pairs(pairs)[part]
     if not len(rows):
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
@@ -298,9 +279,9 @@ def _compute_similarities(request: results.SimilarityRequest, pairs: PairSet, pr
     return TaskResult({"models": models}, arrays)
 
 
-def save(result: results.EncoderEvaluation | TaskResult, folder: Path) -> None:
+def save(result: EncoderEvaluation | TaskResult, folder: Path) -> None:
     """Write the arrays and, last, `scores.json`. Raises `OSError`."""
-    if isinstance(result, results.EncoderEvaluation):
+    if isinstance(result, EncoderEvaluation):
         results.save(result, folder)
         return
     save_arrays(folder / "arrays.npz", result.arrays)
@@ -308,14 +289,14 @@ def save(result: results.EncoderEvaluation | TaskResult, folder: Path) -> None:
 
 
 def load_task(folder: Path) -> TaskResult:
-    """Read the result of a task. Raises `ValueError` if there is none."""
+    """Read the result of a task. Raises `ValueError` if missing."""
     arrays = load_arrays(folder / "arrays.npz") if (folder / SCORES).is_file() else None
     if arrays is None:
         raise ValueError(f"{folder} holds no finished result")
     return TaskResult(read_json(folder / SCORES), arrays)
 
 
-STUDY = Study[results.EmbeddingRequest, results.EncoderEvaluation | TaskResult](
+STUDY = Study[results.EmbeddingRequest, EncoderEvaluation | TaskResult](
     name="embeddings",
     summary="Evaluate sentence encoders.",
     versions=(4,),
@@ -324,9 +305,6 @@ STUDY = Study[results.EmbeddingRequest, results.EncoderEvaluation | TaskResult](
     inputs=lambda request: (local_fingerprints(results.request_models(request)),),
     save=save,
 )
-
-
-commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
 @commands.command(name="evaluate")
@@ -347,12 +325,13 @@ def evaluate_command(
     split
         the test part if there is one, else validation, else all
     """
-    with stop_message("Stopped. Vectors encoded so far are kept: run the same command again to continue."):
+    with stop_message("Stopped. Encoded vectors are stored: run the same command again to continue."):
         evaluation = evaluate(find(data), model, split, on_progress=report_progress)
     end_progress_line()
-    print_line(
-        json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2) if as_json else format_evaluation(evaluation)
-    )
+    if as_json:
+        print_line(json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2))
+    else:
+        print_line(format_evaluation(evaluation))
     failed = [result for result in evaluation.results if result.error]
     for result in failed:
         print_line(f"{result.model} failed: {result.error}", error=True)
@@ -362,7 +341,7 @@ def evaluate_command(
     return int(bool(failed))
 
 
-def format_evaluation(evaluation: results.EncoderEvaluation) -> str:
+def format_evaluation(evaluation: EncoderEvaluation) -> str:
     """Return the metrics with their intervals as lines of text."""
     measures = [*dict.fromkeys(name for result in evaluation.results_by_model.values() for name in result.metrics)]
     counts = f"{len(evaluation.rows):,} {evaluation.kind.value} rows, {evaluation.sentences:,} different sentences"

@@ -1,6 +1,6 @@
-"""Tokenizers side by side: how each cuts held-out text, trained by kind, split and vocabulary, or those of models.
+"""Comparison of tokenizers on held-out text: trained by kind, split and vocabulary, or of models.
 
-A tokenizer is trained and measured once: the workspace's cache holds a folder for each, keyed by all that decides it.
+Each tokenizer is trained and measured once: the cache has a folder for each, keyed by its text and options.
 """
 
 import shutil
@@ -17,76 +17,69 @@ import regex
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import is_intact, key_of, sealing
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.studies import StoredError
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, is_held_out
 from mrc_workbench.data.workspace import read_json, replacing, workspace, write_json
-from mrc_workbench.models.language.tokenizer_training import (
-    TRAINED,
-    PreTokenization,
-    Sample,
-    TokenizerKind,
-    TokenizerOptions,
-    cut_positions,
-    gathered,
-    morpheme_boundaries,
-    normalize_text,
-    train_on,
-)
+from mrc_workbench.models.language import tokenizer_training
+from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind, TokenizerOptions
 from mrc_workbench.models.language.tokenizers import Cut, PreparedTokenizer, find_tokenizer, load_tokenizer
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _WORD = regex.compile(r"\S+")
+_VERSION = 2  # raise if the same options give another tokenizer or other metrics
+_METRICS_FILE = "metrics.json"
+_TOKENIZER_FOLDER = "tokenizer"
 
 
 @dataclass(frozen=True)
 class HeldOutDocuments:
-    """Documents that no tokenizer of a sample was trained on, and where their morphemes begin inside words."""
+    """Documents that are not in the training text of a sample, and positions of morphemes inside their words."""
 
     texts: tuple[str, ...]
     morphemes: tuple[np.ndarray, ...]
-    seconds: float  # that Kiwi took
+    seconds: float  # of Kiwi
 
     @classmethod
     def from_texts(cls, texts: Sequence[str]) -> "HeldOutDocuments":
-        composed = [text for text in map(normalize_text, texts) if text.strip()]
+        composed = [text for text in map(tokenizer_training.normalize_text, texts) if text.strip()]
         began = perf_counter()
-        morphemes = morpheme_boundaries(composed)
+        morphemes = tokenizer_training.morpheme_boundaries(composed)
         return cls(tuple(composed), tuple(morphemes), perf_counter() - began)
 
     @classmethod
     def from_corpus(cls, corpus: Corpus, sample: Sample, max_characters: int = 1_000_000) -> "HeldOutDocuments":
-        """Return the documents held out by a sample; if longer than `most` characters, some by their hash.
+        """Return the documents that a sample holds out, or about `max_characters` of them, selected by hash.
 
         Raises `LanguageError` `nothing_held_out`.
         """
         fraction = min(sample.held_out, max_characters / max(1, corpus.characters))
-        held = cls.from_texts(
-            [document for document in corpus.documents() if is_held_out(document, fraction, sample.seed)]
-        )
-        if not held.texts:
-            message = f"{corpus.name} is too small: none of its documents is held out to measure on"
+        texts = [document for document in corpus.documents() if is_held_out(document, fraction, sample.seed)]
+        held_out_documents = cls.from_texts(texts)
+        if not held_out_documents.texts:
+            message = f"{corpus.name} is too small: it has no held-out document to measure on"
             raise LanguageError("nothing_held_out", message, corpus=corpus.name)
-        return held
+        return held_out_documents
 
 
 @dataclass(frozen=True)
 class Fertility:
-    """How a tokenizer cuts documents: fractions from 0 to 1, None if there is nothing to measure.
+    """How a tokenizer cuts documents: fractions from 0 to 1, None if not measurable.
 
-    Words stand between spaces, with the signs at their ends; characters are all but spaces.
+    Words are separated by spaces and include punctuation; characters exclude spaces.
 
-    - `tokens_per_word` (fertility, Rust et al. 2021), `tokens_per_character`: fewer are cheaper to read.
-    - `unknown_rate`: unknown tokens. One is a word in WordPiece, a letter in BPE and a run of letters in Unigram,
-      so kinds are compared by `unknown_words`: words with an unknown token. `whole_words`: words that are one token.
-    - `precision`, `recall`, `f1` of cuts between two letters or digits of a word, against Kiwi's morphemes, over
-      all documents together. Boundaries inside a syllable (갔 is 가 + 았) and cuts between bytes do not count.
-    - `document_tokens`: quantiles of a document's tokens, [CLS] and [SEP] included; `longer_than_512`: documents.
-    - `tokens_per_second`: with Kiwi's seconds if morphemes are marked first; `seconds_to_train`: without them.
+    - `tokens_per_word` (fertility, Rust et al. 2021), `tokens_per_character`: lower is cheaper.
+    - `unknown_rate`: unknown tokens, which are words in WordPiece, letters in BPE and runs of letters in Unigram.
+      `unknown_words`: words with an unknown token, comparable across kinds. `whole_words`: words of one token.
+    - `precision`, `recall`, `f1` of cuts between letters or digits of a word, compared with Kiwi's morphemes over all
+      documents. Boundaries inside a syllable (갔 is 가 + 았) and cuts between bytes do not count.
+    - `document_tokens`: quantiles of tokens per document with [CLS] and [SEP]; `longer_than_512`: documents.
+    - `tokens_per_second`: includes Kiwi's time if morphemes are marked first; `seconds_to_train` excludes it.
     """
 
-    pieces: int
+    vocabulary_size: int
     documents: int
     words: int
     characters: int
@@ -103,6 +96,7 @@ class Fertility:
     longer_than_512: float
     tokens_per_second: float
     seconds_to_train: float | None
+    _earlier = accept_earlier_names({"pieces": "vocabulary_size"})
 
 
 def measure_fertility(tokenizer: PreparedTokenizer, held_out_documents: HeldOutDocuments) -> Fertility:
@@ -116,7 +110,7 @@ def measure_fertility(tokenizer: PreparedTokenizer, held_out_documents: HeldOutD
     n_special_tokens = tokenizer.tokenizer.num_special_tokens_to_add(False)
     lengths = np.array([len(cut.numbers) + n_special_tokens for cut in cut_documents])
     return Fertility(
-        pieces=tokenizer.tokenizer.get_vocab_size(),
+        vocabulary_size=tokenizer.tokenizer.get_vocab_size(),
         documents=len(held_out_documents.texts),
         words=counts["words"],
         characters=counts["characters"],
@@ -138,12 +132,12 @@ def measure_fertility(tokenizer: PreparedTokenizer, held_out_documents: HeldOutD
 
 def _count_tokens(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | None) -> dict[str, int]:
     words = np.array([match.span() for match in _WORD.finditer(text)])
-    # a blank that is a piece of its own belongs to the word that follows
+    # a blank token belongs to the word after it
     of_word = np.minimum(np.searchsorted(words[:, 1], cut.spans[:, 0], side="right"), len(words) - 1)
     is_unknown = cut.numbers == unknown if unknown is not None else np.zeros(len(cut.numbers), dtype=bool)
     tokens = np.bincount(of_word, minlength=len(words))
     unknowns = np.bincount(of_word[is_unknown], minlength=len(words))
-    boundaries = cut_positions(cut.spans, text)
+    boundaries = tokenizer_training.cut_positions(cut.spans, text)
     return {
         "characters": int((words[:, 1] - words[:, 0]).sum()),
         "words": len(words),
@@ -161,15 +155,12 @@ def _ratio(part: int, total: int) -> float | None:
     return part / total if total else None
 
 
-_VERSION = 1  # raise when the same options would come out different, or figures be others
-_METRICS_FILE = "figures.json"
 _METRICS_ADAPTER = TypeAdapter(Fertility)
-_TOKENIZER_FOLDER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
 
 
 @dataclass(frozen=True)
 class TokenizerGrid:
-    """What is compared: all kinds with all splits and vocabularies, and the tokenizers of models."""
+    """Tokenizers to compare: all kinds with all splits and vocabularies, and those of the models `against`."""
 
     kinds: tuple[TokenizerKind, ...] = (*TokenizerKind,)
     splits: tuple[PreTokenization, ...] = (PreTokenization.WORDS,)
@@ -182,16 +173,16 @@ class TokenizerGrid:
         return len(self.kinds) * len(self.splits) * len(self.vocabularies) + len(self.against)
 
     def label(self, kind: TokenizerKind, split: PreTokenization, vocabulary: int) -> str:
-        """Return the name of a tokenizer: its kind, and whatever else varies."""
-        parts = [
-            kind,
-            *([split] if len(self.splits) > 1 else []),
-            *([vocabulary] if len(self.vocabularies) > 1 else []),
-        ]
+        """Return the name of a tokenizer: its kind, with the split and the vocabulary if they vary."""
+        parts: list[object] = [kind]
+        if len(self.splits) > 1:
+            parts.append(split)
+        if len(self.vocabularies) > 1:
+            parts.append(vocabulary)
         return "-".join(map(str, parts))
 
     def training_options(self) -> dict[str, TokenizerOptions]:
-        """Return the options by label, those of a split together."""
+        """Return the options by label, grouped by split."""
         return {
             self.label(kind, split, vocabulary): TokenizerOptions(kind, vocabulary, replace(self.sample, split=split))
             for split, kind, vocabulary in product(self.splits, self.kinds, self.vocabularies)
@@ -200,18 +191,19 @@ class TokenizerGrid:
 
 @dataclass(frozen=True)
 class TokenizerResult:
-    """A tokenizer and its figures, or why it has none. `trained` is empty for one of a model."""
+    """A tokenizer's metrics or its error. `training_options` is empty for a model's tokenizer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
-    trained: dict[str, Any]
-    figures: Fertility | None
+    training_options: dict[str, Any]
+    metrics: Fertility | None
     error: StoredError | None = None
+    _earlier = accept_earlier_names({"figures": "metrics", "trained": "training_options"})
 
     def as_dict(self) -> dict[str, Any]:
-        if self.figures:
-            return {**self.trained, **asdict(self.figures)}
+        if self.metrics:
+            return {**self.training_options, **asdict(self.metrics)}
         return failure_dict(self.error) if self.error else {}
 
 
@@ -222,10 +214,10 @@ def compare(
     out: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> list[TokenizerResult]:
-    """Train the requested tokenizers, each stored by its name under `out`, and measure them on held-out documents.
+    """Train the requested tokenizers, store each by its name under `out`, and measure them on held-out documents.
 
-    Earlier trainings on the same text are reused. A model without a tokenizer has its error. `on_progress` reports the
-    last tokenizer measured, and the fraction of the work done. Raises `LanguageError`.
+    Reuses earlier trainings on the same text. The result of a model without a tokenizer has its error. `on_progress`
+    reports the last measured tokenizer and the fraction of the work done. Raises `LanguageError`.
     """
     options_by_label = request.training_options()
     results = {label: _load_trained(corpus, options) for label, options in options_by_label.items()}
@@ -248,7 +240,7 @@ def compare(
 
 @dataclass
 class _StepProgress:
-    """How many steps there are and how many are done, the last of them with this name."""
+    """Reports progress over `count` steps, with the name of the last finished one."""
 
     count: int
     on_progress: Callable[[str, float], None] | None
@@ -256,26 +248,25 @@ class _StepProgress:
     done: int = 0
 
     def report(self, fraction: float = 0.0) -> None:
-        """`share` is the fraction of the current step."""
         if self.on_progress:
             self.on_progress(self.last, (self.done + fraction) / max(1, self.count))
 
     def advance(self, name: str) -> None:
         self.last = name
-        self.done = self.done + 1
+        self.done += 1
         self.report()
 
 
 def _train(
     corpus: Corpus, missing: Mapping[str, TokenizerOptions], held_out_documents: HeldOutDocuments, steps: _StepProgress
 ) -> dict[str, tuple[dict[str, Any], Fertility]]:
-    """Train and measure the missing tokenizers, those of one split on the same material, and store each at once."""
+    """Train, measure and store the missing tokenizers; those with one split share their training data."""
     results = {}
-    for sample, of_split in groupby(missing.items(), key=lambda item: item[1].sample):
-        with gathered(corpus, sample, steps.report) as training_data:
+    for sample, members in groupby(missing.items(), key=lambda item: item[1].sample):
+        with tokenizer_training.gathered(corpus, sample, steps.report) as training_data:
             steps.advance(corpus.name)
-            for label, options in of_split:
-                trained = train_on(training_data, options.kind, options.vocabulary, steps.report)
+            for label, options in members:
+                trained = tokenizer_training.train_on(training_data, options.kind, options.vocabulary, steps.report)
                 prepared = PreparedTokenizer.from_trained(trained)
                 metrics = measure_fertility(prepared, held_out_documents)
                 with sealing(_trained_folder(corpus, options)) as new:
@@ -287,7 +278,6 @@ def _train(
 
 
 def _load_trained(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
-    """Return how a tokenizer was trained, and its metrics; None if this version did not train it."""
     folder = _trained_folder(corpus, options)
     if not is_intact(folder):
         return None
@@ -295,7 +285,7 @@ def _load_trained(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, 
         metrics = _METRICS_ADAPTER.validate_python(read_json(folder / _METRICS_FILE))
     except ValidationError:
         return None
-    return read_json(folder / _TOKENIZER_FOLDER / "tokenizer_config.json")[TRAINED], metrics
+    return read_json(folder / _TOKENIZER_FOLDER / "tokenizer_config.json")[tokenizer_training.TRAINED], metrics
 
 
 def _trained_folder(corpus: Corpus, options: TokenizerOptions) -> Path:
@@ -315,9 +305,9 @@ def _measure_model(reference: str, held_out_documents: HeldOutDocuments) -> Toke
         return TokenizerResult(reference, {}, None, failure)
 
 
-def prepared_tokenizer(measured: TokenizerResult, corpus: Corpus, request: TokenizerGrid) -> PreparedTokenizer:
-    """Load a tokenizer that `compare` measured. Raises `LanguageError` `no_tokenizer`."""
-    options = request.training_options().get(measured.name)
+def load_result_tokenizer(result: TokenizerResult, corpus: Corpus, request: TokenizerGrid) -> PreparedTokenizer:
+    """Load the tokenizer of a result. Raises `LanguageError` `no_tokenizer`."""
+    options = request.training_options().get(result.name)
     if options is None:
-        return find_tokenizer(measured.name)
-    return load_tokenizer(_trained_folder(corpus, options) / _TOKENIZER_FOLDER, measured.name)
+        return find_tokenizer(result.name)
+    return load_tokenizer(_trained_folder(corpus, options) / _TOKENIZER_FOLDER, result.name)

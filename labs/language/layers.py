@@ -1,7 +1,7 @@
 """Layers of a transformer: the best layer and pooling, a word's vectors in several sentences, and attention heads.
 
-Layers are judged by scored pairs, or by questions that search passages by cosine. A word's vector is the mean of its
-pieces' (Ethayarajh 2019). Head types are those of Clark et al. 2019 (What does BERT look at?).
+Layers are evaluated on scored pairs, or on questions that search passages by cosine. A word's vector is the mean of
+its tokens' vectors (Ethayarajh 2019). Attention targets follow Clark et al. 2019 (What does BERT look at?).
 """
 
 import re
@@ -18,17 +18,28 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language.network import SentenceToken, TransformerModel, normalize_text
 
+OnProgress = Callable[[float], None]
+_ROUNDING = 1e-6  # cosines that differ by less are equal
+_PAIR_BATCH_SIZE = 16
+_MIN_PAIRS = 3  # two pairs always correlate perfectly
+MAX_QUESTIONS = 200
+MAX_PASSAGES = 300
+_MIN_QUESTIONS = 2
+_TEXT_BATCH_SIZE = 8  # keeps all layers of passages of 512 tokens
+MAX_SENTENCES = 50
+STATIC = -1  # the layer number of the embedding table
+
 
 class PoolingMode(StrEnum):
-    """How a sentence's pieces become one vector; those that the tokenizer adds count, as in sentence-transformers."""
+    """How a sentence's tokens, special ones included, become one vector, as in sentence-transformers."""
 
     MEAN = "mean"
-    CLS = "cls"  # the first piece
+    CLS = "cls"  # the first token
     MAX = "max"  # the largest value of each dimension
 
 
 def pooled_vectors(network: TransformerModel, sentences: Sequence[str]) -> np.ndarray:
-    """Return unit vectors by layer and `Pooling`, `(n_layers + 1, 3, n_sentences, dimensions)` float64."""
+    """Return unit vectors by layer and `PoolingMode`, `(n_layers + 1, 3, n_sentences, dimensions)` float64."""
     import torch
 
     features = network.features(sentences)
@@ -44,20 +55,16 @@ def pooled_vectors(network: TransformerModel, sentences: Sequence[str]) -> np.nd
 
 
 def best_layer(scores: np.ndarray) -> tuple[int, PoolingMode]:
-    """The layer and pooling of the highest value, `(n_layers + 1, 3)`. Raises `ValueError` if all are NaN."""
+    """Return the layer and pooling of the highest score `(n_layers + 1, 3)`. Raises `ValueError` if all are NaN."""
     layer, pooling = np.unravel_index(np.nanargmax(scores), scores.shape)
     return int(layer), list(PoolingMode)[pooling]
 
 
-_PAIRS_AT_ONCE = 16
-_MIN_PAIRS = 3  # pairs: of two, every order is perfect
-
-
 @dataclass(frozen=True)
 class LayerScores:
-    """Spearman's correlation of cosines and gold scores, `(n_layers + 1, 3)` float64 by layer and `Pooling`.
+    """Spearman's correlation of cosines and gold scores, `(n_layers + 1, 3)` float64 by layer and `PoolingMode`.
 
-    NaN if all cosines are equal, as those of the first token before the first layer. Layer 0 is the input of the first.
+    NaN if all cosines are equal, as for [CLS] before the first layer. Layer 0 is the input of the first layer.
     """
 
     spearman: np.ndarray
@@ -68,24 +75,21 @@ class LayerScores:
         return best_layer(self.spearman)
 
 
-def score_layers(
-    network: TransformerModel, pairs: PairSet, on_progress: Callable[[float], None] | None = None
-) -> LayerScores:
-    """Measure every layer and pooling over scored pairs, in batches.
+def score_layers(network: TransformerModel, pairs: PairSet, on_progress: OnProgress | None = None) -> LayerScores:
+    """Evaluate every layer and pooling on scored pairs, in batches.
 
-    Stores only cosines, so memory does not grow with the model's width. Raises `LanguageError`: `no_scores`,
-    `few_pairs`.
+    Memory does not grow with the model's width. Raises `LanguageError`: `no_scores`, `few_pairs`.
     """
     if pairs.kind is not PairKind.SCORED:
-        raise LanguageError("no_scores", f"{pairs.name!r} has no scores: take pairs that people scored")
+        raise LanguageError("no_scores", f"{pairs.name!r} has no scores: use scored pairs")
     if len(pairs) < _MIN_PAIRS:
         message = f"{len(pairs)} pairs are too few, {_MIN_PAIRS} are needed"
         raise LanguageError("few_pairs", message, least=_MIN_PAIRS)
     first, second = ([str(text) for text in column] for column in pairs.texts)
     order = sorted(range(len(pairs)), key=lambda row: -len(first[row]) - len(second[row]))
     parts = []
-    for start in range(0, len(order), _PAIRS_AT_ONCE):
-        rows = order[start : start + _PAIRS_AT_ONCE]
+    for start in range(0, len(order), _PAIR_BATCH_SIZE):
+        rows = order[start : start + _PAIR_BATCH_SIZE]
         vectors = pooled_vectors(network, [first[row] for row in rows] + [second[row] for row in rows])
         parts.append(np.einsum("lpnd,lpnd->lpn", vectors[:, :, : len(rows)], vectors[:, :, len(rows) :]))
         if on_progress:
@@ -94,22 +98,16 @@ def score_layers(
     gold = pairs.gold[order]
 
     def spearman(cosines: np.ndarray) -> float:
-        return float(spearmanr(cosines, gold).statistic) if np.ptp(cosines) >= 1e-6 else np.nan  # rounding is no order
+        return float(spearmanr(cosines, gold).statistic) if np.ptp(cosines) >= _ROUNDING else np.nan
 
-    return LayerScores(np.array([[spearman(values) for values in of_layer] for of_layer in cosines]), len(pairs))
-
-
-MAX_QUESTIONS = 200
-MAX_PASSAGES = 300
-_MIN_QUESTIONS = 2  # questions
-_AT_ONCE = 8  # texts: of a passage of 512 pieces, all layers are held
+    return LayerScores(np.array([[spearman(values) for values in layer] for layer in cosines]), len(pairs))
 
 
 @dataclass(frozen=True)
 class LayerSearch:
-    """nDCG@10 of every question by layer and `Pooling`, `(n_layers + 1, 3, n_questions)` float64, 0 to 1.
+    """nDCG@10 of every question by layer and `PoolingMode`, `(n_layers + 1, 3, n_questions)` float64, 0 to 1.
 
-    NaN if all vectors are equal, as those of the first token before the first layer. Layer 0 is the input of the first.
+    NaN if all vectors are equal, as for [CLS] before the first layer. Layer 0 is the input of the first layer.
     """
 
     ndcg: np.ndarray
@@ -125,9 +123,9 @@ class LayerSearch:
 
 
 def sample_questions(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> QuestionSet:
-    """Sample at most `MOST_QUESTIONS` at `rows`, their relevant passages, and others up to `MOST_PASSAGES`.
+    """Sample at most `MAX_QUESTIONS` at `rows`, their relevant passages, and other passages up to `MAX_PASSAGES`.
 
-    The passages are shuffled. Raises `LanguageError` `few_questions`.
+    Shuffles the passages. Raises `LanguageError` `few_questions`.
     """
     rng = np.random.default_rng(seed)
     question_rows: list[int] = []
@@ -140,9 +138,7 @@ def sample_questions(question_set: QuestionSet, rows: np.ndarray, seed: int = 0)
         if len(question_rows) == MAX_QUESTIONS:
             break
     if len(question_rows) < _MIN_QUESTIONS:
-        message = (
-            f"{question_set.name!r} has {len(question_rows)} questions to measure with, {_MIN_QUESTIONS} are needed"
-        )
+        message = f"{question_set.name!r} has {len(question_rows)} usable questions, {_MIN_QUESTIONS} are needed"
         raise LanguageError("few_questions", message, least=_MIN_QUESTIONS)
     others = [row for row in rng.permutation(len(question_set.passages)).tolist() if row not in passages]
     passage_rows = rng.permutation([*sorted(passages), *others[: MAX_PASSAGES - len(passages)]]).tolist()
@@ -155,9 +151,9 @@ def search_with_layers(
     network: TransformerModel,
     question_set: QuestionSet,
     prompts: tuple[str, str] = ("", ""),
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> LayerSearch:
-    """Search with every layer and pooling, each text encoded once, in batches; passages with their titles.
+    """Search passages, with their titles, by every layer and pooling; encodes each text once, in batches.
 
     `prompts` are the prefixes of questions and passages. Memory holds the float32 vectors of all layers.
     """
@@ -169,7 +165,7 @@ def search_with_layers(
 
     def score_layer(vectors: np.ndarray) -> np.ndarray:
         cosines = vectors[: len(relevant)] @ vectors[len(relevant) :].T
-        return np.full(len(cosines), np.nan) if np.ptp(cosines) < 1e-6 else ndcg(cosines, relevant)  # only rounding
+        return np.full(len(cosines), np.nan) if np.ptp(cosines) < _ROUNDING else ndcg(cosines, relevant)
 
     return LayerSearch(np.array([[score_layer(pooled) for pooled in layer] for layer in vectors]), question_set)
 
@@ -177,8 +173,8 @@ def search_with_layers(
 def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
     """Return nDCG@k of every question, `(n_questions,)` float64, from scores and bool `(n_questions, n_passages)`.
 
-    The sum of 1 / log2(1 + rank) over the relevant passages among the first k, over its highest value (Järvelin &
-    Kekäläinen 2002, binary). Of equal scores, the first passage is the first.
+    The sum of 1 / log2(1 + rank) over the relevant passages in the top k, divided by its maximum (Järvelin &
+    Kekäläinen 2002, binary relevance). Ties are in the order of the passages.
     """
     k = min(k, scores.shape[1])
     first = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -187,16 +183,14 @@ def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
     return np.asarray(reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1])
 
 
-def _encode_with_layers(
-    network: TransformerModel, texts: Sequence[str], on_progress: Callable[[float], None] | None
-) -> np.ndarray:
+def _encode_with_layers(network: TransformerModel, texts: Sequence[str], on_progress: OnProgress | None) -> np.ndarray:
     """Return vectors by layer and pooling, `(n_layers + 1, 3, n_texts, dimensions)` float32."""
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     total = sum(map(len, texts))
     done = 0
     encoded = np.zeros(0)
-    for start in range(0, len(order), _AT_ONCE):
-        rows = order[start : start + _AT_ONCE]
+    for start in range(0, len(order), _TEXT_BATCH_SIZE):
+        rows = order[start : start + _TEXT_BATCH_SIZE]
         vectors = pooled_vectors(network, [texts[row] for row in rows])
         if not encoded.size:
             encoded = np.empty((*vectors.shape[:2], len(texts), vectors.shape[3]), dtype=np.float32)
@@ -207,15 +201,11 @@ def _encode_with_layers(
     return encoded
 
 
-MAX_SENTENCES = 50
-STATIC = -1  # the number of the layer before all others: the table of pieces
-
-
 @dataclass(frozen=True)
 class Occurrence:
-    """A word in a sentence, from the character `start` on, read as `pieces`.
+    """A word in a sentence from character `start`, with its tokens.
 
-    `letters` are those of the pieces, more than the word's own if a piece is longer than the word.
+    `covered_text` is the text of the tokens, longer than the word if a token is.
     """
 
     sentence: str
@@ -226,10 +216,10 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class WordVectors:
-    """A word's vectors by layer, one for each occurrence.
+    """A word's vectors by layer, one for each of n occurrences.
 
-    `static` `(n, dimensions)` float32 are rows of the embedding table, independent of the sentence. `layers` `(n_layers
-    + 1, n, dimensions)` float32: 0 is the input of the first layer, with positions.
+    `static` `(n, dimensions)` float32 are from the embedding table. `layers` `(n_layers + 1, n, dimensions)` float32:
+    layer 0 is the input of the first layer, with positions.
     """
 
     word: str
@@ -246,19 +236,19 @@ class WordVectors:
         return np.asarray(self.static if layer == STATIC else self.layers[layer])
 
     def cosines(self, layer: int) -> np.ndarray:
-        """Return the cosine of every two occurrences in a layer, `(n, n)` float64."""
+        """Return the cosines of all occurrences in a layer, `(n, n)` float64."""
         points = _normalize_rows(self.layer_vectors(layer))
         return np.asarray(np.clip(points @ points.T, -1, 1))
 
     def mean_cosine(self, layer: int) -> float:
-        """Return the mean cosine of two different occurrences in a layer; NaN of a single one."""
+        """Return the mean cosine of different occurrences in a layer; NaN for a single one."""
         n = len(self.occurrences)
         return float((self.cosines(layer).sum() - n) / (n * (n - 1))) if n > 1 else float("nan")
 
 
 @dataclass(frozen=True)
 class PlaneProjection:
-    """Points `(n, 2)` float64 on the two main directions, and the shares of the variance these hold, `(2,)`."""
+    """Points `(n, 2)` float64 on the first two principal components, and their fractions of variance `(2,)`."""
 
     points: np.ndarray
     explained: np.ndarray
@@ -268,16 +258,16 @@ def words_in_context(network: TransformerModel, word: str, sentences: Sequence[s
     """Find every occurrence of a word in sentences, and return its vectors there.
 
     Raises `LanguageError`: `no_word`, `no_sentence`, `many_sentences`, `word_not_found` in a sentence, and `word_cut`
-    if it stands after the last token that the model reads.
+    if it is after the last token that the model reads.
     """
     word = normalize_text(word)
     sentences = [text for text in map(normalize_text, sentences) if text]
     if not word:
-        raise LanguageError("no_word", "type the word whose meaning is compared")
+        raise LanguageError("no_word", "type a word")
     if not sentences:
-        raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
+        raise LanguageError("no_sentence", f"type sentences with {word!r}")
     if len(sentences) > MAX_SENTENCES:
-        message = f"{len(sentences)} sentences were given, {MAX_SENTENCES} are read at most"
+        message = f"{len(sentences)} sentences are too many, the limit is {MAX_SENTENCES}"
         raise LanguageError("many_sentences", message, most=MAX_SENTENCES)
     for sentence in sentences:
         if word not in sentence:
@@ -292,32 +282,27 @@ def words_in_context(network: TransformerModel, word: str, sentences: Sequence[s
         states = network.hidden_states(sentence)
         for start in (match.start() for match in re.finditer(re.escape(word), sentence)):
             end = start + len(word)
-            indices = [
-                index
-                for index, piece in enumerate(pieces)
-                if not piece.is_special and piece.start < end and piece.end > start
-            ]
+            indices = [index for index, piece in enumerate(pieces) if piece.overlaps(start, end)]
             if not indices:
-                message = f"{word!r} stands behind the first {network.max_tokens} tokens of {sentence[:80]!r}"
+                message = f"{word!r} is after the first {network.max_tokens} tokens of {sentence[:80]!r}"
                 raise LanguageError("word_cut", message, word=word, sentence=sentence[:200], most=network.max_tokens)
             covered_text = sentence[pieces[indices[0]].start : pieces[indices[-1]].end]
-            occurrences.append(
-                Occurrence(sentence, start, tuple(pieces[index].text for index in indices), covered_text)
-            )
+            tokens = tuple(pieces[index].text for index in indices)
+            occurrences.append(Occurrence(sentence, start, tokens, covered_text))
             static.append(table[indices].mean(axis=0))
             layers.append(states[:, indices].mean(axis=1))
     return WordVectors(word, tuple(occurrences), np.stack(static), np.stack(layers, axis=1))
 
 
 def project_to_plane(vectors: np.ndarray) -> PlaneProjection:
-    """Project vectors `(n, dimensions)`, scaled to length 1, onto their two main directions: PCA by SVD.
+    """Project vectors `(n, dimensions)`, scaled to length 1, to their first two principal components by SVD.
 
-    The largest coordinate of either direction is positive. Equal vectors are one point, with nothing explained.
+    The largest coordinate of each component is positive. Equal vectors are one point with 0 variance.
     """
     points = _normalize_rows(vectors)
     points = points - points.mean(axis=0)
     left_vectors, singular_values, _ = np.linalg.svd(points, full_matrices=False)
-    singular_values = np.where(singular_values > 1e-6, singular_values, 0)  # rounding is no direction
+    singular_values = np.where(singular_values > 1e-6, singular_values, 0)  # rounding
     coordinates = np.zeros((len(vectors), 2))
     n_axes = min(2, len(singular_values))
     coordinates[:, :n_axes] = (left_vectors * singular_values)[:, :n_axes]
@@ -333,18 +318,18 @@ def _normalize_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 class AttentionTarget(StrEnum):
-    """What a piece may look at. A piece can be several of them: the one before may be of the same word."""
+    """Tokens that a token attends to. They overlap: the previous token may be of the same word."""
 
     PREVIOUS = "previous"
     NEXT = "next"
     ITSELF = "itself"
-    SPECIAL = "special"  # what the tokenizer adds: [CLS] and [SEP]
-    SAME_WORD = "same_word"  # another piece of the same word, the words being separated by spaces
+    SPECIAL = "special"  # [CLS] and [SEP]
+    SAME_WORD = "same_word"  # another token of the same word; spaces separate words
 
 
 @dataclass(frozen=True)
 class SentenceAttention:
-    """How much each piece looks at each: `weights[layer, head, from, to]` float32, whose sum over `to` is 1."""
+    """Attention weights between tokens, `weights[layer, head, from, to]` float32; they sum to 1 over `to`."""
 
     pieces: tuple[SentenceToken, ...]
     weights: np.ndarray
@@ -352,9 +337,9 @@ class SentenceAttention:
 
 @dataclass(frozen=True)
 class HeadAttention:
-    """The fraction of attention each head gives each `Target`, `shares` `(n_layers, n_heads, 5)` float64, 0 to 1.
+    """The fraction of attention of each head to each `AttentionTarget`, `(n_layers, n_heads, 5)` float64, 0 to 1.
 
-    Averaged over the text's own pieces with such a target; NaN if there is none. `even` `(5,)` are the fractions of
+    Means over the ordinary tokens that have such a target; NaN without any. `uniform` `(5,)` are the fractions of
     uniform attention.
     """
 
@@ -376,7 +361,7 @@ def sentence_attention(network: TransformerModel, sentence: str) -> SentenceAtte
 
 
 def attention_by_head(sentences: Sequence[SentenceAttention]) -> HeadAttention:
-    """Return what the heads attend to, over the pieces of all these sentences, with equal weights."""
+    """Return the mean attention of each head to each target over the tokens of these sentences."""
     n_layers, n_heads = sentences[0].weights.shape[:2]
     attention = np.zeros((n_layers, n_heads, len(AttentionTarget)))
     uniform = np.zeros(len(AttentionTarget))
@@ -391,7 +376,7 @@ def attention_by_head(sentences: Sequence[SentenceAttention]) -> HeadAttention:
 
 
 def target_masks(pieces: Sequence[SentenceToken]) -> np.ndarray:
-    """Return which piece is which target of which, `[target, from, to]`, `(5, n, n)` bool."""
+    """Return whether token `to` is a target of token `from`, `[target, from, to]`, `(5, n, n)` bool."""
     n = len(pieces)
     words = np.array([piece.word for piece in pieces], dtype=np.int64)
     is_special = words < 0

@@ -1,7 +1,4 @@
-"""A transformer as it is looked into: how it is loaded, the pieces of a sentence, and what each layer makes of them.
-
-At a masked place a masked language model is asked what it expects: the likeliest pieces, and how likely a word is.
-"""
+"""Inside a transformer: loading, the tokens of a sentence, the vectors of each layer, and masked predictions."""
 
 import re
 from bisect import bisect_right
@@ -20,14 +17,19 @@ from mrc_workbench.models.loading import WEIGHTS, most_tokens, require_readable,
 from mrc_workbench.models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")
+MAX_TOKENS = 512  # of a sentence
+_LM_HEAD_SUFFIXES = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # architectures with the head
+MASK = "[MASK]"  # in the user's text; replaced by the model's mask token
+MAX_MASKS = 8
+_TOKEN_PREFIXES = ("", "##", *BLANKS)  # of tokens inside a word, or after a space
 
 
 @dataclass(frozen=True)
 class SentenceToken:
     """A token of a sentence, for its characters `start` to `end`.
 
-    `word` numbers its word, between spaces; -1 of special tokens. `text` is its characters, or the token's name if it
-    is special or unknown.
+    `word` is the number of its space-separated word, -1 for special tokens. `text` is its characters, or the token's
+    name if it is special or unknown.
     """
 
     text: str
@@ -39,10 +41,14 @@ class SentenceToken:
     def is_special(self) -> bool:
         return self.word < 0
 
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether an ordinary token has characters from `start` to `end`."""
+        return not self.is_special and self.start < end and self.end > start
+
 
 @dataclass(frozen=True)
 class TransformerModel:
-    """A loaded transformer with its fast tokenizer; `longest` is how many tokens of a sentence it reads."""
+    """A loaded transformer with its fast tokenizer; it reads `max_tokens` of a sentence."""
 
     reference: str
     model: Any
@@ -51,40 +57,39 @@ class TransformerModel:
 
     @property
     def marks_morphemes(self) -> bool:
-        """Whether its tokenizer was trained here on texts with these marks."""
+        """Whether this program trained its tokenizer on texts with these marks."""
         trained = self.tokenizer.init_kwargs.get(TRAINED)
         return isinstance(trained, dict) and trained.get("split") == PreTokenization.MORPHEMES
 
     def features(self, sentences: Sequence[str]) -> Any:
-        """Return the tokens of sentences as tensors on the model's device, padded at the end and cut at `longest`."""
+        """Return the tokens of sentences as tensors on the model's device, padded at the end and truncated."""
         texts = tokenizer_training.mark_morphemes(sentences) if self.marks_morphemes else list(sentences)
         shape = {"padding": True, "padding_side": "right", "truncation": True, "max_length": self.max_tokens}
         return self.tokenizer(texts, return_tensors="pt", **shape).to(self.model.device)
 
     def pieces(self, sentence: str) -> list[SentenceToken]:
-        """Return the tokens of a sentence (`composed`) in order, special ones included."""
+        """Return the tokens of a normalized sentence in order, special ones included."""
         boundaries = np.zeros(0, dtype=np.int64)
         if self.marks_morphemes:
             (boundaries,) = tokenizer_training.morpheme_boundaries([sentence])
         text = tokenizer_training.insert_boundaries(sentence, boundaries)
         shape = {"truncation": True, "max_length": self.max_tokens, "return_special_tokens_mask": True}
         (encoding,) = self.tokenizer(text, **shape).encodings
-        offsets = tokenizer_training.to_unmarked_offsets(
-            boundaries, np.array(encoding.offsets, dtype=np.int64)
-        ).tolist()
+        marked_offsets = np.array(encoding.offsets, dtype=np.int64)
+        spans = tokenizer_training.to_unmarked_offsets(boundaries, marked_offsets).tolist()
         word_starts = [match.start() for match in _WORD.finditer(sentence)]
         token_names = {self.tokenizer.unk_token_id: str(self.tokenizer.unk_token)}
-        return [
-            SentenceToken(name, 0, 0, -1)
-            if is_added
-            else _make_token(sentence, word_starts, name, span, token_names.get(number, ""))
-            for name, span, number, is_added in zip(
-                encoding.tokens, offsets, encoding.ids, encoding.special_tokens_mask, strict=True
-            )
-        ]
+        tokens = []
+        for index, name in enumerate(encoding.tokens):
+            if encoding.special_tokens_mask[index]:
+                tokens.append(SentenceToken(name, 0, 0, -1))
+            else:
+                unknown = token_names.get(encoding.ids[index], "")
+                tokens.append(_make_token(sentence, word_starts, name, spans[index], unknown))
+        return tokens
 
     def hidden_states(self, sentence: str) -> np.ndarray:
-        """Return each layer's vectors, `(n_layers + 1, n_pieces, dimensions)` float32; the first go into layer 1."""
+        """Return each layer's vectors, `(n_layers + 1, n_tokens, dimensions)` float32, the input of layer 1 first."""
         import torch
 
         with torch.inference_mode():
@@ -92,7 +97,7 @@ class TransformerModel:
             return np.stack([state[0].float().cpu().numpy() for state in output.hidden_states])
 
     def static_vectors(self, sentence: str) -> np.ndarray:
-        """Return the rows of the table of pieces, `(n_pieces, dimensions)` float32: the same in every sentence."""
+        """Return the tokens' rows of the embedding table, `(n_tokens, dimensions)` float32."""
         import torch
 
         with torch.inference_mode():
@@ -101,7 +106,7 @@ class TransformerModel:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text in composed letters (NFC) without outer spaces."""
+    """Return a text in NFC without outer spaces."""
     return tokenizer_training.normalize_text(text).strip()
 
 
@@ -109,27 +114,23 @@ def _make_token(
     sentence: str, word_starts: Sequence[int], name: str, span: tuple[int, int], unknown: str
 ) -> SentenceToken:
     start, end = span
-    while start < end and sentence[start].isspace():  # some pieces stand for the space before their word, too
+    while start < end and sentence[start].isspace():  # some tokens include the space before their word
         start += 1
-    if name in BLANKS:  # or for nothing else, though some tokenizers say that they hold the word's first letter
+    if name in BLANKS:  # only the space, although some tokenizers report the first letter of the word
         end = start
     word = max(bisect_right(word_starts, start) - 1, 0)
     return SentenceToken(unknown or sentence[start:end] or name, start, end, word)
 
 
-MAX_TOKENS = 512  # of a sentence: more are neither drawn nor needed
-_LM_HEAD_SUFFIXES = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # of architectures that hold the head
-
-
 def load_encoder(source: ModelSource) -> TransformerModel:
     """Load a transformer without its head, in float32, with attention as probabilities.
 
-    Raises `ModelError`, and `LanguageError`: `no_layers` of a starter or an encoder-decoder, `no_offsets`.
+    Raises `ModelError`, and `LanguageError`: `no_layers` (a starter or an encoder-decoder), `no_offsets`.
     """
     from transformers import AutoModel
 
     _require_layers(source)
-    # other implementations are faster and never hold the probabilities
+    # faster implementations do not return the probabilities
     return _load(source, lambda name, **where: AutoModel.from_pretrained(name, attn_implementation="eager", **where))
 
 
@@ -140,7 +141,7 @@ def load_masked_lm(source: ModelSource) -> TransformerModel:
     def load(name: str, **where: Any) -> Any:
         try:
             return AutoModelForMaskedLM.from_pretrained(name, **where)
-        except ValueError as error:  # an architecture that has none
+        except ValueError as error:  # an architecture without a head
             raise _missing_head_error(source) from error
 
     _require_layers(source)
@@ -167,7 +168,7 @@ def model_prompts(source: ModelSource) -> tuple[str, str]:
 
 
 def may_have_mlm_head(source: ModelSource) -> bool:
-    """Whether a model may have a masked language model's head, by its config, before it is loaded."""
+    """Whether a model may have a masked language model's head, by its config."""
     if is_starter(source):
         return False
     config = read_json(source.folder / "config.json") if source.folder else {}
@@ -191,7 +192,7 @@ def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) 
     with loading(source.reference):
         require_readable(source.reference, tokenizer, model)
     if not tokenizer.is_fast:
-        message = f"the tokenizer of {source.reference!r} does not tell which letters a piece stands for"
+        message = f"the tokenizer of {source.reference!r} does not report the characters of a token"
         raise LanguageError("no_offsets", message, model=source.reference)
     if torch.cuda.is_available():
         model.to("cuda")
@@ -201,77 +202,62 @@ def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) 
 
 def _require_layers(source: ModelSource) -> None:
     if is_starter(source):
-        message = f"{source.reference!r} is a starter, which has no layers: take a transformer"
+        message = f"{source.reference!r} is a starter, which has no layers: use a transformer"
         raise LanguageError("no_layers", message, model=source.reference)
 
 
 def _missing_head_error(source: ModelSource) -> LanguageError:
     message = (
-        f"{source.reference!r} has no head that tells masked pieces; take a masked language model such as "
-        "klue/roberta-base, or one trained here"
+        f"{source.reference!r} has no masked language model's head; use one such as klue/roberta-base, or train one"
     )
     return LanguageError("no_mlm_head", message, model=source.reference)
 
 
-MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it
-MAX_MASKS = 8
-_TOKEN_PREFIXES = (
-    "",
-    "##",
-    *BLANKS,
-)  # how pieces are written that stand inside a word, or after a space
-
-
 @dataclass(frozen=True)
 class TokenPrediction:
-    """A piece, as it is read, and its probability, 0 to 1."""
+    """A token as text, and its probability, 0 to 1."""
 
     token: str
     probability: float
 
 
 def masked_probabilities(network: TransformerModel, text: str) -> np.ndarray:
-    """Return P(token given the rest) for every token at every masked position, `(n_masks, n_pieces)` float64.
+    """Return P(token given the rest) for every token at every masked position, `(n_masks, n_tokens)` float64.
 
-    Several positions are predicted each alone, the others staying masked. Raises `LanguageError`: `no_mask`,
-    `many_masks`.
+    Predicts each position with the others masked. Raises `LanguageError`: `no_mask`, `many_masks`.
     """
     import torch
 
     features = network.features([normalize_text(text).replace(MASK, network.tokenizer.mask_token)])
     mask_positions = (features["input_ids"][0] == network.tokenizer.mask_token_id).nonzero()[:, 0]
     if not 0 < len(mask_positions) <= MAX_MASKS:
-        code, expected = (
-            ("many_masks", f"{MAX_MASKS} places at most") if len(mask_positions) else ("no_mask", "a place")
-        )
-        raise LanguageError(code, f"mark {expected} with {MASK} in {text[:80]!r}", mask=MASK, most=MAX_MASKS)
+        code = "many_masks" if len(mask_positions) else "no_mask"
+        raise LanguageError(code, f"put 1 to {MAX_MASKS} {MASK} in {text[:80]!r}", mask=MASK, most=MAX_MASKS)
     with torch.inference_mode():
         logits = network.model(**features).logits[0, mask_positions]
         return np.asarray(torch.softmax(logits.double(), dim=-1).cpu().numpy())
 
 
 def fill_masks(network: TransformerModel, text: str, k: int = 10) -> list[list[TokenPrediction]]:
-    """Return the `k` likeliest tokens at every masked position. Raises as `probabilities` does."""
-    rows = [(row, np.argsort(-row, kind="stable")[:k].tolist()) for row in masked_probabilities(network, text)]
-    return [
-        [TokenPrediction(_token_text(network.tokenizer, token_id), float(row[token_id])) for token_id in best]
-        for row, best in rows
-    ]
+    """Return the `k` most likely tokens at every masked position. Raises as `masked_probabilities` does."""
+
+    def best_tokens(row: np.ndarray) -> list[TokenPrediction]:
+        best = np.argsort(-row, kind="stable")[:k].tolist()
+        return [TokenPrediction(_token_text(network.tokenizer, token_id), float(row[token_id])) for token_id in best]
+
+    return [best_tokens(row) for row in masked_probabilities(network, text)]
 
 
 @dataclass(frozen=True)
 class CheckpointPredictions:
-    """Predictions of models with one tokenizer, as the steps of a training, at the first masked position of a text.
-
-    `probabilities` `(n_models, n_pieces)` float64, in the order of the models.
-    """
+    """Predictions of the checkpoints of a training at the first masked position, `(n_models, n_tokens)` float64."""
 
     reference: str
     tokenizer: Any
     probabilities: np.ndarray
 
     def word_probability(self, word: str) -> np.ndarray:
-        """Return the probability of a word by each model, `(n_models,)`: the sum over the tokens that read so.
+        """Return the probability of a word by each model, `(n_models,)`: the sum over its tokens.
 
         A word may be a token both after a space and inside another word. Raises `LanguageError` `not_one_piece` if the
         tokenizer has no token for the whole word.
@@ -280,12 +266,12 @@ class CheckpointPredictions:
         numbers = _token_ids(self.tokenizer, word)
         if not numbers:
             pieces = " · ".join(self.tokenizer.tokenize(word))
-            message = f"{word!r} is no single piece for {self.reference!r}, but {pieces}"
+            message = f"{self.reference!r} splits {word!r} into several tokens: {pieces}"
             raise LanguageError("not_one_piece", message, word=word, pieces=pieces, model=self.reference)
         return np.asarray(self.probabilities[:, numbers].sum(axis=1))
 
     def top_words(self, k: int) -> list[str]:
-        """Return the last model's `k` likeliest tokens that are words of letters, the likeliest first."""
+        """Return the last model's `k` most likely words of letters, the most likely first."""
         words: dict[str, None] = {}
         for token_id in np.argsort(-self.probabilities[-1], kind="stable"):
             text = _token_text(self.tokenizer, int(token_id))
@@ -299,9 +285,9 @@ class CheckpointPredictions:
 def predict_by_checkpoint(
     sources: Sequence[ModelSource], text: str, on_progress: Callable[[float], None] | None = None
 ) -> CheckpointPredictions:
-    """Query one model after the other, each loaded alone; at least one.
+    """Query at least one model, and load one at a time.
 
-    Raises as `probabilities` and `load_masked` do, and `ValueError` if vocabularies differ in size.
+    Raises as `masked_probabilities` and `load_masked_lm` do, and `ValueError` if vocabularies differ in size.
     """
     rows = []
     for index, source in enumerate(sources):
@@ -313,8 +299,8 @@ def predict_by_checkpoint(
 
 
 def _token_ids(tokenizer: Any, word: str) -> list[int]:
-    alone = {tuple(tokenizer.tokenize(f"{space}{word}")) for space in ("", " ")}
-    texts = {f"{beginning}{word}" for beginning in _TOKEN_PREFIXES} | {token[0] for token in alone if len(token) == 1}
+    tokenized = [tokenizer.tokenize(f"{space}{word}") for space in ("", " ")]
+    texts = {f"{prefix}{word}" for prefix in _TOKEN_PREFIXES} | {tokens[0] for tokens in tokenized if len(tokens) == 1}
     numbers = {tokenizer.convert_tokens_to_ids(token) for token in texts}
     return sorted(numbers - {tokenizer.unk_token_id, None})
 

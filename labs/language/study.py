@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from pydantic import ConfigDict, Field
 
 from mrc_workbench.data.commands import AsJson, choices_option, command_group, print_stored
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.formats.opening import derive_name
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.studies import Array, Study
@@ -24,27 +25,28 @@ from mrc_workbench.data.text import corpora
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import replacing
-from mrc_workbench.labs.language.comparison import (
-    Fertility,
-    TokenizerGrid,
-    TokenizerResult,
-    compare,
-    prepared_tokenizer,
-)
+from mrc_workbench.labs.language import comparison
+from mrc_workbench.labs.language.comparison import Fertility, TokenizerGrid, TokenizerResult
 from mrc_workbench.models.language import tokenizer_training
 from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.models.sources import local_fingerprints
 
-TOKENIZERS = "tokenizers"  # the folder of all of them
-COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
-_COMPARISON_FRACTION = 0.85  # share of the work before pieces are counted
-_BLOCK = 64  # documents cut at a time
+TOKENIZERS = "tokenizers"
+MAX_COUNTED_CHARACTERS = 1_000_000  # token counts use the first documents of a larger corpus
+_COMPARISON_FRACTION = 0.85  # of the work; the rest counts tokens
+_BLOCK = 64  # documents
+commands = command_group("language", "Compare tokenizers and import texts.")
+_COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
+_DATA = (
+    "a text: a file (.txt), or text:KEY of an imported one; or a dataset: a path, or a name or key of the catalog or "
+    "the workspace"
+)
 
 
 @dataclass(frozen=True)
 class TokenizerRequest:
-    """Tokenizers to compare over a text, named as for `data.text.corpora.find_corpus`."""
+    """Tokenizers to compare on a text; `data` is a reference for `data.text.corpora.find_corpus`."""
 
     data: str
     compared: TokenizerGrid = field(default_factory=TokenizerGrid)
@@ -52,19 +54,17 @@ class TokenizerRequest:
 
 @dataclass(frozen=True)
 class TokenizerComparison:
-    """Tokenizers compared on `corpus`. Token counts are over its first `counted` documents.
-
-    `occurrences` has the counts `(n_tokens,)` of each tokenizer with metrics, by its row.
-    """
+    """Tokenizers compared on `corpus`. `occurrences` has token counts `(n_tokens,)` by row of the tokenizer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     corpus: str
-    counted: int
+    n_counted_documents: int
     tokenizers: list[TokenizerResult]
     occurrences: dict[int, Array]
-    # the `PreparedTokenizer` of each row, before the result is stored
+    # the `PreparedTokenizer` of each row until the result is stored
     prepared: Annotated[dict[int, Any], Field(exclude=True)] = field(default_factory=dict)
+    _earlier = accept_earlier_names({"counted": "n_counted_documents"})
 
     @property
     def errors(self) -> dict[str, Exception]:
@@ -73,7 +73,7 @@ class TokenizerComparison:
 
 @dataclass(frozen=True)
 class StoredTokenizer:
-    """A tokenizer of a stored comparison, and how often each token `(n_tokens,)` occurs in the counted documents."""
+    """A tokenizer of a stored comparison, and its token counts `(n_tokens,)`."""
 
     result: TokenizerResult
     metrics: Fertility
@@ -82,50 +82,46 @@ class StoredTokenizer:
 
     @property
     def is_trained(self) -> bool:
-        return bool(self.result.trained)
+        return bool(self.result.training_options)
 
     def load(self) -> PreparedTokenizer:
         """Raises `LanguageError` `no_tokenizer`."""
         return load_tokenizer(self.folder, self.result.name)
 
 
-def stored_tokenizers(comparison: TokenizerComparison, folder: Path) -> list[StoredTokenizer]:
-    """Return the tokenizers with figures of the comparison that is stored in a folder."""
-    return [
-        StoredTokenizer(
-            result, result.figures, folder / TOKENIZERS / folder_name(result, row), comparison.occurrences[row]
-        )
-        for row, result in enumerate(comparison.tokenizers)
-        if result.figures
-    ]
+def stored_tokenizers(stored: TokenizerComparison, folder: Path) -> list[StoredTokenizer]:
+    """Return the tokenizers with metrics of the comparison that is stored in a folder."""
+    tokenizers = []
+    for row, result in enumerate(stored.tokenizers):
+        if result.metrics:
+            path = folder / TOKENIZERS / folder_name(result, row)
+            tokenizers.append(StoredTokenizer(result, result.metrics, path, stored.occurrences[row]))
+    return tokenizers
 
 
 def folder_name(result: TokenizerResult, row: int) -> str:
-    """Return the folder name of the tokenizer in this row; a model's name may be a path, so it is not used."""
-    trained = result.trained
+    """Return the folder name of the tokenizer in this row, without a model's name, which may be a path."""
+    trained = result.training_options
     return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{row}"
 
 
 def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
     """Train and compare tokenizers, and count their tokens. Raises `LanguageError`."""
     corpus = corpora.find_corpus(request.data)
-    results = compare(
-        corpus, request.compared, on_progress=lambda name, done: progress(name, _COMPARISON_FRACTION * done)
+    grid = request.compared
+    results = comparison.compare(
+        corpus, grid, on_progress=lambda name, fraction: progress(name, _COMPARISON_FRACTION * fraction)
     )
-    tokenizers = {
-        row: prepared_tokenizer(result, corpus, request.compared)
-        for row, result in enumerate(results)
-        if result.figures
-    }
+    measured = {row: result for row, result in enumerate(results) if result.metrics}
+    tokenizers = {row: comparison.load_result_tokenizer(result, corpus, grid) for row, result in measured.items()}
     counting = corpora.scale_progress(lambda fraction: progress("", fraction), _COMPARISON_FRACTION, 1)
-    counted, occurrences = count_tokens([*tokenizers.values()], corpus, counting)
-    return TokenizerComparison(
-        corpus.name, counted, results, dict(zip(tokenizers, occurrences, strict=True)), tokenizers
-    )
+    n_documents, counts = count_tokens([*tokenizers.values()], corpus, counting)
+    occurrences = dict(zip(tokenizers, counts, strict=True))
+    return TokenizerComparison(corpus.name, n_documents, results, occurrences, tokenizers)
 
 
 def save(result: TokenizerComparison, folder: Path) -> None:
-    """Write the tokenizers, since a model may change or go, and the result. Raises `OSError`."""
+    """Write the result with its tokenizers, since a model may change or disappear. Raises `OSError`."""
     for row, tokenizer in result.prepared.items():
         with replacing(folder / TOKENIZERS / folder_name(result.tokenizers[row], row)) as new:
             if tokenizer.folder:
@@ -140,12 +136,12 @@ def count_tokens(
     tokenizers: Sequence[PreparedTokenizer], corpus: corpora.Corpus, on_progress: corpora.ProgressCallback | None = None
 ) -> tuple[int, list[np.ndarray]]:
     """Count each tokenizer's tokens, `(n_tokens,)`, in the first documents of a corpus; also return their number."""
-    # some vocabularies leave numbers out
+    # some vocabularies skip ids
     counts = [np.zeros(1 + max(tokenizer.tokenizer.get_vocab().values()), dtype=np.int64) for tokenizer in tokenizers]
     documents = list[str]()
     n_characters = 0
     for document in corpus.documents():
-        if n_characters >= COUNTED:
+        if n_characters >= MAX_COUNTED_CHARACTERS:
             break
         documents.append(document)
         n_characters += len(document)
@@ -170,15 +166,6 @@ STUDY = Study[TokenizerRequest, TokenizerComparison](
     run=run,
     inputs=lambda request: (local_fingerprints(request.compared.against),),
     save=save,
-)
-
-
-commands = command_group("language", "Compare tokenizers and import texts.")
-
-_COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
-_DATA = (
-    "a text: a file (.txt), or text:KEY of an imported one; or a dataset: a path, or a name or key of the catalog or "
-    "the workspace"
 )
 
 
@@ -210,7 +197,7 @@ def compare_tokenizers(
     request_options: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in options.items() if values}
     request = TokenizerGrid(sample=sample, **request_options)
     corpus = corpora.find_corpus(data)
-    results = compare(corpus, request, out=out, on_progress=report_progress)
+    results = comparison.compare(corpus, request, out=out, on_progress=report_progress)
     end_progress_line()
     content: dict[str, Any] = {"data": corpus.name, "fingerprint": corpus.fingerprint}
     content["tokenizers"] = {result.name: result.as_dict() for result in results}
@@ -222,8 +209,6 @@ def compare_tokenizers(
 
 
 def _format_table(results: list[TokenizerResult]) -> str:
-    """Return the metrics as lines of text, fractions in percent."""
-
     def cell(name: str, value: float | None) -> str:
         if value is None:
             return "-"
@@ -232,9 +217,8 @@ def _format_table(results: list[TokenizerResult]) -> str:
     rows = []
     for result in results:
         metrics = result.as_dict()
-        rows.append(
-            (result.name, [cell(name, metrics.get(name)) for name in _COLUMNS] if result.figures else ["failed"])
-        )
+        cells = [cell(name, metrics.get(name)) for name in _COLUMNS]
+        rows.append((result.name, cells if result.metrics else ["failed"]))
     return "\n".join(format_table(_COLUMNS, rows, 15))
 
 
@@ -249,11 +233,8 @@ def import_files(
         corpora.require_file(path, path.name)
         name = derive_name(path.name, "text")
         with path.open("rb") as content:
-            print_line(
-                _format_line(
-                    corpora.save_text(content, name, source=str(path), on_progress=partial(report_progress, name))
-                )
-            )
+            text = corpora.save_text(content, name, source=str(path), on_progress=partial(report_progress, name))
+        print_line(_format_line(text))
     return 0
 
 

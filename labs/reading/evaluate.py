@@ -1,7 +1,6 @@
-"""Answers from what retrievers find: every reader over the first K passages of every retriever, for every K.
+"""Evaluation of answers: every reader and generator on the top K passages of every retriever, for every K.
 
-The experiment file is that of a comparison, with readers. Answers lie in the cache, so an evaluation that was stopped
-continues.
+The experiment file is that of a comparison, with readers. Answers are cached, so a stopped evaluation continues.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,10 +26,12 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, read_exper
 from mrc_workbench.retrieval.rankings import Rankings
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
+OnNamedProgress = Callable[[str, float], None]
+_SEARCH_FRACTION = 0.2  # of the work
 
 
 class ReaderSpec(BaseModel):
-    """A reader: `model` is a run, a hub id, a folder or a packaged base."""
+    """A reader; `model` is a run, a hub id, a folder or a packaged base."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: Name
@@ -38,7 +39,7 @@ class ReaderSpec(BaseModel):
 
 
 class ReadingExperiment(Experiment):
-    """Readers and generators over the first K passages of every retriever, K each of `depths`."""
+    """Readers and generators on the top K passages of every retriever, for K in `depths_read`."""
 
     rules: ScoringRules = ScoringRules.KORQUAD
     depths_read: tuple[PositiveInt, ...] = Field(default=DEFAULT_DEPTHS, min_length=1)
@@ -64,34 +65,30 @@ def read_experiment(path: Path) -> ReadingExperiment:
     return read_experiment_as(ReadingExperiment, path)
 
 
-OnNamedProgress = Callable[[str, float], None]
-_SEARCH_FRACTION = 0.2  # of all the work
-
-
 @dataclass(frozen=True)
 class ReaderAnswers:
-    """A reader's answers from one retriever's passages; `weight` is that of the retrieval score, in `unit`s.
+    """A reader's answers from one retriever's passages, with the `weight` of the retrieval score in `unit`s.
 
-    `weight_by_validation` is False, and the weight 0, if no validation questions could choose it.
+    Without validation questions, `is_weight_tuned` is False and the weight 0.
     """
 
-    depth: extractive.AnswersByDepth
-    read: extractive.SpanCandidates
+    by_depth: extractive.AnswersByDepth
+    candidates: extractive.SpanCandidates
     weight: float
-    weight_by_validation: bool
+    is_weight_tuned: bool
     unit: float = 1.0
 
     def answers(self, depth_index: int) -> list[str]:
-        """Return the answers from the first `ks[place]` passages, "" for a question without a passage."""
-        ranks = self.depth.place[:, depth_index].tolist()
-        return ["" if rank < 0 else spans[rank] for rank, spans in zip(ranks, self.read.answers, strict=True)]
+        """Return the answers from the top `ks[depth_index]` passages, "" for a question without a passage."""
+        ranks = self.by_depth.rank[:, depth_index].tolist()
+        return ["" if rank < 0 else spans[rank] for rank, spans in zip(ranks, self.candidates.answers, strict=True)]
 
 
 @dataclass(frozen=True)
 class ReaderResult:
     """A reader's answers by retriever, or its `error`.
 
-    `oracle` `(n_questions, 2)` is exact match and overlap with the right passage given.
+    `oracle` `(n_questions, 2)` is exact match and overlap on the relevant passage.
     """
 
     name: str
@@ -102,7 +99,7 @@ class ReaderResult:
 
 @dataclass(frozen=True)
 class ReadingResult:
-    """All answers to the questions of the part compared."""
+    """All answers to the questions of the evaluated part."""
 
     experiment: ReadingExperiment
     comparison: Comparison
@@ -122,24 +119,27 @@ def evaluate(
     base: Path | None = None,
     on_progress: OnNamedProgress | None = None,
 ) -> ReadingResult:
-    """Search, read and judge; `on_progress` reports the running retriever or reader, and the fraction of all work.
+    """Search, read and score; `on_progress` reports the running retriever or reader, and the fraction of all work.
 
-    The weight of each retriever's score is chosen on the validation questions, at the greatest depth; for a part that
-    includes them it is 0. Raises `ValueError` if no question of the part has a relevant passage.
+    The weight of each retriever's score is tuned on the validation questions at the greatest depth; it is 0 for a part
+    that includes them. Raises `ValueError` if no question of the part has a relevant passage.
     """
-    report = on_progress or (lambda *_: None)
-    test, validation = _search(
-        experiment, question_set, base, lambda name, progress: report(name, _SEARCH_FRACTION * progress)
-    )
+
+    def report(name: str, fraction: float) -> None:
+        if on_progress:
+            on_progress(name, fraction)
+
+    def report_search(name: str, fraction: float) -> None:
+        report(name, _SEARCH_FRACTION * fraction)
+
+    test, validation = _search(experiment, question_set, base, report_search)
     n_models = len(experiment.reader) + len(experiment.generator)
 
     def make_reporter(number: int, name: str) -> Callable[[float], None]:
         return lambda fraction: report(name, _SEARCH_FRACTION + (1 - _SEARCH_FRACTION) * (number + fraction) / n_models)
 
-    readers = [
-        _evaluate_reader(spec, experiment, test, validation, base=base, on_progress=make_reporter(number, spec.name))
-        for number, spec in enumerate(experiment.reader)
-    ]
+    run = _ReaderRun(experiment, test, validation, base)
+    readers = [run.evaluate(spec, make_reporter(number, spec.name)) for number, spec in enumerate(experiment.reader)]
     generators = [
         run_generator(spec, test, experiment.rules, experiment.seed, make_reporter(number, spec.name))
         for number, spec in enumerate(experiment.generator, start=len(readers))
@@ -151,92 +151,74 @@ def evaluate(
 def _search(
     experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, report_progress: OnNamedProgress
 ) -> tuple[Comparison, Comparison | None]:
-    """Return the rankings of the part's questions, and of the validation questions if they choose the weight."""
-    n_passages = [entry.most_passages for entry in experiment.generator]
-    deep_experiment = experiment.model_copy(
-        update={"ks": tuple(sorted({*experiment.ks, experiment.max_depth, *n_passages}))}
-    )
-    test = compare(
-        deep_experiment,
-        question_set,
-        base=base,
-        on_progress=lambda name, fraction: report_progress(name, 0.7 * fraction),
-    )
+    """Return the rankings of the part's questions, and of the validation questions if they tune the weight."""
+
+    def report_test(name: str, fraction: float) -> None:
+        report_progress(name, 0.7 * fraction)
+
+    def report_validation(name: str, fraction: float) -> None:
+        report_progress(name, 0.7 + 0.3 * fraction)
+
+    depths = {experiment.max_depth, *(spec.max_passages for spec in experiment.generator)}
+    deep_experiment = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, *depths}))})
+    test = compare(deep_experiment, question_set, base=base, on_progress=report_test)
     if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
         return test, None
     deep_experiment = deep_experiment.model_copy(update={"split": Part.VALIDATION})
     try:
-        validation = compare(
-            deep_experiment,
-            question_set,
-            base=base,
-            on_progress=lambda name, entry: report_progress(name, 0.7 + 0.3 * entry),
-        )
+        return test, compare(deep_experiment, question_set, base=base, on_progress=report_validation)
     except ValueError:  # no such question
         return test, None
-    return test, validation
 
 
-def _evaluate_reader(
-    spec: ReaderSpec,
-    experiment: ReadingExperiment,
-    test: Comparison,
-    validation: Comparison | None,
-    *,
-    base: Path | None,
-    on_progress: ProgressCallback,
-) -> ReaderResult:
-    try:
-        reader = SpanReader(find_model(spec.model, base))
-        n_steps = len(test.rankings) + 1
-        # exact match and overlap where each question is read with its own passage
-        contexts = extractive.context_rows(test.question_set)[:, None].astype(np.int32)
-        rankings = Rankings(contexts, np.where(contexts >= 0, 0, -np.inf).astype(np.float32))
-        oracle = _read_passages(reader, test.question_set, rankings, experiment.rules)
-        on_progress(1 / n_steps)
-        answers = {}
-        for number, name in enumerate(test.rankings, start=1):
-            tuning = validation if validation and name in validation.rankings else None
-            report = scale_progress(on_progress, number / n_steps, (number + 1) / n_steps)
-            answers[name] = _evaluate_retriever(reader, experiment, name, test, tuning, on_progress=report)
-        return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
-    except Exception as error:  # the others go on
-        return ReaderResult(spec.name, error=as_missing_extra(error))
+@dataclass(frozen=True)
+class _ReaderRun:
+    """The evaluation of readers on the rankings of the part, with validation questions that tune the weights."""
 
+    experiment: ReadingExperiment
+    test: Comparison
+    validation: Comparison | None
+    base: Path | None
 
-def _evaluate_retriever(
-    reader: SpanReader,
-    experiment: ReadingExperiment,
-    name: str,
-    test: Comparison,
-    tuning: Comparison | None,
-    *,
-    on_progress: ProgressCallback | None,
-) -> ReaderAnswers:
-    parts = [comparison for comparison in (tuning, test) if comparison]
-    ends = [*accumulate((len(comparison.question_set.questions) for comparison in parts), initial=0)]
-    candidates = []
-    for part, (first, last) in zip(parts, pairwise(ends), strict=True):
-        rankings = part.rankings[name].first(experiment.max_depth)
-        report = scale_progress(on_progress, first / ends[-1], last / ends[-1])
-        candidates.append(_read_passages(reader, part.question_set, rankings, experiment.rules, report))
-    tuning_candidates = candidates[0]
-    test_candidates = candidates[-1]
-    unit = extractive.mean_score_gap(tuning_candidates.found)
-    weight = extractive.best_weight(tuning_candidates, experiment.max_depth, unit) if tuning else 0.0
-    depth = extractive.select_answers(test_candidates, experiment.depths_read, weight, unit)
-    return ReaderAnswers(depth, test_candidates, weight, tuning is not None, unit)
+    def evaluate(self, spec: ReaderSpec, on_progress: ProgressCallback) -> ReaderResult:
+        try:
+            reader = SpanReader(find_model(spec.model, self.base))
+            n_steps = len(self.test.rankings) + 1
+            # the oracle: each question with its own passage
+            contexts = extractive.context_rows(self.test.question_set)[:, None].astype(np.int32)
+            rankings = Rankings(contexts, np.where(contexts >= 0, 0, -np.inf).astype(np.float32))
+            oracle = self._read_passages(reader, self.test.question_set, rankings)
+            on_progress(1 / n_steps)
+            answers = {}
+            for number, name in enumerate(self.test.rankings, start=1):
+                report = scale_progress(on_progress, number / n_steps, (number + 1) / n_steps)
+                answers[name] = self._evaluate_retriever(reader, name, report)
+            return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
+        except Exception as error:  # other readers continue
+            return ReaderResult(spec.name, error=as_missing_extra(error))
 
+    def _evaluate_retriever(self, reader: SpanReader, name: str, on_progress: ProgressCallback | None) -> ReaderAnswers:
+        is_tuned = self.validation is not None and name in self.validation.rankings
+        parts = [self.validation, self.test] if self.validation and is_tuned else [self.test]
+        ends = [*accumulate((len(part.question_set.questions) for part in parts), initial=0)]
+        candidates = []
+        for part, (first, last) in zip(parts, pairwise(ends), strict=True):
+            rankings = part.rankings[name].first(self.experiment.max_depth)
+            report = scale_progress(on_progress, first / ends[-1], last / ends[-1])
+            candidates.append(self._read_passages(reader, part.question_set, rankings, report))
+        unit = extractive.mean_score_gap(candidates[0].retrieval_scores)
+        weight = extractive.best_weight(candidates[0], self.experiment.max_depth, unit) if is_tuned else 0.0
+        by_depth = extractive.select_answers(candidates[-1], self.experiment.depths_read, weight, unit)
+        return ReaderAnswers(by_depth, candidates[-1], weight, is_tuned, unit)
 
-def _read_passages(
-    reader: SpanReader,
-    question_set: QuestionSet,
-    rankings: Rankings,
-    rules: ScoringRules,
-    on_progress: ProgressCallback | None = None,
-) -> extractive.SpanCandidates:
-    corpus_reader = extractive.CorpusReader(
-        reader, question_set.passages.texts, question_set.passages.fingerprint, on_progress
-    )
-    readings = corpus_reader.read([question.text for question in question_set.questions], rankings)
-    return extractive.score_candidates(question_set, rankings, readings, rules)
+    def _read_passages(
+        self,
+        reader: SpanReader,
+        question_set: QuestionSet,
+        rankings: Rankings,
+        on_progress: ProgressCallback | None = None,
+    ) -> extractive.SpanCandidates:
+        passages = question_set.passages
+        corpus_reader = extractive.CorpusReader(reader, passages.texts, passages.fingerprint, on_progress)
+        readings = corpus_reader.read([question.text for question in question_set.questions], rankings)
+        return extractive.score_candidates(question_set, rankings, readings, self.experiment.rules)

@@ -1,7 +1,6 @@
-"""What readers find in passages: of each question and passage that was found the best span, read once.
+"""Answer spans that readers extract, from the passage of a question or from the top K retrieved passages.
 
-In the passage that a question was asked of, where a reader may say that there is no answer; and of the first K passages
-that a retriever found, where one span is taken: it is right or wrong, and told is where an answer is lost.
+In its own passage, a question may have no answer. Of K passages, one span is the answer; a wrong answer has a reason.
 """
 
 import unicodedata
@@ -21,16 +20,17 @@ from mrc_workbench.models.reader import SpanReader
 from mrc_workbench.retrieval.combine import StoredPairScores
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
-_BLOCK = 16  # questions between two words of progress
+_BLOCK = 16  # questions between progress reports
 _START, _END, _SCORE, _NO_ANSWER = range(4)
-_MIN_SCORE = -1e9  # of a passage without any span: a number, since what is not known yet is none
+_MIN_SCORE = -1e9  # of passages without a span; NaN marks pairs that are not read yet
+WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # candidates for the weight of the retrieval score
 
 
 @dataclass(frozen=True)
 class BestSpans:
     """The best span of each question's passages `(n_questions, depth)`: its first character and its end (int64).
 
-    `scores` and `nothing` (no answer) are float32, see `models.reader.Spans`. Without a passage: 0, 0, -inf and 0.
+    Scores are float32, see `models.reader.Spans`. Without a passage: 0, 0, -inf and 0.
     """
 
     starts: np.ndarray
@@ -39,24 +39,22 @@ class BestSpans:
     no_answer_scores: np.ndarray
 
 
+@dataclass
 class CorpusReader:
     """Reads passages of a corpus, `texts` with the fingerprint `corpus`, and caches the spans.
 
-    The key is the reader, the corpus and the questions: another retriever, or a greater depth, reads only new pairs.
+    The cache key is the reader, the corpus and the questions: other retrievers and greater depths read only new pairs.
     """
 
-    def __init__(
-        self, reader: SpanReader, texts: Texts, corpus: str, on_progress: Callable[[float], Any] | None = None
-    ) -> None:
-        self._reader = reader
-        self._texts = texts
-        self._corpus = corpus
-        self._on_progress = on_progress
+    reader: SpanReader
+    texts: Texts
+    corpus: str
+    on_progress: Callable[[float], Any] | None = None
 
     def read(self, questions: Sequence[str], rankings: Rankings) -> BestSpans:
         """Raises `ModelError`."""
-        key = key_of(self._reader.fingerprint, self._corpus, list(questions))
-        cache = StoredPairScores(len(self._texts), key, kind="readings", width=4)
+        key = key_of(self.reader.fingerprint, self.corpus, list(questions))
+        cache = StoredPairScores(len(self.texts), key, kind="readings", width=4)
         values = cache.lookup(rankings.indices)
         try:
             for first in range(0, len(questions), _BLOCK):
@@ -65,31 +63,28 @@ class CorpusReader:
                 if len(rows):
                     passages = rankings.indices[rows, columns]
                     pair_questions = [questions[row] for row in rows.tolist()]
-                    spans = self._reader.read(list(zip(pair_questions, self._texts.at(passages), strict=True)))
+                    spans = self.reader.read(list(zip(pair_questions, self.texts.at(passages), strict=True)))
                     best = np.maximum(spans.scores[:, 0], _MIN_SCORE)
-                    new_values = np.stack([spans.starts[:, 0], spans.ends[:, 0], best, spans.nothing], 1).astype(
-                        np.float32
-                    )
+                    columns_of_spans = (spans.starts[:, 0], spans.ends[:, 0], best, spans.nothing)
+                    new_values = np.stack(columns_of_spans, axis=1).astype(np.float32)
                     cache.add(rows, passages, new_values, load_seconds=0.0, seconds=0.0)
                     values[rows, columns] = new_values
-                if self._on_progress:
-                    self._on_progress(min(1.0, (first + _BLOCK) / len(questions)))
+                if self.on_progress:
+                    self.on_progress(min(1.0, (first + _BLOCK) / len(questions)))
         finally:
             cache.write()
         missing = rankings.indices == NOT_FOUND
         offsets = np.where(missing[..., None], 0, values[..., :_SCORE]).astype(np.int64)
         scores = np.where(missing, -np.inf, values[..., _SCORE])
-        return BestSpans(
-            offsets[..., _START], offsets[..., _END], scores, np.where(missing, 0, values[..., _NO_ANSWER])
-        )
+        no_answer_scores = np.where(missing, 0, values[..., _NO_ANSWER])
+        return BestSpans(offsets[..., _START], offsets[..., _END], scores, no_answer_scores)
 
 
 @dataclass(frozen=True)
 class ContextAnswers:
     """A reader's best span of one passage for each question, "" without a passage.
 
-    `scores` `(n_questions,)` of the spans and `nothing` (no answer) are as in `models.reader.Spans`: -inf and 0 without
-    one.
+    Scores `(n_questions,)` are as in `models.reader.Spans`: -inf and 0 without a passage.
     """
 
     answers: list[str]
@@ -97,7 +92,7 @@ class ContextAnswers:
     no_answer_scores: np.ndarray
 
     def predictions(self, threshold: float | None) -> list[str]:
-        """Return the answers, "" if no answer is likelier by more than `threshold`; None never refuses."""
+        """Return the answers, "" if "no answer" scores higher by more than `threshold`; None returns all answers."""
         if threshold is None:
             return self.answers
         is_refused = self.no_answer_scores - self.scores > threshold
@@ -122,26 +117,24 @@ def read_contexts(reader: SpanReader, question_set: QuestionSet) -> ContextAnswe
 
 
 def context_rows(question_set: QuestionSet) -> np.ndarray:
-    """Rows of the passage that each question was asked of, `(n_questions,)` int64; -1 if unknown."""
+    """Return the row of each question's passage, `(n_questions,)` int64; -1 if unknown."""
     row_of = question_set.row_of_passage
     passage_ids = [next(iter((*question.relevant, *question.rejected)), "") for question in question_set.questions]
     return np.asarray(row_of.rows(passage_ids))
 
 
 def best_threshold(context_answers: ContextAnswers, question_set: QuestionSet, rules: ScoringRules) -> float | None:
-    """The threshold of the highest mean overlap on these questions (Rajpurkar et al. 2018); None if all have one."""
+    """Return the threshold with the highest mean overlap (Rajpurkar et al. 2018); None if all are answerable."""
     questions = question_set.questions
     if all(question.answers for question in questions):
         return None
-    answered_scores = [
-        score_answer(answer, example.answers, rules)[1]
-        for answer, example in zip(context_answers.answers, questions, strict=True)
-    ]
-    refused_scores = [score_answer("", example.answers, rules)[1] for example in questions]
+    pairs = zip(context_answers.answers, questions, strict=True)
+    answered_scores = [score_answer(answer, question.answers, rules)[1] for answer, question in pairs]
+    refused_scores = [score_answer("", question.answers, rules)[1] for question in questions]
     margins = context_answers.no_answer_scores - context_answers.scores
     order = np.argsort(margins, kind="stable")
     sorted_margins = margins[order]
-    # of every way to cut, the first so many by margin speak, and the others are silent; equal ones are not cut apart
+    # gain of answering the first n questions by margin and refusing the others; equal margins stay together
     gains = np.concatenate([[0.0], np.cumsum((np.array(answered_scores) - np.array(refused_scores))[order])])
     is_boundary = np.concatenate([[True], sorted_margins[:-1] < sorted_margins[1:], [True]])
     best = int(np.where(is_boundary, gains, -np.inf).argmax())
@@ -152,56 +145,53 @@ def best_threshold(context_answers: ContextAnswers, question_set: QuestionSet, r
     return float((low + high) / 2 if np.isfinite(high) else low + 1)
 
 
-WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the retrieval score, that are tried
-
-
 class AnswerOutcome(IntEnum):
-    """What became of a question's answer, each question's in one way."""
+    """Whether a question is answered correctly, or why not."""
 
-    RIGHT = 0  # said, letter by letter by the rules
-    OUTRANKED = 1  # pointed at in one of the passages, but another passage's span was taken
-    MISREAD = 2  # in one of the passages, which was read wrong
-    NOT_FOUND = 3  # in none of the passages
+    RIGHT = 0  # exact match
+    OUTRANKED = 1  # a passage has the right span, but the span of another passage is selected
+    MISREAD = 2  # a passage contains the answer, but the reader extracts another span
+    NOT_FOUND = 3  # no passage contains the answer
 
 
 @dataclass(frozen=True)
 class SpanCandidates:
-    """The best span of every passage, `(n_questions, depth)`, and its scores against the right answers, 0 to 1.
+    """The best span of every passage, `(n_questions, depth)`, with its exact match and overlap, 0 to 1.
 
-    `holds`: whether the passage is relevant or contains a right answer. `scores` are the reader's, `found` the
-    retriever's; higher is better, -inf without a passage. `letters` `(n_questions, depth, 2)` are the span's first
-    character and its end.
+    `contains_answer`: whether the passage is relevant or contains a right answer. `scores` of the reader and
+    `retrieval_scores`: higher is better, -inf without a passage. `offsets` `(n_questions, depth, 2)` are the first
+    character of the span and its end.
     """
 
     answers: list[list[str]]
     exact: np.ndarray
     overlap: np.ndarray
-    holds: np.ndarray
+    contains_answer: np.ndarray
     scores: np.ndarray
-    found: np.ndarray
-    letters: np.ndarray
+    retrieval_scores: np.ndarray
+    offsets: np.ndarray
 
 
 @dataclass(frozen=True)
 class AnswersByDepth:
-    """The answers from the first K passages, for every K of `ks`: all `(n_questions, n_ks)`.
+    """The answers from the top K passages, for every K of `ks`: all `(n_questions, n_ks)`.
 
-    `place` is the rank from 0 of the passage with the taken span, -1 without passages; `exact` and `overlap` are from 0
-    to 1; `ceiling` says whether any passage holds the answer; `fate` is a `Fate`.
+    `rank` is the rank from 0 of the passage with the selected span, -1 without passages; `exact` and `overlap` are from
+    0 to 1; `ceiling` is whether any passage contains the answer; `outcome` is an `AnswerOutcome`.
     """
 
     ks: tuple[int, ...]
-    place: np.ndarray
+    rank: np.ndarray
     exact: np.ndarray
     overlap: np.ndarray
     ceiling: np.ndarray
-    fate: np.ndarray
+    outcome: np.ndarray
 
 
 def score_candidates(
     question_set: QuestionSet, rankings: Rankings, readings: BestSpans, rules: ScoringRules
 ) -> SpanCandidates:
-    """Judge the best span of every passage found."""
+    """Score the best span of every retrieved passage."""
     shape = rankings.indices.shape
     exact = np.zeros(shape)
     overlap = np.zeros(shape)
@@ -218,9 +208,9 @@ def score_candidates(
             if passage == NOT_FOUND:
                 continue
             exact[row, rank], overlap[row, rank] = score_answer(spans[-1], question.answers, rules)
-            holds[row, rank] = passage in relevant or bool(
-                question.answers and answer_spans(unicodedata.normalize("NFC", text), question.answers)
-            )
+            holds[row, rank] = passage in relevant
+            if question.answers and not holds[row, rank]:
+                holds[row, rank] = bool(answer_spans(unicodedata.normalize("NFC", text), question.answers))
         answers.append(spans)
     scores = np.where(rankings.indices == NOT_FOUND, -np.inf, rankings.scores)
     offsets = np.stack([readings.starts, readings.ends], axis=-1)
@@ -228,50 +218,44 @@ def score_candidates(
 
 
 def select_answers(candidates: SpanCandidates, ks: Sequence[int], weight: float, unit: float) -> AnswersByDepth:
-    """Take from the first K passages the span of the highest log P(span) + `weight` times the retrieval score.
-
-    The retrieval score is the distance from the question's best, in `unit`s (see `spread`).
-    """
-    total_scores = combined_scores(candidates.scores, candidates.found, weight, unit)
+    """Select from the top K passages the span with the highest combined score, see `combined_scores`."""
+    total_scores = combined_scores(candidates.scores, candidates.retrieval_scores, weight, unit)
     depths = [min(k, total_scores.shape[1]) for k in ks]
     ranks = np.stack([np.argmax(total_scores[:, :k], axis=1) for k in depths], axis=1)
     ranks = np.where(np.isneginf(np.take_along_axis(total_scores, ranks, axis=1)), -1, ranks)
     indices = np.maximum(ranks, 0)
-    exact, overlap = (
-        np.where(ranks < 0, 0, np.take_along_axis(values, indices, 1))
-        for values in (candidates.exact, candidates.overlap)
-    )
-    ceiling = np.stack([candidates.holds[:, :k].any(axis=1) for k in depths], axis=1)
+    exact = np.where(ranks < 0, 0, np.take_along_axis(candidates.exact, indices, axis=1))
+    overlap = np.where(ranks < 0, 0, np.take_along_axis(candidates.overlap, indices, axis=1))
+    ceiling = np.stack([candidates.contains_answer[:, :k].any(axis=1) for k in depths], axis=1)
     has_exact = np.stack([(candidates.exact[:, :k] == 1).any(axis=1) for k in depths], axis=1)
-    outcome = np.select(
-        [exact == 1, has_exact, ceiling],
-        [AnswerOutcome.RIGHT, AnswerOutcome.OUTRANKED, AnswerOutcome.MISREAD],
-        AnswerOutcome.NOT_FOUND,
-    )
+    outcomes = [AnswerOutcome.RIGHT, AnswerOutcome.OUTRANKED, AnswerOutcome.MISREAD]
+    outcome = np.select([exact == 1, has_exact, ceiling], outcomes, AnswerOutcome.NOT_FOUND)
     return AnswersByDepth(tuple(ks), ranks, exact, overlap, ceiling, outcome.astype(np.int8))
 
 
 def mean_score_gap(scores: np.ndarray) -> float:
-    """The mean distance of retrieval scores `(n_questions, depth)` from their question's best; 1 if all are equal.
+    """Return the mean gap of retrieval scores `(n_questions, depth)` to the question's best; 1 if all are equal.
 
-    As a unit, it gives a weight the same meaning for every retriever.
+    As a unit, it makes weights comparable between retrievers.
     """
     gaps = _score_gaps(scores)[np.isfinite(scores)]
     return float(gaps.mean()) if len(gaps) and gaps.mean() > 0 else 1.0
 
 
 def best_weight(candidates: SpanCandidates, k: int, unit: float) -> float:
-    """The smallest weight of the highest mean overlap from the first K passages."""
+    """Return the smallest weight with the highest mean overlap from the top K passages."""
     means = [float(select_answers(candidates, (k,), weight, unit).overlap.mean()) for weight in WEIGHTS]
     return WEIGHTS[int(np.argmax(means))]
 
 
 def combined_scores(scores: np.ndarray, retrieval_scores: np.ndarray, weight: float, unit: float) -> np.ndarray:
-    """The score by which passages compete, `(n_questions, depth)`, higher is better; -inf without one."""
+    """Return log P(span) - weight * gap / unit, `(n_questions, depth)`; -inf without a passage.
+
+    `gap` is the distance of the retrieval score from the question's best.
+    """
     return np.where(np.isfinite(retrieval_scores), scores - weight * _score_gaps(retrieval_scores) / unit, -np.inf)
 
 
 def _score_gaps(scores: np.ndarray) -> np.ndarray:
-    """The distance of each score from its question's best; 0 without a passage."""
     best = scores.max(axis=1, keepdims=True, initial=-np.inf)
     return np.asarray(np.subtract(best, scores, out=np.zeros_like(scores), where=np.isfinite(scores)))

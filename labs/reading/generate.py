@@ -1,7 +1,6 @@
-"""Retrieval-augmented generation (Lewis et al. 2020): a language model answers from the passages that were found.
+"""Retrieval-augmented generation (Lewis et al. 2020): a language model answers from retrieved passages.
 
-Many requests are asked several at a time within a budget, and what was answered is kept by all that the model was told,
-so that nobody is asked twice.
+Requests run concurrently within a budget. Answers are stored by the text that was sent, so no request is sent twice.
 """
 
 import math
@@ -28,25 +27,19 @@ from mrc_workbench.labs.reading.generator import (
     score_generated_answers,
 )
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
-from mrc_workbench.models.llm import (
-    ChatAnswer,
-    Endpoint,
-    EndpointError,
-    StoredAnswers,
-    Usage,
-    exhaust,
-    remove_thoughts,
-    run_requests,
-)
+from mrc_workbench.models import llm
 from mrc_workbench.retrieval.comparison.compare import Comparison
 
 if TYPE_CHECKING:
     from mrc_workbench.models.llm_connection import Chat  # imports the library
 
+AnswerStream = abc.Generator[str, None, GeneratedAnswer]
+OnBatchProgress = Callable[[int, int, float], None]  # distinct requests done, their total number, and the cost
+
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of a million tokens, in any currency, and the most that a batch may cost (None: no limit).
+    """Prices of a million tokens, in any currency, and the limit of a batch's cost, None if unlimited.
 
     Raises `ReadingError` (`price_range`) if one is negative or infinite.
     """
@@ -65,18 +58,18 @@ class Prices:
 
 
 class CostBudget:
-    """The cost of a batch so far, and what it may still spend. For one thread.
+    """The cost of a batch and its limit. Not thread-safe.
 
-    A request is estimated by the most tokens a byte and the longest answer so far; before the first answer, by one
-    token a byte and an answer of 500 tokens. So a much longer answer can still exceed the limit. If a server reports no
-    tokens, or an answer breaks off, the estimate counts as spent: `estimated` is that part of `spent`.
+    Estimates use the most tokens per byte and the longest answer so far; before the first answer, one token per byte
+    and 500 tokens of answer. So a much longer answer can still exceed the limit. If a server reports no tokens, or an
+    answer breaks off, the estimate counts as spent: `estimated` is that part of `spent`.
     """
 
     def __init__(self, prices: Prices | None) -> None:
         self.spent = 0.0
         self.estimated = 0.0
         self._prices = prices or Prices(0, 0)
-        self._reserved: dict[str, tuple[int, float]] = {}  # bytes of a request, and what it may cost
+        self._reserved: dict[str, tuple[int, float]] = {}  # bytes of a request, and its estimated cost
         self._tokens_per_byte = 0.0
         self._completion_tokens = 0
 
@@ -90,7 +83,7 @@ class CostBudget:
         self._reserved[request] = size, cost
         return True
 
-    def settle(self, request: str, usage: Usage | None) -> None:
+    def settle(self, request: str, usage: llm.Usage | None) -> None:
         """Count the cost of a request: by its tokens, or else by the estimate."""
         size, cost = self._reserved.pop(request)
         if usage and usage.prompt_tokens is not None and usage.completion_tokens is not None:
@@ -105,43 +98,40 @@ class CostBudget:
         del self._reserved[request]
 
 
-class GeneratedAnswers(StoredAnswers[ChatAnswer]):
+class GeneratedAnswers(llm.StoredAnswers[llm.ChatAnswer]):
     """Stored answers of a model with one prompt and temperature, `workspace/generated/<key>/answers.jsonl`.
 
-    An answer's key is the text that was sent, so it is reused for any retriever and any server.
+    The key of an answer is the text sent, so any retriever and server can reuse it.
     """
 
     def __init__(self, generator: Generator) -> None:
         self._settings = {"model": generator.model, "temperature": float(generator.temperature)}
         self._settings["prompt"] = asdict(generator.prompt)
         self._folder = workspace() / "generated" / key_of(self._settings)[:16]
-        super().__init__(self._folder / "answers.jsonl", "asked", _parse_entry)
+        super().__init__(self._folder / "answers.jsonl", "key", _parse_entry, {"asked": "key", "said": "response"})
 
-    def save(self, messages: ChatMessages, answer: ChatAnswer) -> None:
+    def save(self, messages: ChatMessages, answer: llm.ChatAnswer) -> None:
         """Store an answer. Raises `OSError`."""
         if not (self._folder / "generator.json").exists():
             write_json(self._folder / "generator.json", self._settings)
-        self.add(messages.key, answer, {"said": answer.text, **asdict(answer.usage)})
+        self.add(messages.key, answer, {"response": answer.text, **asdict(answer.usage)})
 
 
-def _parse_entry(entry: dict[str, Any]) -> ChatAnswer:
-    if not isinstance(entry["said"], str):
-        raise TypeError("what was said is a text")
+def _parse_entry(entry: dict[str, Any]) -> llm.ChatAnswer:
+    if not isinstance(entry["response"], str):
+        raise TypeError("the response is not a text")
     counts = (entry.get(name) for name in ("prompt_tokens", "completion_tokens"))
     prompt, completion = (count if isinstance(count, int) and not isinstance(count, bool) else None for count in counts)
-    usage = Usage(prompt, completion, read_number(entry, "first_seconds"), read_number(entry, "seconds"))
-    return ChatAnswer(entry["said"], usage)
+    usage = llm.Usage(prompt, completion, read_number(entry, "first_seconds"), read_number(entry, "seconds"))
+    return llm.ChatAnswer(entry["response"], usage)
 
 
-OnBatchProgress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
-
-
-def _has_text(answer: ChatAnswer) -> bool:
-    return bool(remove_thoughts(answer.text).strip())
+def _has_text(answer: llm.ChatAnswer) -> bool:
+    return bool(llm.remove_thoughts(answer.text).strip())
 
 
 def _empty_answer_error() -> ReadingError:
-    return ReadingError("nothing_said", "the model said nothing")
+    return ReadingError("empty_answer", "the model returned an empty answer")
 
 
 def _request_answers(
@@ -154,19 +144,19 @@ def _request_answers(
     on_progress: OnBatchProgress,
     stopped: Callable[[], bool],
 ) -> tuple[dict[str, Failure], Failure | None]:
-    """Ask, and store the answers; returns failures by the messages' keys, and why the rest was not asked."""
+    """Request and store answers; returns failures by the messages' keys, and why requests remain, if any."""
     failures: dict[str, Failure] = {}
     done = 0
     ended = None
 
-    def request_answer(messages: ChatMessages) -> ChatAnswer:
-        answer = exhaust(chat.stream(messages.system, messages.text))
-        if _has_text(answer):  # kept by this thread: perhaps nobody waits for it any more
+    def request_answer(messages: ChatMessages) -> llm.ChatAnswer:
+        answer = llm.exhaust(chat.stream(messages.system, messages.text))
+        if _has_text(answer):  # stored by this thread, since the caller may have stopped waiting
             stored_answers.save(messages, answer)
         return answer
 
-    def settle(messages: ChatMessages, answer: ChatAnswer | EndpointError) -> None:
-        if not isinstance(answer, EndpointError):
+    def settle(messages: ChatMessages, answer: llm.ChatAnswer | llm.EndpointError) -> None:
+        if not isinstance(answer, llm.EndpointError):
             budget.settle(messages.key, answer.usage)
             if not _has_text(answer):
                 failures[messages.key] = _empty_answer_error()
@@ -178,9 +168,10 @@ def _request_answers(
         if not answer.is_fatal:
             failures[messages.key] = answer
 
-    affordable = run_requests(
-        new.values(), request_answer, concurrency, lambda pending: budget.reserve(pending.key, pending.size)
-    )
+    def reserve(messages: ChatMessages) -> bool:
+        return budget.reserve(messages.key, messages.size)
+
+    affordable = llm.run_requests(new.values(), request_answer, concurrency, reserve)
     with closing(affordable) as answers:
         try:
             for outcome in answers:
@@ -188,15 +179,16 @@ def _request_answers(
                     done += 1
                     settle(*outcome)
                 elif stopped():
-                    return failures, ReadingError("generation_stopped", "stopped: what was answered is kept")
+                    return failures, ReadingError("generation_stopped", "stopped: finished answers are stored")
                 else:
                     on_progress(done, len(new), budget.spent)
-        except EndpointError as error:
+        except llm.EndpointError as error:
             ended = error
     on_progress(done, len(new), budget.spent)
-    left = len(new) - done
-    if left and not ended:
-        return failures, ReadingError("price_ceiling", f"{left:,} more might pass the price", left=left)
+    n_remaining = len(new) - done
+    if n_remaining and not ended:
+        message = f"{n_remaining:,} more might exceed the price limit"
+        return failures, ReadingError("price_ceiling", message, left=n_remaining)
     return failures, ended
 
 
@@ -204,8 +196,8 @@ def _request_answers(
 class Batch:
     """The results of many requests, by their ids.
 
-    `failures` of single requests are retried the next time. `left` were not asked, or not waited for, for the reason
-    `ended`. `spent` is of this batch alone, `estimated` the part that no server reported.
+    `failures` of single requests are retried the next time. `n_remaining` requests were not sent, or not awaited, for
+    `end_reason`. `spent` is the cost of this batch, `estimated` the part that no server reported.
     """
 
     answers: dict[str, GeneratedAnswer]
@@ -217,19 +209,17 @@ class Batch:
 
 
 def stored_answer(generator: Generator, request: GenerationRequest) -> GeneratedAnswer | None:
-    """Return the stored answer of a request, None if there is none."""
+    """Return the stored answer of a request, None if missing."""
     messages = generator.build_messages(request)
     stored = GeneratedAnswers(generator).get(messages.key)
     return generator.parse_answer(stored, messages.passages) if stored else None
 
 
-def stream_answer(
-    generator: Generator, chat: "Chat", request: GenerationRequest
-) -> abc.Generator[str, None, GeneratedAnswer]:
-    """Yield the answer to a request piece by piece, return it, and store it once it is complete.
+def stream_answer(generator: Generator, chat: "Chat", request: GenerationRequest) -> AnswerStream:
+    """Yield the pieces of an answer, store the complete answer and return it.
 
-    Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),
-    `LimitError` (`megabytes`), and `OSError`.
+    Close the stream to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError`
+    (`empty_answer`), `LimitError` (`megabytes`), and `OSError`.
     """
     messages = generator.build_messages(request)
     require_storage()
@@ -243,19 +233,19 @@ def stream_answer(
 def generate(
     generator: Generator,
     requests: Sequence[GenerationRequest],
-    endpoint: Endpoint | None,
+    endpoint: llm.Endpoint | None,
     *,
     prices: Prices | None = None,
     concurrency: int = 4,
     on_progress: OnBatchProgress | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> Batch:
-    """Answer many requests (their ids differ), `concurrency` at a time; without an endpoint, return stored answers.
+    """Answer requests with distinct ids, `concurrency` at a time; without an endpoint, return stored answers.
 
-    Each answer is stored as it comes and never requested again, even if `stopped` (polled twice a second), an error of
-    `on_progress` or a kill ends the batch. A request that might exceed `prices.most` is not started (`ended` is
-    `price_ceiling`), nor is any after an error of the endpoint that the others would meet, too (`ended` is that error).
-    Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), and `OSError`.
+    Stores each answer at once, so a batch that `stopped` (polled twice a second), an error of `on_progress` or a kill
+    ends can continue. Requests that might exceed `prices.limit` are not sent (`end_reason` is `price_ceiling`), nor are
+    any after a fatal error of the endpoint (`end_reason` is that error). Raises `ReadingError` (`generator_range`),
+    `LimitError` (`megabytes`), and `OSError`.
     """
     require_range("concurrency", concurrency, 1, 64)
     stored_answers = GeneratedAnswers(generator)
@@ -281,13 +271,13 @@ def generate(
         if (stored := stored_answers.get(message.key))
     }
     failures = {id_: failed[message.key] for id_, message in messages.items() if message.key in failed}
-    left = len(messages) - len(answers) - len(failures)
-    return Batch(answers, failures, left, ended, budget.spent, budget.estimated)
+    n_remaining = len(messages) - len(answers) - len(failures)
+    return Batch(answers, failures, n_remaining, ended, budget.spent, budget.estimated)
 
 
 @dataclass(frozen=True)
 class RetrieverAnswers:
-    """What came of the questions asked over one retriever's passages; no scores where nothing was answered."""
+    """Answers from one retriever's passages; no scores without answers."""
 
     batch: Batch
     scores: GeneratedScores | None
@@ -311,17 +301,17 @@ def run_generator(
 ) -> GeneratorResult:
     """Query a language model at the environment's endpoint; without an endpoint, return its stored answers.
 
-    Samples `spec.questions` of more questions. `most_cost` is for all retrievers together, in their order. `tell`
-    reports the fraction of the questions done.
+    Samples `spec.max_questions` if the part has more. `max_cost` limits the cost of all retrievers together.
+    `report_progress` receives the fraction of the questions done.
     """
     try:
         generator = build_generator(spec)
         rows = list(range(len(comparison.question_set.questions)))
-        if 0 < spec.questions < len(rows):
-            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
+        if 0 < spec.max_questions < len(rows):
+            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.max_questions].tolist())
         sample = comparison.question_set.with_questions(rows)
         ids = {question.id for question in sample.questions}
-        endpoint = Endpoint.from_input()
+        endpoint = llm.Endpoint.from_input()
         answers_by_retriever = {}
         spent = 0.0
         for number, (name, rankings) in enumerate(comparison.rankings.items()):
@@ -332,15 +322,14 @@ def run_generator(
 
             requests = generator.requests(comparison.question_set, rankings)
             requests = [request for request in requests if request.id in ids and request.passages]
-            left = None if spec.most_cost is None else max(0.0, spec.most_cost - spent)
-            prices = Prices(spec.price_prompt, spec.price_completion, left)
+            limit = None if spec.max_cost is None else max(0.0, spec.max_cost - spent)
+            prices = Prices(spec.price_prompt, spec.price_completion, limit)
             batch = generate(generator, requests, endpoint, prices=prices, on_progress=report)
             spent += batch.spent
-            answers_by_retriever[name] = RetrieverAnswers(
-                batch, score_generated_answers(sample, batch.answers, rules) if batch.answers else None
-            )
+            scores = score_generated_answers(sample, batch.answers, rules) if batch.answers else None
+            answers_by_retriever[name] = RetrieverAnswers(batch, scores)
         return GeneratorResult(spec.name, answers_by_retriever)
-    except Exception as error:  # the others go on
+    except Exception as error:  # other generators continue
         return GeneratorResult(spec.name, error=as_missing_extra(error))
 
 
@@ -349,5 +338,5 @@ def build_generator(spec: GeneratorSpec) -> Generator:
     if spec.prompt not in load_prompts():
         known = ", ".join(load_prompts())
         raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
-    settings = spec.model_dump(include={"name", "model", "temperature", "most_passages", "most_characters"})
+    settings = spec.model_dump(include={"name", "model", "temperature", "max_passages", "max_characters"})
     return Generator(prompt=load_prompts()[spec.prompt], **settings)

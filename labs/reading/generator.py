@@ -1,4 +1,4 @@
-"""A generator: a language model, what it is told, what it reads of what was retrieved, and which passages it cites."""
+"""Generators: a language model with a prompt, the passages in its requests, and the citations in its answers."""
 
 import re
 import tomllib
@@ -15,6 +15,7 @@ import regex
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
 from mrc_workbench.labs.reading.scores import EXACT, ReadingError, ScoringRules, normalize_answer, score_answer
@@ -25,11 +26,22 @@ from mrc_workbench.retrieval.significance import proportion_intervals, question_
 if TYPE_CHECKING:
     from mrc_workbench.models.llm_connection import Chat  # imports the library
 
+_NUMBER = r"\d{1,3}"  # in any script, also full-width; four digits in brackets are a year
+_NUMBER_OR_RANGE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
+CITATION = regex.compile(rf"[\[［【]\s*({_NUMBER_OR_RANGE}(?:\s*[,，、;；]\s*{_NUMBER_OR_RANGE})*)\s*[\]］】]")
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+CONTAINS = "contains"
+CITES = "cites"
+CITATIONS_HOLD = "citations_hold"
+CITES_NEVER_SENT = "cites_never_sent"
+REFUSED_WITH_PASSAGE = "refused_with_passage"
+REFUSED_WITHOUT_PASSAGE = "refused_without_passage"
+
 
 def contains(text: str, answer: str, rules: ScoringRules) -> bool:
-    """Whether a text contains an answer, both normalized; nothing contains the empty answer.
+    """Whether a text contains an answer that is not empty, both normalized.
 
-    It never matches inside a number or a Latin word: "3" is not in "1934".
+    A match never starts or ends inside a number or a Latin word: "3" is not in "1934".
     """
     normalized_answer = unicodedata.normalize("NFC", normalize_answer(answer, rules))
     return bool(normalized_answer) and bool(
@@ -38,23 +50,18 @@ def contains(text: str, answer: str, rules: ScoringRules) -> bool:
 
 
 def contains_words(text: str, answer: str) -> bool:
-    """Whether a text has every content word of an answer, in any order; at least one.
+    """Whether a text has every content word of an answer (at least one) in any order.
 
-    Words are compared as in `data.text.marking`: content morphemes in Korean, lower-cased words elsewhere.
+    Words are content morphemes in Korean and lower-cased words in other languages, as in `data.text.marking`.
     """
     answer = unicodedata.normalize("NFC", answer)
-    (answer_words,) = matched_spans(f"{text}\n{answer}", [answer])  # all of them, told apart as the next line does
+    (answer_words,) = matched_spans(f"{text}\n{answer}", [answer])  # all words of the answer
     (matched_words,) = matched_spans(text, [answer])
     return bool(answer_words) and matched_words == answer_words
 
 
-_NUMBER = r"\d{1,3}"  # of any script, full-width ones too; four digits in brackets are a year
-_NUMBER_OR_RANGE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
-CITATION = regex.compile(rf"[\[［【]\s*({_NUMBER_OR_RANGE}(?:\s*[,，、;；]\s*{_NUMBER_OR_RANGE})*)\s*[\]］】]")
-
-
 class Support(StrEnum):
-    """What a cited passage says of the answer."""
+    """Whether a cited passage supports the answer."""
 
     HOLDS = "holds"
     LACKS = "lacks"
@@ -62,7 +69,7 @@ class Support(StrEnum):
 
 
 class Citation(NamedTuple):
-    """A number that an answer cites, from 1, and what the passage of that number says of it."""
+    """A cited number, from 1, and whether its passage supports the answer."""
 
     number: int
     support: Support
@@ -70,14 +77,14 @@ class Citation(NamedTuple):
 
 @dataclass(frozen=True)
 class CitedAnswer:
-    """An answer without its citations, and the numbers these name, each once, in the order of the answer."""
+    """An answer without its citations, and the distinct cited numbers in the order of the answer."""
 
     text: str
     numbers: tuple[int, ...]
 
 
 def parse_citations(response: str) -> CitedAnswer:
-    """Split an answer from its citations: `[2]`, `[1][3]`, `[1, 3]`, `[1-3]`, in full-width signs too."""
+    """Separate an answer from its citations: `[2]`, `[1][3]`, `[1, 3]`, `[1-3]`, also in full-width signs."""
     answer = remove_thoughts(response)
     matches = [*CITATION.finditer(answer)]
     edges = [0, *(edge for match in matches for edge in match.span()), len(answer)]
@@ -90,10 +97,7 @@ def parse_citations(response: str) -> CitedAnswer:
 
 
 def check_citations(answer: CitedAnswer, sent: Sequence[Passage], rules: ScoringRules) -> tuple[Citation, ...]:
-    """Check each cited passage: it supports an answer if it contains it, or every content word of it.
-
-    No check compares their meaning.
-    """
+    """Check each cited passage: it supports an answer if it contains the answer or all its content words."""
     citations = []
     for number in answer.numbers:
         if not 1 <= number <= len(sent):
@@ -130,34 +134,33 @@ class Prompt:
 
     def user_text(self, question: str, sent: Sequence[Passage]) -> str:
         """Return the user's text with a question, on one line, and passages from `as_sent`."""
-        return _fill_template(
-            self.template, {"passages": format_passages(sent), "question": " ".join(question.split())}
-        )
+        values = {"passages": format_passages(sent), "question": " ".join(question.split())}
+        return _fill_template(self.template, values)
 
 
 @cache
 def load_prompts() -> dict[str, Prompt]:
-    """Return the prompts that come with the program, by language."""
-    languages = tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
-    return {
-        language: Prompt(**{name: text.strip() for name, text in texts.items()})
-        for language, texts in languages.items()
-    }
+    """Return the packaged prompts by language."""
+    languages = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8"))
+    prompts = {}
+    for language, texts in languages.items():
+        prompts[language] = Prompt(**{name: text.strip() for name, text in texts.items()})
+    return prompts
 
 
 def prepare_passage(passage: Passage, max_characters: int) -> Passage:
-    """Return a passage as it is sent: its first characters, without text that a model could misread.
+    """Return a passage for a request: truncated, and without text that a model could misread.
 
-    A citation, `[3]`, becomes `(3)`, and `<|`, which marks turns in many models, `< |`.
+    Citations, `[3]`, become `(3)`, and `<|`, which marks turns in many models, becomes `< |`.
     """
     rest = "…" if len(passage.text) > max_characters else ""
     return Passage(passage.id, _sanitize(passage.text[:max_characters] + rest), _sanitize(passage.title))
 
 
 def format_passages(sent: Sequence[Passage]) -> str:
-    """Return passages under their numbers, `[1]` and so on, their lines quoted by `> `, the title first.
+    """Return passages under their numbers, `[1]` and so on, with each line quoted by `> `, the title first.
 
-    So no text of a passage can open a number or end the quotation.
+    The quotation prevents a passage from adding numbers or ending itself.
     """
     parts = []
     for number, passage in enumerate(sent, start=1):
@@ -171,16 +174,12 @@ def _sanitize(text: str) -> str:
 
 
 def _fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a template, but none in the values."""
     return re.sub(r"\{(passages|question|refusal)\}", lambda match: values.get(match[1], match[0]), template)
-
-
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A question and the passages that were found for it, the best first."""
+    """A question and its retrieved passages, the best first."""
 
     id: str
     question: str
@@ -189,7 +188,7 @@ class GenerationRequest:
 
 @dataclass(frozen=True)
 class ChatMessages:
-    """What is sent of a request: the system's and the user's text, and the passages in it as they are read there."""
+    """The system's and the user's text of a request, and the passages as they are in the text."""
 
     system: str
     text: str
@@ -197,7 +196,7 @@ class ChatMessages:
 
     @cached_property
     def key(self) -> str:
-        """sha256 (hexadecimal) of all that the model reads."""
+        """sha256 (hexadecimal) of both texts."""
         return key_of(self.system, self.text)
 
     @property
@@ -208,7 +207,7 @@ class ChatMessages:
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """What a model said, what that took, the passages it was sent as `[1]` and so on, and whether it refused."""
+    """A model's response and usage, the passages sent as `[1]` and so on, and whether the model refused."""
 
     response: str
     usage: Usage
@@ -221,14 +220,14 @@ class GeneratedAnswer:
 
     @property
     def prediction(self) -> str:
-        """The answer without citations, empty ("no answer") for a refusal."""
+        """The answer without citations; empty ("no answer") for a refusal."""
         return "" if self.refused else self.cited_answer.text
 
 
 class GeneratorSpec(BaseModel):
     """A language model at the environment's endpoint; `prompt` is the language of the prompt.
 
-    It reads the first `most_passages`, each cut after `most_characters`.
+    It reads the top `max_passages`, each truncated to `max_characters`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -236,36 +235,44 @@ class GeneratorSpec(BaseModel):
     model: Name
     prompt: Name = "ko"
     temperature: float = 0.0
-    most_passages: PositiveInt = 5
-    most_characters: PositiveInt = 2000
-    questions: int = Field(default=0, ge=0)  # asked at most, 0: all
+    max_passages: PositiveInt = 5
+    max_characters: PositiveInt = 2000
+    max_questions: int = Field(default=0, ge=0)  # 0: all
     price_prompt: float = Field(default=0.0, ge=0)
     price_completion: float = Field(default=0.0, ge=0)
-    most_cost: float | None = Field(default=None, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)
+    _earlier = accept_earlier_names(
+        {
+            "most_passages": "max_passages",
+            "most_characters": "max_characters",
+            "questions": "max_questions",
+            "most_cost": "max_cost",
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generator:
     """A language model with its settings. Raises `ReadingError`: `no_generator_model`, `generator_range`.
 
-    It reads the first `most_passages`, each cut after `most_characters`. A call ends after `timeout_seconds` of
-    silence, which must exceed the time that the server takes to read the passages.
+    It reads the top `max_passages`, each truncated to `max_characters`. A call ends after `timeout_seconds` without
+    data, which must exceed the time that the server needs to read the passages.
     """
 
     name: str
     model: str
     prompt: Prompt = field(default_factory=lambda: load_prompts()["ko"])
     temperature: float = 0.0
-    most_passages: int = 5
-    most_characters: int = 2000
+    max_passages: int = 5
+    max_characters: int = 2000
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         if not self.model.strip():
-            raise ReadingError("no_generator_model", "name the language model that is to answer")
+            raise ReadingError("no_generator_model", "enter the name of a language model")
         require_range("temperature", self.temperature, 0, 2)
-        require_range("most_passages", self.most_passages, 1, 100)
-        require_range("most_characters", self.most_characters, 1, 100_000)
+        require_range("max_passages", self.max_passages, 1, 100)
+        require_range("max_characters", self.max_characters, 1, 100_000)
         require_range("timeout_seconds", self.timeout_seconds, 0.01, 3600)
 
     def chat(self, endpoint: Endpoint) -> "Chat":
@@ -276,25 +283,24 @@ class Generator:
     def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[GenerationRequest]:
         """Return the requests for a set's questions and the passages of a ranking."""
         passages = question_set.passages
-        rows = rankings.first(self.most_passages).indices
+        rows = rankings.first(self.max_passages).indices
         return [
             GenerationRequest(question.id, question.text, [passages[row] for row in passage_rows if row != NOT_FOUND])
             for question, passage_rows in zip(question_set.questions, rows.tolist(), strict=True)
         ]
 
     def build_messages(self, request: GenerationRequest) -> ChatMessages:
-        sent = tuple(
-            prepare_passage(passage, self.most_characters) for passage in request.passages[: self.most_passages]
-        )
+        sent = tuple(prepare_passage(passage, self.max_characters) for passage in request.passages[: self.max_passages])
         return ChatMessages(self.prompt.system, self.prompt.user_text(request.question, sent), sent)
 
     def parse_answer(self, answer: ChatAnswer, sent: tuple[Passage, ...]) -> GeneratedAnswer:
-        """Return a model's answer; it is a refusal if, without citations, it says the refusal and no more."""
-        answer_text, refusal = (
-            normalize_answer(parse_citations(text).text, ScoringRules.KORQUAD)
-            for text in (answer.text, self.prompt.refusal)
-        )
-        return GeneratedAnswer(answer.text, answer.usage, sent, refused=answer_text == refusal)
+        """Return a model's answer, a refusal if it equals the prompt's refusal apart from citations."""
+
+        def normalize(text: str) -> str:
+            return normalize_answer(parse_citations(text).text, ScoringRules.KORQUAD)
+
+        refused = normalize(answer.text) == normalize(self.prompt.refusal)
+        return GeneratedAnswer(answer.text, answer.usage, sent, refused)
 
 
 def require_range(name: str, value: float, low: float, high: float) -> None:
@@ -304,26 +310,18 @@ def require_range(name: str, value: float, low: float, high: float) -> None:
         raise ReadingError("generator_range", text, name=name, low=f"{low:g}", high=f"{high:g}")
 
 
-CONTAINS = "contains"
-CITES = "cites"
-CITATIONS_HOLD = "citations_hold"
-CITES_NEVER_SENT = "cites_never_sent"
-REFUSED_WITH_PASSAGE = "refused_with_passage"
-REFUSED_WITHOUT_PASSAGE = "refused_without_passage"
-
-
 @dataclass(frozen=True)
 class GeneratedScores:
-    """Metrics of each question, `(n_questions,)` float64 from 0 to 1, NaN if a metric does not apply to it.
+    """Metrics of each question, `(n_questions,)` float64 from 0 to 1, NaN if a metric does not apply.
 
-    Of every answered question: exact match and overlap of the answer without citations, a refusal being no answer, and
-    `contains` a right answer. Of answers that are no refusal: `cites` a passage, and `cites_never_sent`, a number that
-    was never sent. Of answers with citations: `citations_hold`, the fraction that support it. `refused_with_passage` if
-    a relevant passage was sent, else `refused_without_passage`, which is right. Higher is better except for
-    `cites_never_sent` and `refused_with_passage`.
+    Answered questions have exact match and overlap of the answer without citations (a refusal is "no answer"), and
+    `contains` (a right answer). Other answers than refusals have `cites` (a passage) and `cites_never_sent` (a number
+    that was not sent). Answers with citations have `citations_hold`, the fraction of supporting citations. Refusals
+    are `refused_with_passage` if a relevant passage was sent, else `refused_without_passage`. Higher is better except
+    for `cites_never_sent` and `refused_with_passage`.
 
-    `intervals` are 95% intervals of the means, with questions about the same passages as groups. `unanswered` questions
-    are in no metric.
+    `intervals` are 95% intervals of the means, with questions about the same passages as groups. Metrics exclude the
+    `n_unanswered` questions.
     """
 
     per_question: dict[str, np.ndarray]
@@ -337,7 +335,7 @@ class GeneratedScores:
 def score_generated_answers(
     question_set: QuestionSet, answers: Mapping[str, GeneratedAnswer], rules: ScoringRules
 ) -> GeneratedScores:
-    """Judge answers by question id. Raises `ReadingError` (`other_questions`) where none is of the set."""
+    """Score answers by question id. Raises `ReadingError` (`other_questions`) if none is of the set."""
     questions = question_set.questions
     rows = [row for row, question in enumerate(questions) if question.id in answers]
     if not rows:
@@ -354,7 +352,7 @@ def score_generated_answers(
     for name, column in per_question.items():
         known = ~np.isnan(column)
         if known.any():
-            group_ids = np.unique(groups[known], return_inverse=True)[1]  # without gaps
+            group_ids = np.unique(groups[known], return_inverse=True)[1]  # consecutive
             ((low, high),) = proportion_intervals(column[known, None], group_ids).tolist()
             intervals[name] = (low, high)
     return GeneratedScores(per_question, intervals, len(questions) - len(rows))

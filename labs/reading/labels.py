@@ -1,19 +1,18 @@
-"""Labels by which the questions of a set are sliced: question word, kind and length of the answer, and passage.
+"""Labels that slice the questions of a set: question word, kind and length of the answer, and passage.
 
-Question word: Korean asks last, right before the predicate, so the last question word decides ("누가 만든 곡이 언제
-나왔나?" asks when), unless the question ends with a noun as its topic, which then asks ("… 사망한 해는?"). English asks
-first, so the first one decides. 어느, 어떤, 무슨, 몇, "what" and "which" ask through the noun after them ("어느 해",
-"what year"), if it is as general as a question word; any other noun is `OTHER` or `WHAT`. The word counts, not its
-meaning: "어디" asks for companies, too, and "기간은 몇 년인가" is mistaken for a date. "몇 년" asks when before a
-particle of time, the copula or the end; "몇 일" and "며칠" after a month or before a particle of time. Other languages
+Question word: in Korean the last question word counts ("누가 만든 곡이 언제 나왔나?" is `WHEN`), or the noun of a final
+topic ("… 사망한 해는?"); in English the first one. For 어느, 어떤, 무슨, 몇, "what" and "which", the next noun counts
+("어느 해", "what year") if it is as general as a question word; other nouns give `OTHER` or `WHAT`. Labels ignore
+meaning: "어디" may ask for a company, and "기간은 몇 년인가" counts as a date. "몇 년" is `WHEN` before a particle of
+time, the copula or the end; "몇 일" and "며칠" are `WHEN` after a month or before a particle of time. Other languages
 are `OTHER`.
 
-Answer kind: the form of the first right answer, by patterns, and in Korean by Kiwi's morphemes for numbers and clauses.
-- "3년" and "500년" are durations, and so numbers; a year has three digits or more, a date a year, a month or a century,
-  a time an hour. "1500" alone is a year. A year of a reign, "세종 3년", is a phrase.
+Answer kind: the form of the first right answer, by patterns, and for Korean numbers and clauses by Kiwi's morphemes.
+- "3년" and "500년" are durations, so numbers. A year has at least three digits; a date has a year, a month or a
+  century, a time an hour. "1500" without a unit is a year. A year of a reign, "세종 3년", is a phrase.
 - A number has one unit, any noun of one or two letters: "731부대" is a number, "12개 도시" is not.
-- A clause has an ending and a particle, in more than one word: titles that are sentences are clauses, relative clauses
-  are none. English clauses are recognized by their length alone.
+- A clause has an ending, a particle and several words, such as titles that are sentences; relative clauses do not
+  count. Length decides for English clauses.
 """
 
 import re
@@ -32,9 +31,23 @@ from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.text.analyzers import kiwi_tokens
 from mrc_workbench.data.texts import Script, script_of
 
+_TOPIC = re.compile(r"\w[은는]\W*$")
+_SHORT = 4  # words
+_UNITS = frozenset(("NNB", "SW", "SL"))  # Kiwi's tags: bound nouns, signs, foreign letters
+_LONGEST_NOUN = 2  # letters of a unit that is a common noun for Kiwi
+_NUMBER = re.compile("b*n[na]*(?:ua*n[na]*)*(?:ua*)?")  # of roles, see `_number_role`
+_ENDINGS = frozenset(("EF", "EC", "ETN"))
+_PARTICLES = frozenset(("JKS", "JKO", "JKB", "JKC", "JX"))
+NO_ANSWER = "no_answer"
+UNKNOWN = "unknown"
+# starts of bands of lengths in KorQuAD and SQuAD, and for passages also in KLUE-MRC and KorQuAD 2
+_ANSWER_BANDS = (1, 4, 7, 13, 25)
+_PASSAGE_BANDS = (0, 250, 500, 750, 1000, 2000)
+_THIRDS = ("first_third", "second_third", "last_third")
+
 
 class QuestionWord(StrEnum):
-    """What is asked by. `HOW_MANY` is any amount: 몇, 얼마, how much, how old."""
+    """Question words. `HOW_MANY` is any amount: 몇, 얼마, how much, how old."""
 
     WHO = "who"
     WHEN = "when"
@@ -47,7 +60,7 @@ class QuestionWord(StrEnum):
 
 
 def classify_question_words(questions: Sequence[str]) -> list[QuestionWord]:
-    """Return what each question asks by, in their order."""
+    """Return the question word of each question."""
     return [_question_word(unicodedata.normalize("NFC", question)) for question in questions]
 
 
@@ -72,7 +85,6 @@ def _matched_word(match: re.Match[str] | None) -> QuestionWord:
 
 
 def _expand_fragments(pattern: str) -> str:
-    """Replace each `<NAME>` by its fragment."""
     return re.sub("<([A-Z_]+)>", lambda name: _expand_fragments(_DATA["fragments"][name[1]]), pattern)
 
 
@@ -83,11 +95,9 @@ def _alternatives(patterns: Mapping[str, str]) -> str:
 _DATA = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
 _NOUNS: dict[str, str] = _DATA["nouns"]
 _SYLLABLES: dict[str, str] = _DATA["syllables"]
-_STANDALONE_NOUNS = _alternatives(
-    _NOUNS | {word: rf"{_NOUNS[word]}|\b[이그첫]?(?:{syllable})" for word, syllable in _SYLLABLES.items()}
-)
+_STANDALONE = {word: rf"{_NOUNS[word]}|\b[이그첫]?(?:{syllable})" for word, syllable in _SYLLABLES.items()}
+_STANDALONE_NOUNS = _alternatives(_NOUNS | _STANDALONE)
 _FOLLOWING_NOUNS = _alternatives(_NOUNS | {word: f"{_NOUNS[word]}|{syllable}" for word, syllable in _SYLLABLES.items()})
-_TOPIC = re.compile(r"\w[은는]\W*$")
 _TOPIC_NOUN = re.compile(rf"{_STANDALONE_NOUNS}들?[은는]\W*$")
 _LAST_NOUN = re.compile(rf"{_STANDALONE_NOUNS}\W*$")
 _NEXT_NOUN = re.compile(rf"\s*{_FOLLOWING_NOUNS}들?(?=[에을를의이은는부까인으로과와였입]|\b)")
@@ -97,7 +107,7 @@ _ENGLISH_NOUN = re.compile(rf"\s+{_alternatives(_DATA['english_nouns'])}\b")
 
 
 class AnswerKind(StrEnum):
-    """`DATE` is also a time of day, `NUMBER` also one with a unit. A phrase is long from five words on, or a clause."""
+    """`DATE` includes times of day, `NUMBER` includes units. Phrases of five words or more and clauses are long."""
 
     DATE = "date"
     NUMBER = "number"
@@ -105,22 +115,14 @@ class AnswerKind(StrEnum):
     LONG_PHRASE = "long_phrase"
 
 
-_SHORT = 4  # words
-
 _DATE = re.compile(_expand_fragments(_DATA["answers"]["date"]))
 _ENGLISH_DATE = re.compile(_expand_fragments(_DATA["answers"]["english_date"]), re.IGNORECASE)
 _ENGLISH_NUMBER = re.compile(_expand_fragments(_DATA["answers"]["english_number"]))
 _NUMERALS, _BEFORE, _AFTER = (frozenset(_DATA["numbers"][name].split()) for name in ("numerals", "before", "after"))
-_UNITS = frozenset(("NNB", "SW", "SL"))  # Kiwi's tags: bound nouns, signs, foreign letters
-_LONGEST_NOUN = 2  # letters of a unit that Kiwi does not know for one
-_NUMBER = re.compile("b*n[na]*(?:ua*n[na]*)*(?:ua*)?")  # of parts, see `_part`
-
-_ENDINGS = frozenset(("EF", "EC", "ETN"))
-_PARTICLES = frozenset(("JKS", "JKO", "JKB", "JKC", "JX"))
 
 
 def classify_answer_kinds(answers: Sequence[str]) -> list[AnswerKind]:
-    """Return what each answer is, in their order."""
+    """Return the kind of each answer."""
     composed = [unicodedata.normalize("NFC", answer).strip() for answer in answers]
     unique = list(dict.fromkeys(composed))
     tokens = kiwi_tokens(unique)
@@ -131,7 +133,7 @@ def classify_answer_kinds(answers: Sequence[str]) -> list[AnswerKind]:
 def _kind(answer: str, tokens: Sequence[Any]) -> AnswerKind:
     if _DATE.fullmatch(answer) or _ENGLISH_DATE.fullmatch(answer):
         return AnswerKind.DATE
-    # 한유리 is a name, 한 and 유리 as it may look
+    # 한유리 is a name, although it looks like 한 and 유리
     allow_noun_units = any(letter.isdigit() or letter.isspace() for letter in answer)
     roles = "".join(_number_role(token, allow_noun_units=allow_noun_units) for token in tokens)
     if _NUMBER.fullmatch(roles) or _ENGLISH_NUMBER.fullmatch(answer):
@@ -143,7 +145,7 @@ def _kind(answer: str, tokens: Sequence[Any]) -> AnswerKind:
 
 
 def _number_role(token: Any, *, allow_noun_units: bool) -> str:
-    """The role of a morpheme in a number: (n)umber, (u)nit, a word (b)efore or (a)fter, or none (x)."""
+    """Return a morpheme's role in a number: (n)umber, (u)nit, a word (b)efore or (a)fter it, or none (x)."""
     if token.tag in ("SN", "NR", "W_SERIAL") or (token.tag == "MM" and token.form in _NUMERALS):
         return "n"
     if token.form in _BEFORE:
@@ -154,43 +156,33 @@ def _number_role(token: Any, *, allow_noun_units: bool) -> str:
     return "u" if token.tag in _UNITS or short_noun else "x"
 
 
-NO_ANSWER = "no_answer"
-UNKNOWN = "unknown"
-
-
 class LabelKind(StrEnum):
-    """What questions are told apart by. Lengths are in characters."""
+    """Criteria for slices of questions. Lengths are in characters."""
 
     QUESTION_WORD = "question_word"
     ANSWER_KIND = "answer_kind"
     ANSWER_LENGTH = "answer_length"
     PASSAGE_LENGTH = "passage_length"
-    ANSWER_POSITION = "answer_place"
+    ANSWER_POSITION = "answer_position"
 
 
 @dataclass(frozen=True)
 class QuestionLabels:
-    """The label of each question is `names[code]`, with `codes` `(n_questions,)` int8; not every name need occur."""
+    """The label of each question is `names[code]`, with `codes` `(n_questions,)` int8; some names may not occur."""
 
     codes: np.ndarray
     names: tuple[str, ...]
 
 
 def label_questions(question_set: QuestionSet, by: LabelKind) -> QuestionLabels:
-    """Label every question; `UNKNOWN` without a passage, or if the passage does not hold the answer."""
+    """Label every question; `UNKNOWN` without a passage, or if the passage lacks the answer."""
     names = (*_NAMES[by], NO_ANSWER)
     code_of = {name: code for code, name in enumerate(names)}
-    values = iter(
-        _label_answerable(question_set, [question for question in question_set.questions if question.answers], by)
-    )
-    texts = (next(values) if question.answers else NO_ANSWER for question in question_set.questions)
-    return QuestionLabels(np.array([code_of[name] for name in texts], dtype=np.int8), names)
-
-
-# where each band begins: what KorQuAD and SQuAD answer with, and what passages they, KLUE-MRC and KorQuAD 2 have
-_ANSWER_BANDS = (1, 4, 7, 13, 25)
-_PASSAGE_BANDS = (0, 250, 500, 750, 1000, 2000)
-_THIRDS = ("first_third", "second_third", "last_third")
+    codes = np.full(len(question_set.questions), code_of[NO_ANSWER], dtype=np.int8)
+    rows = [row for row, question in enumerate(question_set.questions) if question.answers]
+    labels = _label_answerable(question_set, [question_set.questions[row] for row in rows], by)
+    codes[rows] = [code_of[label] for label in labels]
+    return QuestionLabels(codes, names)
 
 
 def _band_names(starts: Sequence[int]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ All scripts fold case, remove ASCII punctuation and collapse white space. Their 
 - KLUE-MRC (Park et al. 2021): no other rule. ROUGE-W, as in their script, is the F1 of the longest common substring,
   spaces included.
 
-For a question without answer, only the empty text is right. Where the rules leave nothing of both texts, each script
-returns its own value, and so do these functions.
+For a question without answer, only the empty text is right. If normalization empties both texts, the value differs by
+script, and these functions return the same.
 """
 
 import json
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -35,20 +35,22 @@ from mrc_workbench.retrieval.analysis.questions import Slice, slice_table, slice
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+# the pattern of their script, which hardly matches: one of the marks followed by all of ()‘’
+_KLUE_MARKS = re.compile(r"['\"《》<>〈〉]\(\)‘’")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PREDICTIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+EXACT = "em"
+MIN_SLICE_QUESTIONS = 5  # smaller slices have meaningless means and weaken the other tests
+
 
 class ReadingError(Failure):
     """Answers that cannot be generated, read or judged; `code` is a key of `reading.` in the locale files."""
 
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
-# what their script matches: one of the marks with all of ()‘’ after it, and so next to nothing
-_KLUE_MARKS = re.compile(r"['\"《》<>〈〉]\(\)‘’")
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-
 class ScoringRules(StrEnum):
-    """Whose rules say what is right."""
+    """Published scoring scripts."""
 
     KORQUAD = "korquad"
     SQUAD = "squad"
@@ -56,12 +58,11 @@ class ScoringRules(StrEnum):
 
     @property
     def overlap_name(self) -> str:
-        """The measure's name in this field."""
         return "rouge_w" if self is ScoringRules.KLUE else "f1"
 
 
 def normalize_answer(answer: str, rules: ScoringRules) -> str:
-    """Return the text by which answers are compared."""
+    """Return the normalized text for comparison."""
     text = answer.lower()
     if rules is ScoringRules.KORQUAD:
         text = text.translate(_MARKS)
@@ -74,41 +75,39 @@ def normalize_answer(answer: str, rules: ScoringRules) -> str:
 
 
 def score_answer(prediction: str, gold_answers: Sequence[str], rules: ScoringRules) -> tuple[float, float]:
-    """Return exact match and overlap, 0 to 1, with the best matching right answer."""
+    """Return exact match and overlap with the best matching right answer, 0 to 1."""
     answer = normalize_answer(prediction, rules)
     references = _normalized_references(tuple(gold_answers), rules)
     if not references:
-        return (match := float(not answer)), match
+        is_empty = float(not answer)
+        return is_empty, is_empty
     return float(answer in references), max(_overlap(answer, reference, rules) for reference in references)
 
 
 @lru_cache(maxsize=1 << 16)
 def _normalized_references(gold_answers: tuple[str, ...], rules: ScoringRules) -> tuple[str, ...]:
     unique = tuple(dict.fromkeys(normalize_answer(gold_answer, rules) for gold_answer in gold_answers))
-    if (
-        rules is ScoringRules.SQUAD
-    ):  # its script of 2018 leaves out right answers that hold nothing but what is taken away
-        return tuple(filter(None, unique))
-    return unique
+    # the script of 2018 skips right answers that normalization empties
+    return tuple(filter(None, unique)) if rules is ScoringRules.SQUAD else unique
+
+
+def _characters(text: str) -> list[str]:
+    return list(text.replace(" ", ""))
 
 
 def _overlap(prediction: str, reference: str, rules: ScoringRules) -> float:
-    """F1 of what both have in common: 2 P R / (P + R) with P = common / said and R = common / right."""
+    """Return F1 = 2 P R / (P + R) with P = common / prediction and R = common / reference."""
     if rules is ScoringRules.KLUE:
         if not prediction or not reference:
             return float(prediction == reference)
         common = SequenceMatcher(None, prediction, reference).find_longest_match().size
         total = len(prediction) + len(reference)
     else:
-        parts: list[Sequence[str]] = [
-            text.split() if rules is ScoringRules.SQUAD else text.replace(" ", "") for text in (prediction, reference)
-        ]
-        common = sum((Counter(parts[0]) & Counter(parts[1])).values())
-        total = sum(map(len, parts))
+        split = str.split if rules is ScoringRules.SQUAD else _characters
+        counts = [Counter(split(text)) for text in (prediction, reference)]
+        common = (counts[0] & counts[1]).total()
+        total = counts[0].total() + counts[1].total()
     return 2 * common / total if common else 0.0
-
-
-_PREDICTIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
 
 def read_predictions(path: Path) -> dict[str, str]:
@@ -123,19 +122,16 @@ def read_predictions(path: Path) -> dict[str, str]:
 
 
 def write_predictions(answers: Mapping[str, str], path: Path) -> None:
-    """Write answers so that `read_predictions` and the published scripts read them. Raises `OSError`."""
+    """Write answers for `read_predictions` and the published scripts. Raises `OSError`."""
     write_text(path, json.dumps(answers, ensure_ascii=False, indent=1))
-
-
-EXACT = "em"
 
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """Metrics of each question, `(n_questions,)` float64 from 0 to 1: exact match, and the rules' overlap.
+    """Exact match and the rules' overlap of each question, `(n_questions,)` float64 from 0 to 1.
 
-    `intervals` are 95% intervals of the means, with questions about the same passages as groups. `unsaid` counts the
-    questions missing in the file, which are wrong. `without_answer` `(n_questions,)` bool are unanswerable.
+    `intervals` are 95% intervals of the means, with questions about the same passages as groups. `n_missing` questions
+    have no prediction and count as wrong. `is_unanswerable` is `(n_questions,)` bool.
     """
 
     per_question: dict[str, np.ndarray]
@@ -144,7 +140,7 @@ class AnswerScores:
     is_unanswerable: np.ndarray
 
     def means(self) -> dict[str, float]:
-        """Return the means; of answerable and unanswerable questions alone, too, if there are both."""
+        """Return the means, also of answerable and of unanswerable questions if both exist."""
         means = {name: float(values.mean()) for name, values in self.per_question.items()}
         if self.is_unanswerable.any() and not self.is_unanswerable.all():
             exact = self.per_question[EXACT]
@@ -155,7 +151,7 @@ class AnswerScores:
 
 
 def score_answers(question_set: QuestionSet, answers: Mapping[str, str], rules: ScoringRules) -> AnswerScores:
-    """Judge answers by question id; a missing one is wrong, even if "no answer" would be right.
+    """Score answers by question id; a missing answer is wrong, even if "no answer" would be right.
 
     Raises `ReadingError`: `no_questions`, or `other_questions` if no answer is of the set.
     """
@@ -166,14 +162,10 @@ def score_answers(question_set: QuestionSet, answers: Mapping[str, str], rules: 
     n_missing = sum(prediction is None for prediction in predictions)
     if n_missing == len(questions):
         raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
-    pairs = zip(predictions, questions, strict=True)
-    values = np.array(
-        [
-            (0, 0) if prediction is None else score_answer(prediction, example.answers, rules)
-            for prediction, example in pairs
-        ],
-        np.float64,
-    )
+    values = np.zeros((len(questions), 2))
+    for row, (prediction, question) in enumerate(zip(predictions, questions, strict=True)):
+        if prediction is not None:
+            values[row] = score_answer(prediction, question.answers, rules)
     intervals = proportion_intervals(values, question_groups(question_set))
     names = (EXACT, rules.overlap_name)
     return AnswerScores(
@@ -185,28 +177,23 @@ def score_answers(question_set: QuestionSet, answers: Mapping[str, str], rules: 
 
 
 def compare_readers(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
-    """Test every pair of readers, judged by the same rules, by each measure."""
+    """Test every pair of readers, scored by the same rules, by each metric."""
     measures: Sequence[str] = [*next(iter(scores.values())).per_question] if scores else []
-    pairs = [
-        Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])
-        for measure in measures
-        for a, b in combinations(scores, 2)
-    ]
+    pairs = []
+    for measure, (a, b) in product(measures, combinations(scores, 2)):
+        pairs.append(Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure]))
     return paired_tests(pairs, question_groups(question_set))
 
 
-MIN_SLICE_QUESTIONS = 5  # questions of a slice: of fewer a mean says nothing, and every test made takes from the others
-
-
 def slice_questions(question_set: QuestionSet, by: LabelKind) -> list[Slice]:
-    """Cut a set into slices of at least `FEWEST` questions, by label in its order."""
+    """Return the slices with at least `MIN_SLICE_QUESTIONS` questions, in the order of the labels."""
     labelled = label_questions(question_set, by)
     parts = (Slice(np.flatnonzero(labelled.codes == code), name) for code, name in enumerate(labelled.names))
     return [part for part in parts if len(part.rows) >= MIN_SLICE_QUESTIONS]
 
 
 def score_slices(question_set: QuestionSet, scores: Mapping[str, AnswerScores], by: LabelKind) -> pd.DataFrame:
-    """Measure every reader, judged by the same rules, on every slice.
+    """Score every reader, by the same rules, on every slice.
 
     Columns: "measure", "slice" (its label), "questions", "reader", "mean" with its 95% interval "low" to "high", and
     "difference" from the first reader with "difference_low" and "difference_high", as fractions. "p_holm" is corrected
@@ -216,9 +203,8 @@ def score_slices(question_set: QuestionSet, scores: Mapping[str, AnswerScores], 
     groups = question_groups(question_set)
     values = {name: Scores((), reader_scores.per_question) for name, reader_scores in scores.items()}
     tables = []
-    for measure in dict.fromkeys(
-        measure for reader_scores in values.values() for measure in reader_scores.per_question
-    ):
+    measures = [measure for reader_scores in scores.values() for measure in reader_scores.per_question]
+    for measure in dict.fromkeys(measures):
         table = slice_table(parts, values, measure, groups).rename(columns={"retriever": "reader"})
         table.insert(0, "measure", measure)
         tables.append(table.assign(p_holm=slice_tests(parts, values, measure, groups)))

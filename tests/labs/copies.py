@@ -21,7 +21,7 @@ def copy_program(folder: Path) -> Path:
 
 
 def run_python(program: Path, *words: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
-    """Run Python in a copy of the program with a workspace of its own."""
+    """Run Python in a copy of the program with a separate workspace."""
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "PYTHONPATH": str(program)}
     return subprocess.run(
         [sys.executable, *words], check=False, cwd=program, env=environment, capture_output=True, text=True, timeout=120

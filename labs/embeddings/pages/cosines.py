@@ -1,5 +1,6 @@
-"""The Wrong pairs and Density views: what models find alike against what people do, pair by pair and on the whole; and
-the Sentences view: sentences that a person types against each other, and what lies nearest to one.
+"""The Wrong pairs and Density views compare cosines with human ratings, pair by pair and as distributions.
+
+The Sentences view compares sentences that the user types, and finds the nearest sentences of the set.
 """
 
 from collections.abc import Sequence
@@ -24,11 +25,27 @@ from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.state import choose, draw_text_field, lines_of
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
-_MAX_WRONG_PAIRS = 100  # wrong pairs that are shown
+_MAX_WRONG_PAIRS = 100
 _SIDES = ("both", "too_alike", "too_different")
-_SIDE_BY_SIDE = 3  # models whose densities stand in a row
-_RIDGE_HEIGHT = 48  # pixels from one ridge's foot to the next
-_RIDGE_OVERLAP = 1.6  # a ridge is as much higher than that
+_SIDE_BY_SIDE = 3  # models in a row of the Density view
+_RIDGE_HEIGHT = 48  # pixels between the feet of two ridges
+_RIDGE_OVERLAP = 1.6  # height of a ridge as a multiple of that
+EXAMPLE = (
+    "아이가 마당에서 공을 차며 놀고 있다.",
+    "꼬마가 뜰에서 공놀이를 하고 있다.",
+    "아이가 마당에서 놀고 있지 않다.",
+    "할머니가 부엌에서 된장찌개를 끓이신다.",
+    "할머니께서 주방에서 찌개를 만들고 계신다.",
+    "기준금리가 석 달 만에 다시 올랐다.",
+    "한국은행이 금리를 인상했다.",
+    "한국은행이 금리를 내렸다.",
+    "배가 고파서 라면을 끓여 먹었다.",
+    "배를 타고 섬에 들어갔다.",
+)
+_MAX_CHARACTERS = 10_000
+_MAX_MATRIX_ROWS = 40  # sentences of the chart; more are only in the table
+_MAX_LABELLED_CELLS = 20  # sentences of a chart with numbers in its cells
+_N_NEIGHBOURS = 10
 
 
 def draw_wrong(view: EvaluationView) -> None:
@@ -56,21 +73,15 @@ def _wrong_table(view: EvaluationView, model: str, side: str) -> pd.DataFrame:
     evaluation = view.evaluation
     cosines = {view.names[reference]: column for reference, column in evaluation.cosines.items()}
     pairs = find_wrong_pairs(cosines, evaluation.values, model, len(evaluation.rows))
-    is_selected = {"too_alike": pairs.misplaced > 0, "too_different": pairs.misplaced < 0}.get(
-        side, pairs.misplaced != 0
-    )
-    indices = pairs.rows[is_selected][:_MAX_WRONG_PAIRS]
+    masks = {"too_alike": pairs.misplaced > 0, "too_different": pairs.misplaced < 0}
+    selected = np.flatnonzero(masks.get(side, pairs.misplaced != 0))[:_MAX_WRONG_PAIRS]
+    indices = pairs.rows[selected]
     first, second = (column.at(evaluation.rows[indices]) for column in pair_set(view.data.key).texts[:2])
     low, high = view.data.scale
-    return pd.DataFrame(
-        {
-            "first": first,
-            "second": second,
-            "gold": low + evaluation.values[indices] * (high - low),
-            **{name: column[is_selected][:_MAX_WRONG_PAIRS] for name, column in pairs.cosines.items()},
-            "misplaced": 100 * pairs.misplaced[is_selected][:_MAX_WRONG_PAIRS],
-        }
-    )
+    gold = low + evaluation.values[indices] * (high - low)
+    table = pd.DataFrame({"first": first, "second": second, "gold": gold})
+    cosines_of_pairs = {name: column[selected] for name, column in pairs.cosines.items()}
+    return table.assign(**cosines_of_pairs, misplaced=100 * pairs.misplaced[selected])
 
 
 def draw_density(view: EvaluationView) -> None:
@@ -81,33 +92,31 @@ def draw_density(view: EvaluationView) -> None:
         return
     labels = band_labels(view.data.scale)
     st.caption(word("embeddings.density_help"))
-    density_estimates = estimate_densities(
-        {view.names[reference]: column for reference, column in cosines.items()}, gold
-    )
-    order = [name for name in view.results_by_name if name in density_estimates.values]
+    densities = estimate_densities({view.names[reference]: column for reference, column in cosines.items()}, gold)
+    order = [name for name in view.results_by_name if name in densities.values]
     for number, name in enumerate(order):
         if number % _SIDE_BY_SIDE == 0:
             containers = st.columns(min(len(order), _SIDE_BY_SIDE))
         with containers[number % _SIDE_BY_SIDE]:
             st.markdown(f"**{plain(name)}**")
             parts = [
-                pd.DataFrame({"band": label, "place": band, "cosine": density_estimates.grid, "density": density})
-                for band, (label, density) in enumerate(zip(labels, density_estimates.values[name], strict=True))
+                pd.DataFrame({"band": label, "band_index": band, "cosine": densities.grid, "density": density})
+                for band, (label, density) in enumerate(zip(labels, densities.values[name], strict=True))
             ]
-            table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
+            table = pd.concat(parts[::-1], ignore_index=True)  # in the order of `ridge_chart`
             draw_chart(ridge_chart, table, labels, name, view.model_names, x=word("embeddings.cosine"))
     with st.expander(word("compare.as_table"), expanded=True):
         _draw_quartiles(view, assign_bands(gold), labels)
 
 
 def ridge_chart(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
-    """One model's density of cosine, a ridge a band of the people's scores, the highest band on top.
+    """One model's density of cosine, with a ridge for each band of human ratings, the highest band on top.
 
-    Columns "band", "place" (from 0, the lowest), "cosine" and "density". Rows of the highest band stand first, so that
-    its ridge is drawn first and the others over its foot.
+    Columns "band", "band_index" (from 0, the lowest), "cosine" and "density". Rows of the highest band come first, so
+    that its ridge is drawn first and the others over its foot.
     """
     highest = float(table["density"].max()) or 1.0
-    positioned = table.assign(top=table["place"] + _RIDGE_OVERLAP * table["density"] / highest)
+    positioned = table.assign(top=table["band_index"] + _RIDGE_OVERLAP * table["density"] / highest)
     labels = ", ".join(f"'{band}'" for band in bands)
     feet = {"values": [*range(len(bands))], "labelExpr": f"[{labels}][datum.value]"}
     axis = alt.Axis(grid=False, domain=False, ticks=False, **feet)
@@ -117,9 +126,9 @@ def ridge_chart(table: pd.DataFrame, bands: Sequence[str], name: str, names: Seq
     density = word("embeddings.density")
     base = alt.Chart(positioned).encode(
         x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
-        y=alt.Y("place:Q", title=band, axis=axis, scale=scale),
+        y=alt.Y("band_index:Q", title=band, axis=axis, scale=scale),
         y2="top:Q",
-        detail="place:O",
+        detail="band_index:O",
         tooltip=tooltips(("band:N", band), ("cosine:Q", x, ".2f"), ("density:Q", density, ".2f")),
     )
     line = {"color": "white", "strokeWidth": 0.8}
@@ -145,24 +154,6 @@ def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -
         **{name: tables.number(f"embeddings.{name}", "%.3f", "") for name in ("quarter", "median", "three_quarters")},
     }
     tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
-
-
-EXAMPLE = (
-    "아이가 마당에서 공을 차며 놀고 있다.",
-    "꼬마가 뜰에서 공놀이를 하고 있다.",
-    "아이가 마당에서 놀고 있지 않다.",
-    "할머니가 부엌에서 된장찌개를 끓이신다.",
-    "할머니께서 주방에서 찌개를 만들고 계신다.",
-    "기준금리가 석 달 만에 다시 올랐다.",
-    "한국은행이 금리를 인상했다.",
-    "한국은행이 금리를 내렸다.",
-    "배가 고파서 라면을 끓여 먹었다.",
-    "배를 타고 섬에 들어갔다.",
-)
-_MAX_CHARACTERS = 10_000
-_MAX_MATRIX_ROWS = 40  # sentences of a matrix that is drawn: more are a table alone
-_MAX_LABELLED_CELLS = 20  # of more there is no room to write in the cells
-_N_NEIGHBOURS = 10
 
 
 def draw_sentences(view: EvaluationView) -> None:
@@ -216,7 +207,7 @@ def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRe
 def matrix_chart(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     """Cosines of sentences with each other, columns "row", "column", "first", "second" and "cosine".
 
-    Colour runs from the lowest to the highest cosine of two different sentences, so that narrow ranges stay readable.
+    The colour scale covers the cosines of different sentences, so that narrow ranges stay readable.
     """
     others = table.loc[table["row"] != table["column"], "cosine"]
     low = float(others.min())
@@ -236,15 +227,9 @@ def matrix_chart(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
 def _matrix_cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
     n = len(sentences)
     rows, columns = np.divmod(np.arange(n * n), n)
-    return pd.DataFrame(
-        {
-            "row": [numbers[row] for row in rows],
-            "column": [numbers[column] for column in columns],
-            "first": [sentences[row] for row in rows],
-            "second": [sentences[column] for column in columns],
-            "cosine": matrix.ravel().astype(float),
-        }
-    )
+    labels = {"row": [numbers[row] for row in rows], "column": [numbers[column] for column in columns]}
+    texts = {"first": [sentences[row] for row in rows], "second": [sentences[column] for column in columns]}
+    return pd.DataFrame({**labels, **texts, "cosine": matrix.ravel().astype(float)})
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:

@@ -25,13 +25,8 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import ProjectedPoints, Projection
 from mrc_workbench.labs.embeddings.judgement import assign_bands, band_labels
-from mrc_workbench.labs.embeddings.pages.page import (
-    EvaluationView,
-    distinct_of,
-    open_evaluation,
-    pick_model,
-    run_request,
-)
+from mrc_workbench.labs.embeddings.pages import page
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest, MapRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
@@ -50,7 +45,22 @@ _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
 _PUBLISHED_SECONDS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
 _PUBLISHED_SENTENCES = 10_000
-_MIN_SPAN = 4.0  # points of a scale around the figures of a few models
+_MIN_SPAN = 4.0  # points that the scale of a few models covers at least
+# bands from the lowest to the highest, or labels; colour-blind safe, readable on light and dark
+BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
+_HALF_WIDTH = 170  # pixels from the middle to the farthest point before zooming
+_HEIGHT = 520
+_FEW = 3_000
+_MANY = 20_000
+_MAX_TOOLTIP_CHARACTERS = 120
+_MAX_TOOLTIP_CHARACTERS_OF_MANY = 40
+_FAINT_OPACITY = 50
+_FULL_OPACITY = 210
+_LARGE_RADIUS = 5.0  # pixels
+_SMALL_RADIUS = 2.5
+_MAX_TABLE_ROWS = 1000  # the browser loads all rows of a table; the CSV file has every sentence
+_MAX_PAIRS = 50
+_MAX_RENDERED_POINTS = 5_000  # points that any browser draws quickly
 
 
 def draw_retrieval(view: EvaluationView) -> None:
@@ -59,18 +69,16 @@ def draw_retrieval(view: EvaluationView) -> None:
     human_scores = _stored_metrics(view.data, view.part, "spearman")
     part, scores = _retrieval_scores(data, set(human_scores))
     rows = [
-        {
-            "model": view.names.get(reference, reference),
-            "spearman": 100 * metric.value,
-            "value": 100 * scores[reference],
-        }
+        (view.names.get(reference, reference), 100 * metric.value, 100 * scores[reference])
         for reference, metric in human_scores.items()
         if reference in scores
     ]
     if not rows:
         st.info(word("embeddings.retrieval_none"), icon=":material/info:")
         return
-    table = pd.DataFrame(rows).sort_values("spearman", ascending=False, ignore_index=True)
+    table = pd.DataFrame(rows, columns=["model", "spearman", "value"]).sort_values(
+        "spearman", ascending=False, ignore_index=True
+    )
     draw_chart(correlation_chart, table, [*dict.fromkeys([*view.model_names, *table["model"]])], y=_METRIC_TITLE)
     columns = {
         "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
@@ -82,11 +90,10 @@ def draw_retrieval(view: EvaluationView) -> None:
 
 
 def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
-    """Return the newest metric of every model measured on this part of the set, by its reference."""
     paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     metrics: dict[str, Interval] = {}
     for path in paths:
-        evaluation = open_evaluation(path.parent)
+        evaluation = page.open_evaluation(path.parent)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
             for model, result in evaluation.results_by_model.items():
                 if measure in result.metrics:
@@ -95,7 +102,7 @@ def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, In
 
 
 def correlation_chart(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
-    """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
+    """A retrieval metric ("value") over "spearman", a point for each "model"."""
     models = names_in_column(names, table["model"])
     base = alt.Chart(table).encode(
         x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_padded_scale(table["spearman"])),
@@ -119,9 +126,9 @@ def _padded_scale(values: "pd.Series[float]") -> alt.Scale:
 
 
 def _retrieval_scores(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
-    """The part on which most of these models were searched with, and nDCG@10 by model of the newest comparison."""
+    """Return the part with most of these models, and nDCG@10 by model from the newest comparison."""
     by_part: dict[str, dict[str, float]] = {}
-    for stored in kept_comparisons():  # the newest stands first
+    for stored in kept_comparisons():  # newest first
         if stored.data_fingerprint != data.fingerprint or stored.lab is not None:
             continue
         specs = origin_of(stored.folder).get("experiment", {}).get("retriever", [])
@@ -135,7 +142,7 @@ def _retrieval_scores(data: StoredSet, models: set[str]) -> tuple[str, dict[str,
 def draw_cost(view: EvaluationView) -> None:
     st.caption(word("embeddings.cost_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
+        bi_encoder = page.pick_model(view, "cost_of", "embeddings.bi_encoder")
         label = word("embeddings.cross_encoder")
         explained = word("embeddings.cross_encoder_help")
         cross_encoder = draw_text_field(_model_field, "cross_encoder", label, default_model(), help=explained)
@@ -144,7 +151,7 @@ def draw_cost(view: EvaluationView) -> None:
         explained = word("embeddings.cost_seconds_help")
         seconds = float(choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look))
     request = CostRequest(data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds)
-    result = run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
+    result = page.run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if result is None:
         return
     try:
@@ -171,18 +178,16 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
     times = f"{cross.seconds / max(exact.seconds, 1e-9):,.0f}"
     values = {"cross_encoder": _duration_text(cross), "bi_encoder": _duration_text(exact), "times": times}
     st.markdown(word("embeddings.cost_answer", sentences=f"{exact.sentences:,}", **values))
-    rows = [(method_names[item.method], item.sentences, item.seconds, item.measured) for item in cost.points]
-    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
+    rows = [(method_names[item.method], item.sentences, item.seconds, item.is_measured) for item in cost.points]
+    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "is_measured"])
     published_names = [word(f"embeddings.paper_{method.name.lower()}") for method in _PUBLISHED_SECONDS]
-    published = pd.DataFrame(
-        {"way": published_names, "sentences": _PUBLISHED_SENTENCES, "seconds": [*_PUBLISHED_SECONDS.values()]}
-    )
+    published = pd.DataFrame({"way": published_names, "seconds": [*_PUBLISHED_SECONDS.values()]})
+    published["sentences"] = _PUBLISHED_SENTENCES
     draw_chart(cost_chart, table, published)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
-    displayed = table.assign(
-        how=[word(f"embeddings.{'measured' if item else 'computed'}") for item in table["measured"]]
-    )
+    origins = {True: word("embeddings.measured"), False: word("embeddings.computed")}
+    displayed = table.assign(how=table["is_measured"].map(origins))
     columns = {
         "way": tables.text("embeddings.way", "", width="medium"),
         "sentences": tables.number("embeddings.sentences", "localized"),
@@ -193,11 +198,11 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
 
 
 def _duration_text(point: CostPoint) -> str:
-    return word(f"embeddings.{'took' if point.measured else 'would_take'}", time=duration(point.seconds))
+    return word(f"embeddings.{'took' if point.is_measured else 'would_take'}", time=duration(point.seconds))
 
 
 def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
-    """Seconds for all pairs of n sentences, a line a "way"; extrapolations are dashed, published results hollow."""
+    """A line for each "way" of seconds over sentences; extrapolations are dashed, published results hollow."""
     ways = list(dict.fromkeys(table["way"]))
     sentences = word("embeddings.sentences")
     seconds = word("embeddings.seconds")
@@ -208,34 +213,16 @@ def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
     scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
     tint = alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1))
     base = alt.Chart(table).encode(x, y, tint, tooltip=tooltip)
-    measured = base.transform_filter("datum.measured")
+    measured = base.transform_filter("datum.is_measured")
     reported = alt.Chart(published).mark_point(size=90, strokeWidth=2, color=TEXT_COLOUR).encode(x, y, tooltip=tooltip)
     layers = [base.mark_line(strokeDash=[5, 4]), *marked_lines(measured, size=60, strokeWidth=3), reported]
     described = charts.describe(seconds, charts.line_texts(table, "way", "sentences", "seconds", ",.2f"))
     return alt.layer(*layers).properties(height=380, description=described)
 
 
-# of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark
-BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
-_HALF_WIDTH = 170  # pixels from the middle to the farthest point, before anybody zooms
-_HEIGHT = 520
-_FEW = 3_000
-_MANY = 20_000
-_MAX_TOOLTIP_CHARACTERS = {
-    False: 120,
-    True: 40,
-}  # of a sentence that is told when it is pointed at; fewer where there are many
-_FAINT_OPACITY = 50
-_FULL_OPACITY = 210
-_RADII = {False: 5.0, True: 2.5}  # pixels, smaller where there are many
-_MAX_TABLE_ROWS = 1000  # rows of a table: a browser asks for all of them, and the file has every one
-_MAX_PAIRS = 50
-_DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
-
-
 def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        model = pick_model(view, "map_of")
+        model = page.pick_model(view, "map_of")
         look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.projection_{name}")}
         look["help"] = word("embeddings.projection_help")
         projections = [name.value for name in Projection]
@@ -266,7 +253,7 @@ def draw_map(view: EvaluationView) -> None:
         _draw_selected(view, model, table, selected)
     else:
         _draw_list(table if matching is None else table[matching], len(table))
-    tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
+    tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="group_index"), "map.csv", "map_csv")
 
 
 def _search_field(label: str, **look: Any) -> str:
@@ -275,21 +262,20 @@ def _search_field(label: str, **look: Any) -> str:
 
 
 def _projected_points(view: EvaluationView, model: str, projection: Projection) -> ProjectedPoints | None:
-    """The sentences on the plane; None while the job is not done, with its progress drawn."""
     if projection is Projection.PCA:
         return view.evaluation.results_by_model[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
-    result = run_request(request, view.data, view.names, start=word("embeddings.start_umap"))
+    result = page.run_request(request, view.data, view.names, start=word("embeddings.start_umap"))
     return ProjectedPoints(**result.arrays) if result else None
 
 
 def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
-    """Select the drawn rows, `(every,)` bool: of many, a random sample and all matches unless the user wants all."""
-    if n_rows <= _DRAWN_AT_ONCE:
+    """Select the rows to draw, `(n_rows,)` bool: a random sample of many rows with all matches, or all rows."""
+    if n_rows <= _MAX_RENDERED_POINTS:
         return np.ones(n_rows, dtype=bool)
     is_rendered = np.zeros(n_rows, dtype=bool)
-    is_rendered[np.random.default_rng(0).choice(n_rows, _DRAWN_AT_ONCE, replace=False)] = True
-    words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{n_rows:,}"}
+    is_rendered[np.random.default_rng(0).choice(n_rows, _MAX_RENDERED_POINTS, replace=False)] = True
+    words = {"some": word("embeddings.points_some", shown=f"{_MAX_RENDERED_POINTS:,}"), "all": f"{n_rows:,}"}
     look: dict[str, Any] = {"format_func": lambda option: words[option]}
     look["help"] = word("embeddings.points_drawn_help", shown=words["some"], every=words["all"])
     selected = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
@@ -299,7 +285,7 @@ def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
 
 
 def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
-    distinct = distinct_of(view.data.key, view.part)
+    distinct = page.distinct_of(view.data.key, view.part)
     table = pd.DataFrame({"sentence": distinct.sentences, "x": points[:, 0], "y": points[:, 1]})
     first_row = np.full(len(table), len(distinct.sentence_rows))
     for column in distinct.sentence_rows.T:
@@ -312,15 +298,15 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
         groups = [word(f"embeddings.label_{label.name.lower()}") for label in Label]
         of_row = values.astype(np.int64)
     else:
-        return table.assign(place=0), []
+        return table.assign(group_index=0), []
     group_index = of_row[first_row]
-    return table.assign(place=group_index, group=np.array(groups)[group_index]), groups
+    return table.assign(group_index=group_index, group=np.array(groups)[group_index]), groups
 
 
 def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, selected: int) -> None:
     st.markdown(f"**{word('embeddings.chosen')}**")
     st.text(table["sentence"].iloc[selected])
-    distinct = distinct_of(view.data.key, view.part)
+    distinct = page.distinct_of(view.data.key, view.part)
     rows = np.flatnonzero((distinct.sentence_rows == selected).any(axis=1))[:_MAX_PAIRS]
     others = [[distinct.sentences[item] for item in distinct.sentence_rows[row] if item != selected] for row in rows]
     pairs = pd.DataFrame({"sentence": [" / ".join(item) or "–" for item in others]})
@@ -336,9 +322,8 @@ def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, select
 
 
 def _draw_list(table: pd.DataFrame, n_sentences: int) -> None:
-    with st.expander(
-        word("embeddings.map_table", shown=f"{min(len(table), _MAX_TABLE_ROWS):,}", every=f"{n_sentences:,}")
-    ):
+    counts = {"shown": f"{min(len(table), _MAX_TABLE_ROWS):,}", "every": f"{n_sentences:,}"}
+    with st.expander(word("embeddings.map_table", **counts)):
         columns = {"sentence": tables.text("embeddings.sentence", "", width="large")}
         if "group" in table:
             columns["group"] = tables.text("embeddings.group", "")
@@ -348,32 +333,31 @@ def _draw_list(table: pd.DataFrame, n_sentences: int) -> None:
 
 class _Deck(pydeck.Deck):
     def to_json(self) -> str:
-        """Write compact JSON: spaces and escapes are two thirds of pydeck's own."""
+        """Write compact JSON, a third of the size that pydeck writes."""
         return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _draw_points(
     table: pd.DataFrame, groups: int, rendered_rows: np.ndarray, matching: np.ndarray | None, *, key: str
 ) -> int | None:
-    """Draw the rows `shown`, those `matching` highlighted, coloured by "place"; returns the selected row."""
+    """Draw the rendered rows, coloured by "group_index", with matches highlighted; returns the selected row."""
     scaled = _scaled(table)
-    radius = _RADII[int(rendered_rows.sum()) > _FEW]
+    radius = _SMALL_RADIUS if int(rendered_rows.sum()) > _FEW else _LARGE_RADIUS
     highlighted = rendered_rows
     layers = []
     if matching is not None:
-        radius = max(_RADII.values())
+        radius = _LARGE_RADIUS
         highlighted = matching & rendered_rows
-        layers.append(
-            _layer("others", scaled[rendered_rows & ~matching], TEXT_COLOUR, _FAINT_OPACITY, min(_RADII.values()))
-        )
+        others = scaled[rendered_rows & ~matching]
+        layers.append(_layer("others", others, TEXT_COLOUR, _FAINT_OPACITY, _SMALL_RADIUS))
     for group_index in range(groups):
-        inside = highlighted & (scaled["place"] == group_index)
+        inside = highlighted & (scaled["group_index"] == group_index)
         layers.append(_layer(f"group{group_index}", scaled[inside], BAND_COLOURS[group_index], _FULL_OPACITY, radius))
     deck = _Deck(
         layers=layers,
         views=[pydeck.View(type="OrthographicView", controller=True)],
         initial_view_state={"target": [0, 0, 0], "zoom": 0.2, "minZoom": -2, "maxZoom": 10},
-        map_provider=None,  # no map lies below, so nothing is asked of other hosts
+        map_provider=None,  # no background map, so no request to other hosts
         map_style=None,
         tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
     )
@@ -386,13 +370,13 @@ def _draw_points(
 
 
 def _scaled(table: pd.DataFrame) -> pd.DataFrame:
-    """The points centred in pixels, with only the columns that the browser needs."""
     points = table[["x", "y"]].to_numpy(dtype=np.float64)
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     points = np.round(points * _HALF_WIDTH / (np.abs(points).max() or 1.0), 3)
-    texts = table["sentence"].str.slice(0, _MAX_TOOLTIP_CHARACTERS[len(table) > _MANY])
-    columns = {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
-    return pd.DataFrame(columns)
+    limit = _MAX_TOOLTIP_CHARACTERS_OF_MANY if len(table) > _MANY else _MAX_TOOLTIP_CHARACTERS
+    texts = table["sentence"].str.slice(0, limit)
+    columns = {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table))}
+    return pd.DataFrame(columns).assign(group_index=table["group_index"])
 
 
 def _layer(name: str, rows: pd.DataFrame, colour: str, opacity: int, radius: float) -> pydeck.Layer:

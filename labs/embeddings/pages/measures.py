@@ -1,5 +1,6 @@
-"""The Measures view: every figure of every model with its interval, others' beside them, and the differences; and the
-Space view: how the vectors lie, alignment against uniformity, the singular values, the anisotropy.
+"""The Measures view: every metric with its interval, published results, and differences between models.
+
+The Space view shows alignment over uniformity, singular values and anisotropy.
 """
 
 import json
@@ -19,28 +20,23 @@ from mrc_workbench.labs.embeddings.results import EncoderEvaluation, ModelResult
 from mrc_workbench.retrieval.report.charts import TEXT_COLOUR, colour, legend
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import (
-    color_and_shape,
-    draw_chart,
-    interval_tooltips,
-    names_in_column,
-    tooltips,
-)
+from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-_LINE = " · "  # where a chart may begin a new line of a name
+_LINE = " · "  # charts break the lines of names here
 _HEIGHT = 360  # pixels of a chart
 MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
-# what the table holds and shows when asked: the view of the space tells it in full, and a screen has not room for all
+# hidden until the user selects them, since the Space view shows them
 _HIDDEN_COLUMNS = {"alignment_interval", "uniformity_interval", "anisotropy", "anisotropy_interval", "dimensions"}
+_MEASURES = ("alignment", "uniformity", "anisotropy")
+_MIN_SINGULAR_VALUE = 1e-6  # float32 rounding in directions that no vector uses
+_MAX_RANKS = 120  # dots of a spectrum on a logarithmic scale
 
 
 def draw_measures(view: EvaluationView) -> None:
     correlations = published_for(view.data.name, view.part.value)
-    published = sorted(
-        (correlation for correlation in correlations if correlation.measure == view.measure),
-        key=lambda correlation: -correlation.value,
-    )
+    published = [correlation for correlation in correlations if correlation.measure == view.measure]
+    published.sort(key=lambda correlation: -correlation.value)
     table = _dot_table(view, published)
     if len(table):
         title = word("embeddings.hundredfold", measure=word(f"embeddings.{view.measure}"))
@@ -61,7 +57,6 @@ def _scale_metric(measure: str, metric: Interval) -> Interval:
 
 
 def _metric_texts(result: ModelResult, measures: Sequence[str]) -> dict[str, object]:
-    """The metrics of a model, and their intervals as texts; an open end is a sign of infinity."""
     row: dict[str, object] = {}
     for measure in measures:
         if measure in result.metrics:
@@ -77,37 +72,38 @@ def _dot_table(view: EvaluationView, published: list[PublishedCorrelation]) -> p
     for model, result in view.results_by_name.items():
         if view.measure in result.metrics:
             metric = _scale_metric(view.measure, result.metrics[view.measure])
-            rows.append({"model": model, **metric._asdict(), "ours": True, "source": ""})
+            rows.append({"model": model, **metric._asdict(), "is_measured_here": True, "source": ""})
     for other in published:
         name = [word("embeddings.not_ours", model=other.model)]
         if other.encoder == "cross-encoder":
             name.append(word("embeddings.is_cross_encoder"))
-        if other.learned_from:
-            name.append(word("embeddings.learned_from", data=other.learned_from))
-        row = {"model": _LINE.join(name), "value": 100 * other.value, "ours": False, "source": other.source}
+        if other.training_data:
+            name.append(word("embeddings.training_data", data=other.training_data))
+        row = {"model": _LINE.join(name), "value": 100 * other.value, "is_measured_here": False, "source": other.source}
         rows.append(row)  # without an interval
-    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "is_measured_here", "source"])
     return table.sort_values("value", ascending=False, kind="stable", ignore_index=True)
 
 
 def dot_chart(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
-    """One row a "model": its "value" with "low" to "high"; published results, not "ours", are hollow."""
+    """One row for each "model": its "value" with "low" to "high"; published results are hollow."""
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
     lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
     base = alt.Chart(table).encode(y=alt.Y("model:N", sort=[*table["model"]], title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
-    tint, mark = color_and_shape("model", names_in_column(names, table["model"]), names)
-    ours = base.transform_filter("datum.ours").encode(color=tint, tooltip=[name, *interval_tooltips("value", x, ".2f")])
+    tint, mark = charts.color_and_shape("model", charts.names_in_column(names, table["model"]), names)
+    tooltip = [name, *charts.interval_tooltips("value", x, ".2f")]
+    ours = base.transform_filter("datum.is_measured_here").encode(color=tint, tooltip=tooltip)
     intervals = ours.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     along = alt.X("value:Q", scale=scale)
     marks = ours.mark_point(filled=True, size=110, opacity=1).encode(x=along, shape=mark)
-    theirs = base.transform_filter("!datum.ours").mark_point(size=80, strokeWidth=2, color=TEXT_COLOUR)
+    theirs = base.transform_filter("!datum.is_measured_here").mark_point(size=80, strokeWidth=2, color=TEXT_COLOUR)
     tooltip = [name, *tooltips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
     published = theirs.encode(x=along, tooltip=tooltip)
-    others = table[~table["ours"]]
-    rows = charts.intervals(table[table["ours"]], "model", "value", ".2f")
+    others = table[~table["is_measured_here"]]
+    rows = charts.intervals(table[table["is_measured_here"]], "model", "value", ".2f")
     rows += charts.values([*others["model"]], [*others["value"]], ".2f")
-    height = 100 + (42 if len(others) else 30) * len(table)  # published names take several lines
+    height = 100 + (42 if len(others) else 30) * len(table)  # names of published results take several lines
     return (intervals + marks + published).properties(height=height, description=charts.describe(x, rows))
 
 
@@ -140,7 +136,6 @@ def _measure_columns(measures: Sequence[str], **forms: str) -> dict[str, ColumnC
 
 
 def _metric_table(view: EvaluationView) -> pd.DataFrame:
-    """One row a model, the best first and failed ones last: every metric, and its interval as text."""
     failed = {view.names[result.model]: result for result in view.evaluation.results if result.error}
     rows = []
     for name, result in {**view.results_by_name, **failed}.items():
@@ -150,7 +145,7 @@ def _metric_table(view: EvaluationView) -> pd.DataFrame:
 
 
 def _significantly_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int:
-    """The row of the best model if it is significantly better than every other, else -1."""
+    """Return the row of the best model if it is significantly better than every other, else -1."""
     if table[measure].isna().all():
         return -1
     best = int(table[measure].argmax() if measure in SHARES else table[measure].argmin())
@@ -213,11 +208,6 @@ def _long_table(evaluation: EncoderEvaluation) -> pd.DataFrame:
     )
 
 
-_MEASURES = ("alignment", "uniformity", "anisotropy")
-_MIN_SINGULAR_VALUE = 1e-6  # what is left of a direction that no vector uses, in float32
-_MAX_RANKS = 120  # of a spectrum: on a logarithmic scale more dots than that are one line
-
-
 def draw_space(view: EvaluationView) -> None:
     left, right = st.columns(2)
     points = _geometry_table(view)
@@ -247,11 +237,11 @@ def draw_space(view: EvaluationView) -> None:
 
 
 def geometry_chart(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.LayerChart:
-    """Alignment against uniformity: models as points, a training's measurements as a path with "step"."""
+    """Alignment over uniformity: models as points, and the steps of a training as a path."""
     present_models = [name for name in names if name in {*table["model"], *path["model"]}]
     across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
     up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))
-    tint, mark = color_and_shape("model", present_models, names, legend(columns=2))
+    tint, mark = charts.color_and_shape("model", present_models, names, legend(columns=2))
     tooltip = tooltips(
         ("model:N", word("embeddings.model")),
         ("uniformity:Q", word("embeddings.uniformity"), ".3f"),
@@ -271,7 +261,7 @@ def geometry_chart(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]
 
 
 def spectrum_chart(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
-    present_models = names_in_column(names, table["model"])
+    present_models = charts.names_in_column(names, table["model"])
     rank = word("embeddings.rank")
     value = word("embeddings.singular_value")
     scale = alt.Scale(type="log", nice=False)
@@ -292,12 +282,11 @@ def _geometry_table(view: EvaluationView) -> pd.DataFrame:
         row = {"model": name, "alignment": np.nan, "uniformity": np.nan, **_metric_texts(result, _MEASURES)}
         cumulative = np.cumsum(result.singular_values**2)
         half = int(np.searchsorted(cumulative, cumulative[-1] / 2) + 1) if len(cumulative) else 0
-        rows.append({**row, "half": half})  # of the squared length of all vectors: in so many directions
+        rows.append({**row, "half": half})  # directions with half of the squared length of all vectors
     return pd.DataFrame(rows)
 
 
 def _training_path(view: EvaluationView) -> pd.DataFrame:
-    """What the trainings of the measured models logged, in the order of their steps."""
     frames = []
     for name, reference in view.references.items():
         if run := view.runs.get(reference):
@@ -311,9 +300,8 @@ def _training_path(view: EvaluationView) -> pd.DataFrame:
 def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame) -> None:
     columns = _measure_columns(_MEASURES, alignment="%.4f", uniformity="%.3f", anisotropy="%.3f")
     columns["half"] = tables.number("embeddings.directions", "%d")
-    st.dataframe(
-        points, hide_index=True, column_order=[name for name in columns if name in points], column_config=columns
-    )
+    order = [name for name in columns if name in points]
+    st.dataframe(points, hide_index=True, column_order=order, column_config=columns)
     with st.expander(word("compare.as_table")):
         if len(path):
             st.dataframe(path, hide_index=True, column_config=columns | {"step": tables.number("embeddings.step")})

@@ -19,14 +19,8 @@ from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.studies import StudyJob
+from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import DistinctSentences, add_model, added_models, remove_model
-from mrc_workbench.labs.embeddings.results import (
-    EmbeddingRequest,
-    EncoderEvaluation,
-    EvaluationRequest,
-    ModelResult,
-    load,
-)
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
@@ -45,7 +39,20 @@ from mrc_workbench.workbench.views.ui.words import failure_text, free_name, has_
 
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"
-SHARES = (*CORRELATIONS, ACCURACY)  # told a hundredfold, as papers do
+SHARES = (*CORRELATIONS, ACCURACY)  # displayed times 100, as in papers
+TABS = {
+    "measures": ("measures",),
+    "sentences": ("sentences",),
+    "wrong": ("wrong",),
+    "vectors": ("map", "density", "space"),
+    "further": ("retrieval", "cost"),
+}
+_LONGEST_NAME = 60
+_BI_ENCODER = "sentence-similarity"  # the hub's name of the task of bi-encoders
+_DEFAULT_RUNS = 2
+_MAX_MODELS = 20  # of one evaluation
+_SELECTION_ROUND = "models_round"  # counts changes of the selection other than clicks
+_SEPARATOR = "|"  # of references in the address
 
 
 @cached(max_entries=8)
@@ -53,19 +60,19 @@ def distinct_of(key: str, part: Part) -> DistinctSentences:
     return DistinctSentences.from_pairs(pair_set(key).at(parts_of(key)[part]))
 
 
-def open_evaluation(folder: Path) -> EncoderEvaluation | None:
-    return opened(load, folder)
+def open_evaluation(folder: Path) -> results.EncoderEvaluation | None:
+    return opened(results.load, folder)
 
 
 @dataclass(frozen=True)
 class EvaluationView:
     """An evaluation of a part of a stored set, and the selected measure, empty if the set's kind has none.
 
-    `names` are those of all models, by reference in their fixed order; `runs` the trained ones.
+    `names` are display names of all models by reference, in a fixed order; `runs` are the trained models.
     """
 
     data: StoredPairs
-    evaluation: EncoderEvaluation
+    evaluation: results.EncoderEvaluation
     names: Mapping[str, str]
     runs: Mapping[str, Run]
     measure: str
@@ -79,18 +86,14 @@ class EvaluationView:
         return self.evaluation.part
 
     @cached_property
-    def results_by_name(self) -> dict[str, ModelResult]:
-        """The models with metrics, by name, the best first."""
-        results = [(self.names[result.model], result) for result in self.evaluation.results_by_model.values()]
-        if self.measure:
-            results.sort(
-                key=lambda pair: -pair[1].metrics[self.measure].value if self.measure in pair[1].metrics else 1
-            )
-        return dict(results)
+    def results_by_name(self) -> dict[str, results.ModelResult]:
+        values = self.evaluation.results_by_model.values()
+        scores = {item.model: item.metrics[self.measure].value for item in values if self.measure in item.metrics}
+        ranked = sorted(values, key=lambda result: -scores.get(result.model, -1.0))
+        return {self.names[result.model]: result for result in ranked}
 
     @property
     def references(self) -> dict[str, str]:
-        """References of the measured models by name, in the order picked."""
         return {self.names[reference]: reference for reference in self.evaluation.results_by_model}
 
 
@@ -101,9 +104,9 @@ def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model")
 
 
 def run_request(
-    request: EmbeddingRequest, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
+    request: results.EmbeddingRequest, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
 ) -> TaskResult | None:
-    """Return the result of a request; if there is none, draw its job, which starts by a button `start` or by itself."""
+    """Return the result of a request; if missing, draw its job, which starts by a button `start` or automatically."""
     try:
         job = STUDY.job(request, data.fingerprint)
     except ModelError as error:
@@ -117,7 +120,7 @@ def run_request(
 
 def draw_request(
     job: StudyJob[Any, Any],
-    request: EmbeddingRequest,
+    request: results.EmbeddingRequest,
     names: Mapping[str, str],
     *,
     start: str | None = None,
@@ -130,7 +133,7 @@ def draw_request(
         return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
 
     def reason(status: Status) -> str:
-        # in the person's language where the model is all that the words ask for, else as the process told it
+        # translated if the text needs only the model, else the message of the process
         key = f"model.{status.code}" if has_text(f"model.{status.code}") else f"embeddings.failed_{status.code}"
         try:
             return word(key, model=getattr(request, "model", ""))
@@ -142,21 +145,8 @@ def draw_request(
     draw_job(job, start_job, progress_text, "embeddings", label, about=about, reason=reason, by_itself=start is None)
 
 
-TABS = {
-    "measures": ("measures",),
-    "sentences": ("sentences",),
-    "wrong": ("wrong",),
-    "vectors": ("map", "density", "space"),
-    "further": ("retrieval", "cost"),
-}
 _MODULES = dict.fromkeys(("sentences", "wrong", "density"), "cosines")
 _MODULES |= {"space": "measures"} | dict.fromkeys(("map", "retrieval", "cost"), "further")
-_LONGEST_NAME = 60
-_BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
-_DEFAULT_RUNS = 2
-_MAX_MODELS = 20  # models that one evaluation measures
-_SELECTION_ROUND = "models_round"  # how often something else than a click changed which models are picked
-_SEPARATOR = "|"  # of references in the address
 
 
 @dataclass(frozen=True)
@@ -196,7 +186,7 @@ def draw() -> None:
             loadable.append(model)
     if not loadable or part is None:
         return
-    request = EvaluationRequest(data=data.key, models=tuple(loadable), part=part)
+    request = results.EvaluationRequest(data=data.key, models=tuple(loadable), part=part)
     job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with container:
@@ -243,7 +233,7 @@ def _draw_answer(view: EvaluationView) -> None:
         st.warning(word("embeddings.has_seen", models=", ".join(map(plain, seen))), icon=":material/warning:")
 
 
-def _answer_text(view: EvaluationView, scored: dict[str, ModelResult]) -> str:
+def _answer_text(view: EvaluationView, scored: dict[str, results.ModelResult]) -> str:
     (best, first), *others = scored.items()
     metric = first.metrics[view.measure]
     pairs = len(first.probe.correct) if first.probe else len(view.evaluation.rows)
@@ -265,11 +255,10 @@ def _answer_text(view: EvaluationView, scored: dict[str, ModelResult]) -> str:
 
 
 def _signed(fraction: float) -> str:
-    return f"{fraction * 100:+.1f}".replace("inf", "∞")  # an open end, where too little is known
+    return f"{fraction * 100:+.1f}".replace("inf", "∞")
 
 
 def _draw_to_compare(references: Sequence[str], models: AvailableModels) -> None:
-    """Draw the button that opens Compare with these models as dense retrievers on the current dataset."""
     data = selected_set()
     look: dict[str, Any] = {"type": "primary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
@@ -287,20 +276,18 @@ def retriever_names(references: Sequence[str], models: AvailableModels, data: St
     for reference in references:
         specs = choices_for(data).specs
         dense = [spec for spec in specs.values() if isinstance(spec, DenseSpec)]
-        known = next((spec.name for spec in dense if spec.model == reference), None)
-        if known is None:
+        name = next((spec.name for spec in dense if spec.model == reference), None)
+        if name is None:
             model = models.names[reference]
-            short = (PurePath(model).name or model).replace("|", "/")[:_LONGEST_NAME]  # a bar parts names in an address
-            known = free_name(f"{word('kind_short.dense')} · {short}", specs)
-            experiment.add_retriever(
-                data.fingerprint, DenseSpec(name=known, model=reference, windows=reference != STARTER)
-            )
-        names.append(known)
+            short = (PurePath(model).name or model).replace("|", "/")[:_LONGEST_NAME]  # addresses separate names by |
+            name = free_name(f"{word('kind_short.dense')} · {short}", specs)
+            spec = DenseSpec(name=name, model=reference, windows=reference != STARTER)
+            experiment.add_retriever(data.fingerprint, spec)
+        names.append(name)
     return names
 
 
 def available_models() -> AvailableModels:
-    """Return the default model, the starter, one of the hub, finished bi-encoders and added models."""
     defaults = list(dict.fromkeys((default_model(), STARTER)))
     trained = reversed(finished_runs().items())
     runs = {model_reference(run): run for run, plan in trained if get_recipe(plan.kind).hub_task == _BI_ENCODER}
@@ -312,7 +299,7 @@ def available_models() -> AvailableModels:
 
 
 def model_error(reference: str) -> ModelError | None:
-    """Return why a model cannot be measured, as far as is known without loading it."""
+    """Return why a model cannot be found, without loading it; None if it can."""
     try:
         find_model(reference)
     except ModelError as error:
@@ -321,7 +308,7 @@ def model_error(reference: str) -> ModelError | None:
 
 
 def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
-    """Whether a training used, or may have used, pairs of this part: it may have split the same set otherwise."""
+    """Whether a training used, or with another split may have used, pairs of this part."""
     plan = run.plan()
     if plan.fingerprint != data.fingerprint:
         return False
@@ -353,13 +340,15 @@ def _pick_part(data: StoredPairs) -> Part | None:
 
 
 def _pick_measure(data: StoredPairs) -> str:
-    """Draw the choice of the correlation, if there are two; returns the measure, empty if there is none."""
+    """Draw the choice of the correlation for scored pairs; returns the measure, empty if none applies."""
     if data.kind is not PairKind.SCORED:
         return ACCURACY if data.kind is PairKind.LABELLED else ""
     look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
     label = word("embeddings.measure")
     explained = word("embeddings.measure_help")
-    return choose(st.segmented_control, "figure", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
+    if "figure" in st.query_params:  # in addresses of earlier versions
+        st.query_params["metric"] = st.query_params.pop("figure")
+    return choose(st.segmented_control, "metric", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
 
 
 def _pick_models(models: AvailableModels) -> list[str]:
@@ -384,14 +373,13 @@ def _draw_model_form(models: AvailableModels, selected: Sequence[str]) -> None:
     reference = st.text_input(label, help=explained, key="add_encoder").strip()
     if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
         _add(reference, selected)
-    for reference_added in models.added:
+    for added in models.added:
         left, right = st.columns([5, 1], vertical_alignment="center")
-        left.markdown(plain(models.names[reference_added]))
-        if right.button(
-            "", icon=":material/delete:", key=f"remove_{reference_added}", help=word("embeddings.remove_added")
-        ):
-            remove_model(reference_added)
-            _select_models(other for other in selected if other != reference_added)
+        left.markdown(plain(models.names[added]))
+        explained = word("embeddings.remove_added")
+        if right.button("", icon=":material/delete:", key=f"remove_{added}", help=explained):
+            remove_model(added)
+            _select_models(other for other in selected if other != added)
 
 
 def _add(reference: str, selected: Sequence[str]) -> None:

@@ -1,7 +1,4 @@
-"""The views of what a model makes of words in context: a word in several sentences, and what heads look at.
-
-A word is one point before the layers, and apart after them.
-"""
+"""Views of words in context: a word's vectors in several sentences, and the targets of attention heads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,15 +30,23 @@ from mrc_workbench.workbench.views.ui.words import plain, word
 WORD = "배"
 SENTENCES_OF_WORD = ("항구에서 배를 탔다", "사과와 배를 먹었다", "배가 고프다")
 _MAX_CHARACTERS = 500  # of a sentence
-_MAX_MATRIX_ROWS = 30  # occurrences of a matrix that is drawn: more are a table alone
+_MAX_MATRIX_ROWS = 30  # occurrences in the chart; more are only in the table
+ATTENTION_EXAMPLES = (
+    "항구에서 배를 탔다",
+    "세종대왕은 집현전 학자들과 함께 한글을 창제했다",
+    "비가 많이 와서 강물이 불어났다",
+    "도서관은 월요일에 문을 닫지만 열람실은 열려 있다",
+)
+MAX_ATTENTION_SENTENCES = 20
+_MAX_SENTENCE_CHARACTERS = 300
+_MAX_MAP_PIECES = 40  # tokens in the chart; more are only in the table
 
 
 def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
     left, right = st.columns([1, 3], vertical_alignment="top")
-    target_word = draw_text_field(
-        left.text_input, "word", word("inside.word"), WORD, max_chars=50, help=word("inside.word_help")
-    )
+    explained = word("inside.word_help")
+    target_word = draw_text_field(left.text_input, "word", word("inside.word"), WORD, max_chars=50, help=explained)
     look: dict[str, Any] = {"height": 110, "help": word("inside.sentences_help", most=MAX_SENTENCES)}
     default = "\n".join(SENTENCES_OF_WORD)
     text = draw_text_field(right.text_area, "contexts", word("inside.sentences"), default, **look)
@@ -54,11 +59,9 @@ def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
 def _draw_word(word_vectors: WordVectors, answer: DeltaGenerator, layer_container: DeltaGenerator) -> None:
     similarities = {layer: word_vectors.mean_cosine(layer) for layer in word_vectors.layer_numbers}
     model_layers = [layer for layer in word_vectors.layer_numbers if layer != STATIC]
-    best_layer = (
-        min(model_layers, key=lambda candidate: similarities[candidate])
-        if len(word_vectors.occurrences) > 1
-        else model_layers[-1]
-    )
+    best_layer = model_layers[-1]
+    if len(word_vectors.occurrences) > 1:
+        best_layer = min(model_layers, key=similarities.__getitem__)
     answer.markdown(_word_answer(word_vectors, similarities, best_layer))
     options = [str(layer) for layer in word_vectors.layer_numbers]
     label = word("inside.layer")
@@ -69,10 +72,18 @@ def _draw_word(word_vectors: WordVectors, answer: DeltaGenerator, layer_containe
     with left:
         _draw_plane(word_vectors, layer)
     with right:
-        _draw_cosines(word_vectors, layer)
+        numbers = _numbers(word_vectors)
+        sentences = [occurrence.sentence for occurrence in word_vectors.occurrences]
+        table = grid_cells(word_vectors.cosines(layer), numbers, numbers, sentences, sentences)
+        _draw_grid(table, numbers, _MAX_MATRIX_ROWS, word("inside.cosine"), word("inside.cosine_help"))
     _draw_occurrences(word_vectors)
     if len(word_vectors.occurrences) > 1:
-        _draw_mean_cosines(similarities)
+        rows = [(layer_name(str(number)), similarity) for number, similarity in similarities.items()]
+        table = pd.DataFrame(rows, columns=["layer", "value"])
+        st.markdown(f"**{word('inside.likeness')}**")
+        draw_chart(layer_chart, table, y=word("inside.mean_cosine"))
+        columns = {"layer": tables.text("inside.layer", ""), "value": tables.number("inside.mean_cosine", "%.3f", "")}
+        draw_as_table(table, columns)
 
 
 def layer_name(layer: str) -> str:
@@ -99,11 +110,9 @@ def _draw_plane(word_vectors: WordVectors, layer: int) -> None:
     planes = {item: project_to_plane(word_vectors.layer_vectors(item)) for item in word_vectors.layer_numbers}
     limit = max(0.1, *(float(np.abs(item.points).max()) for item in planes.values()))
     projection = planes[layer]
-    table = pd.DataFrame(projection.points, columns=["x", "y"])
-    sentences = [item.sentence for item in word_vectors.occurrences]
-    table = table.assign(
-        number=_numbers(word_vectors), label=_point_labels(projection.points, limit), sentence=sentences
-    )
+    table = pd.DataFrame(projection.points, columns=["x", "y"]).assign(number=_numbers(word_vectors))
+    table["label"] = _point_labels(projection.points, limit)
+    table["sentence"] = [item.sentence for item in word_vectors.occurrences]
     draw_chart(points_chart, table, limit)
     first, second = (f"{fraction:.0%}" for fraction in projection.explained)
     st.caption(word("inside.plane_help", layer=layer_name(str(layer)), first=first, second=second))
@@ -126,7 +135,7 @@ def points_chart(table: pd.DataFrame, reach: float) -> alt.LayerChart:
 
 
 def _point_labels(points: np.ndarray, limit: float) -> list[str]:
-    """Number the points; overlapping points share a label at the first of them."""
+    """Return numbers as labels; overlapping points share the label of the first."""
     together: dict[tuple[int, ...], list[int]] = {}
     for row, cell in enumerate(np.round(points / limit * 25).astype(int).tolist()):
         together.setdefault(tuple(cell), []).append(row)
@@ -134,20 +143,19 @@ def _point_labels(points: np.ndarray, limit: float) -> list[str]:
     return [first.get(row, "") for row in range(len(points))]
 
 
-def _draw_cosines(word_vectors: WordVectors, layer: int) -> None:
-    numbers = _numbers(word_vectors)
-    sentences = [occurrence.sentence for occurrence in word_vectors.occurrences]
-    table = grid_cells(word_vectors.cosines(layer), numbers, numbers, sentences, sentences)
-    _draw_grid(table, numbers, _MAX_MATRIX_ROWS, word("inside.cosine"), word("inside.cosine_help"))
-
-
 def _draw_grid(
-    table: pd.DataFrame, labels: Sequence[str], max_rows: int, title: str, explanation: str, *, share: bool = False
+    table: pd.DataFrame,
+    labels: Sequence[str],
+    max_rows: int,
+    title: str,
+    caption: str,
+    *,
+    is_fraction: bool = False,
 ) -> None:
-    """Draw the cells of a square matrix, if there are at most `most` rows, and their table."""
+    """Draw the chart of a square matrix of at most `max_rows` rows, and its table."""
     if len(labels) <= max_rows:
-        draw_chart(grid_chart, table, labels, labels, title=title, share=share)
-    st.caption(explanation)
+        draw_chart(grid_chart, table, labels, labels, title=title, is_fraction=is_fraction)
+    st.caption(caption)
     with st.expander(word("inside.as_table"), expanded=len(labels) > max_rows):
         values = table["value"].to_numpy().reshape(len(labels), -1)
         st.dataframe(pd.DataFrame(values, index=[*labels], columns=[*labels]).style.format("{:.3f}"))
@@ -160,7 +168,7 @@ def grid_cells(
     first: Sequence[str] | None = None,
     second: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the cells of a `grid`, in tooltips named `first` and `second`, else by their row and column."""
+    """Return the cells of a `grid_chart`; `first` and `second` name rows and columns in tooltips."""
     down, across = np.indices(values.shape).reshape(2, -1)
     axes = {"row": (rows, down), "column": (columns, across)}
     axes |= {"first": (first or rows, down), "second": (second or columns, across)}
@@ -169,21 +177,23 @@ def grid_cells(
 
 
 def grid_chart(
-    table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, share: bool = False
+    table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, is_fraction: bool = False
 ) -> alt.LayerChart:
-    """Cells "row", "column" with their "value"; a `share` is written in percent."""
-    low, high = (0.0, float(table["value"].max()) or 1.0) if share else (float(table["value"].min()), 1.0)
-    form = ".0%" if share else ".2f"
-    angle = -50 if max(map(len, columns)) > 3 else 0  # names that stand on a narrow screen, too
+    """Cells "row", "column" with their "value"; fractions are in percent."""
+    low, high = (0.0, float(table["value"].max()) or 1.0) if is_fraction else (float(table["value"].min()), 1.0)
+    form = ".0%" if is_fraction else ".2f"
+    angle = -50 if max(map(len, columns)) > 3 else 0  # readable on a narrow screen
     across = {"labelAngle": angle, "labelOverlap": False, "grid": False}
     base = alt.Chart(table).encode(
         x=alt.X("column:N", sort=list(columns), title=None, axis=alt.Axis(orient="top", labelLimit=70, **across)),
         y=alt.Y("row:N", sort=list(rows), title=None, axis=alt.Axis(labelLimit=120, grid=False)),
         tooltip=tooltips(("first:N", word("inside.from")), ("second:N", word("inside.to")), ("value:Q", title, form)),
     )
-    written = len(columns) <= 13  # of more there is no room to write in the cells
+    written = len(columns) <= 13  # more leave no room for numbers
     shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
-    cells_beside = table if share else table[table["row"] != table["column"]]  # a text and itself have cosine 1
+    cells_beside = (
+        table if is_fraction else table[table["row"] != table["column"]]
+    )  # the cosine of a text with itself is 1
     described = charts.extremes(title, cells_beside, ("first", "second"), "value", form)
     return shaded.properties(height=40 + (34 if written else 22) * len(rows), description=described)
 
@@ -196,21 +206,11 @@ def _draw_occurrences(word_vectors: WordVectors) -> None:
     }
     rows = [(str(row), item.sentence, " · ".join(item.pieces)) for row, item in enumerate(word_vectors.occurrences, 1)]
     tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
-    if merged_texts := dict.fromkeys(
-        item.covered_text for item in word_vectors.occurrences if item.covered_text != word_vectors.word
-    ):
-        pieces = ", ".join(f"‘{plain(item)}’" for item in merged_texts)
+    covered_texts = dict.fromkeys(item.covered_text for item in word_vectors.occurrences)
+    merged_texts = [text for text in covered_texts if text != word_vectors.word]
+    if merged_texts:
+        pieces = ", ".join(f"‘{plain(text)}’" for text in merged_texts)
         st.warning(word("inside.glued", word=plain(word_vectors.word), pieces=pieces), icon=":material/info:")
-
-
-def _draw_mean_cosines(similarities: Mapping[int, float]) -> None:
-    table = pd.DataFrame(
-        {"layer": [layer_name(str(layer)) for layer in similarities], "value": [*similarities.values()]}
-    )
-    st.markdown(f"**{word('inside.likeness')}**")
-    draw_chart(layer_chart, table, y=word("inside.mean_cosine"))
-    columns = {"layer": tables.text("inside.layer", ""), "value": tables.number("inside.mean_cosine", "%.3f", "")}
-    draw_as_table(table, columns)
 
 
 def layer_chart(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
@@ -223,17 +223,6 @@ def layer_chart(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
     rows = charts.line_texts(table.assign(name=y), "name", "layer", "value", ".3f")
     described = charts.describe(word("inside.likeness"), rows)
     return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=260, description=described)
-
-
-ATTENTION_EXAMPLES = (
-    "항구에서 배를 탔다",
-    "세종대왕은 집현전 학자들과 함께 한글을 창제했다",
-    "비가 많이 와서 강물이 불어났다",
-    "도서관은 월요일에 문을 닫지만 열람실은 열려 있다",
-)
-MAX_ATTENTION_SENTENCES = 20  # sentences that heads are told by
-_MAX_SENTENCE_CHARACTERS = 300
-_MAX_MAP_PIECES = 40  # pieces of a map that is drawn: more are a table alone
 
 
 def draw_attention(model: str, _names: Mapping[str, str]) -> None:
@@ -260,7 +249,7 @@ def _draw_attention_views(
             choose(st.selectbox, "target", word("inside.target"), [*AttentionTarget], AttentionTarget.PREVIOUS, **look)
         )
         fractions = np.nan_to_num(head_attention.fractions[:, :, [*AttentionTarget].index(target)])
-        strongest = np.unravel_index(fractions.argmax(), fractions.shape)  # the first where none has anything to give
+        strongest = np.unravel_index(fractions.argmax(), fractions.shape)
         best = int(strongest[0]), int(strongest[1])
         layer = _pick("attention_layer", "inside.layer", head_attention.fractions.shape[0], best[0])
         head = _pick("attention_head", "inside.head", head_attention.fractions.shape[1], best[1])
@@ -275,11 +264,15 @@ def _draw_attention_views(
     answer.markdown(word(key, target=target_name(target), **values))
     left, right = st.columns([3, 2])
     with left:
-        _draw_attention_map(attentions[int(selected)], layer, head)
-        of_head = zip(AttentionTarget, head_attention.fractions[layer, head], strict=True)
-        description = " · ".join(
-            f"{target_name(item)} {fraction:.0%}" for item, fraction in of_head if not np.isnan(fraction)
-        )
+        sentence_attention = attentions[int(selected)]
+        labels = [f"{number} {piece.text}" for number, piece in enumerate(sentence_attention.pieces, start=1)]
+        st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
+        table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
+        texts = (word("inside.attention"), word("inside.map_help"))
+        _draw_grid(table, labels, _MAX_MAP_PIECES, *texts, is_fraction=True)
+        by_target = zip(AttentionTarget, head_attention.fractions[layer, head], strict=True)
+        texts = [f"{target_name(item)} {fraction:.0%}" for item, fraction in by_target if not np.isnan(fraction)]
+        description = " · ".join(texts)
         st.caption(word("inside.head_shares", shares=plain(description)))
     with right:
         _draw_head_map(head_attention, target)
@@ -296,13 +289,6 @@ def _pick(name: str, label: str, count: int, default: int) -> int:
     return int(choose(st.selectbox, name, word(label), options, options[default], follows=True, width=90)) - 1
 
 
-def _draw_attention_map(sentence_attention: SentenceAttention, layer: int, head: int) -> None:
-    labels = [f"{index + 1} {piece.text}" for index, piece in enumerate(sentence_attention.pieces)]
-    st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
-    table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
-    _draw_grid(table, labels, _MAX_MAP_PIECES, word("inside.attention"), word("inside.map_help"), share=True)
-
-
 def _draw_head_map(head_attention: HeadAttention, target: AttentionTarget) -> None:
     fractions = head_attention.fractions[:, :, [*AttentionTarget].index(target)]
     if np.isnan(fractions).any():
@@ -312,7 +298,7 @@ def _draw_head_map(head_attention: HeadAttention, target: AttentionTarget) -> No
     layer_names = [word("inside.layer_number", layer=name) for name in layers]
     head_names = [word("inside.head_number", head=name) for name in count]
     table = grid_cells(fractions, layers, count, layer_names, head_names)
-    draw_chart(grid_chart, table, layers, count, title=target_name(target), share=True)
+    draw_chart(grid_chart, table, layers, count, title=target_name(target), is_fraction=True)
     st.caption(word("inside.heads_map_help"))
 
 
@@ -320,9 +306,8 @@ def _draw_head_table(head_attention: HeadAttention, target: AttentionTarget) -> 
     layers, count = head_attention.fractions.shape[:2]
     rows, columns = np.indices((layers, count)).reshape(2, -1) + 1
     shares = 100 * head_attention.fractions.reshape(-1, len(AttentionTarget))
-    table = pd.DataFrame(
-        {"layer": rows, "head": columns, **dict(zip(map(str, AttentionTarget), shares.T, strict=True))}
-    )
+    by_target = dict(zip(map(str, AttentionTarget), shares.T, strict=True))
+    table = pd.DataFrame({"layer": rows, "head": columns, **by_target})
     column_config = {name: tables.number(f"inside.{name}", "%d", "") for name in ("layer", "head")}
     for kind, uniform in zip(AttentionTarget, head_attention.uniform, strict=True):
         explained = word("inside.share_help", even=f"{100 * uniform:.1f}")

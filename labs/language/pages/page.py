@@ -1,4 +1,4 @@
-"""Language: tokenizers trained on a text side by side with those of models, and views inside a language model."""
+"""The Language page compares tokenizers, trained on a text or of models, and looks inside a language model."""
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -31,6 +31,25 @@ from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
 from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
 
+TOKENIZER_VIEWS = {"figures": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
+_DEFAULT_SIZES = (2_000, 8_000, 32_000)
+_CHARACTERS_PER_TOKEN = 20  # characters of Korean articles that a vocabulary needs for each token
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+_MIN_DOCUMENTS = 30  # fewer are unreliable
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
+INSIDE_VIEWS = {
+    "contexts": "in_context:draw_contexts",
+    "attention": "in_context:draw_attention",
+    "fill_mask": "predictions:draw_masked_predictions",
+    "over_steps": "predictions:draw_checkpoint_predictions",
+    "layers": "predictions:draw_layer_comparison",
+}
+# keys of the session
+_TYPED = "typed_networks"
+_ALLOWED_DOWNLOADS = "allowed_network_downloads"
+_STARTED = "started_inside"
+
 
 def draw() -> None:
     st.title(word("language_page.purpose"), anchor=False)
@@ -40,26 +59,18 @@ def draw() -> None:
         tabs[name]()
 
 
-TOKENIZER_VIEWS = {"figures": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
-_DEFAULT_SIZES = (2_000, 8_000, 32_000)
-_CHARACTERS_PER_TOKEN = 20  # of text, in Korean articles, for a vocabulary to be found in it
-SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
-_MIN_DOCUMENTS = 30  # documents that are too few to rely on
-_REFERENCE = re.compile(r"[\w./:-]{1,200}")
-
-
 def draw_tokenizers() -> None:
     answer = st.container()
-    learned = study.pick_text(selected_set())
-    request, models = _pick_request(learned)
+    text = study.pick_text(selected_set())
+    request, models = _pick_request(text)
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
-    job = STUDY.job(request, learned.fingerprint)
+    job = STUDY.job(request, text.fingerprint)
     comparison = open_comparison(job.folder) if job.done else None
     if comparison is None:
         with answer:
-            _draw_job(job, request, learned)
+            _draw_job(job, request, text)
         return
     view = pieces.TokenizersView(request, comparison, stored_tokenizers(comparison, job.folder), models)
     with answer:
@@ -69,39 +80,38 @@ def draw_tokenizers() -> None:
         if comparison.errors and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
             begin(partial(job.start, request))
     if view.tokenizers:
-        name, container = choose_tab(
-            "tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in TOKENIZER_VIEWS}
-        )
+        names = {name: word(f"tokenizers.view_{name}") for name in TOKENIZER_VIEWS}
+        name, container = choose_tab("tokenizer_view", names)
         with container:
             TOKENIZER_VIEWS[name](view)
 
 
-def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: study.TextSource) -> None:
+def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, text: study.TextSource) -> None:
     grid = request.compared
-    ways = {grid.label(*way): way for way in product(grid.kinds, grid.splits, grid.vocabularies)}
+    options = {grid.label(*item): item for item in product(grid.kinds, grid.splits, grid.vocabularies)}
 
     def progress_text(status: Status) -> str:
         if not status.progress:
             return word("tokenizers.starting")
-        name = pieces.tokenizer_name(*ways[status.phase], grid) if status.phase in ways else status.phase
+        name = pieces.tokenizer_name(*options[status.phase], grid) if status.phase in options else status.phase
         return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
 
     def reason(status: Status) -> str:
-        # in the person's language where the text's name is all that the words ask for, else as the process told it
+        # translated if the message needs only the text's name, else the message of the process
         key = f"language.{status.code}"
-        name = study.text_source_name(learned)
+        name = study.text_source_name(text)
         try:
             return word(key, corpus=name, name=name) if has_text(key) else status.message
         except KeyError:
             return status.message
 
-    about = word("tokenizers.about", documents=f"{study.documents_in(learned):,}", count=grid.count - len(grid.against))
+    n_documents = f"{study.documents_in(text):,}"
+    about = word("tokenizers.about", documents=n_documents, count=grid.count - len(grid.against))
     start = partial(job.start, request)
     draw_job(job, start, progress_text, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
 
 
 def _draw_answer(view: pieces.TokenizersView) -> None:
-    """Draw which tokenizer cuts words into the fewest pieces, which is closest to morphemes, and the text size."""
     tokenizers = view.tokenizers
     if not tokenizers:
         return
@@ -135,19 +145,18 @@ def _fewest_tokens_text(view: pieces.TokenizersView, tokenizers: Sequence[Stored
 
 
 def default_sizes(characters: int) -> list[int]:
-    """Return the default vocabulary sizes: those that the length of the text allows, and smaller ones."""
     allowed = [size for size in _DEFAULT_SIZES if characters >= _CHARACTERS_PER_TOKEN * size]
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
-def _pick_request(learned: study.TextSource) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+def _pick_request(text: study.TextSource) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
     """Draw the controls; returns the request, None if incomplete, and the models' names."""
     expander = st.expander(word("tokenizers.settings"), icon=":material/tune:")
     with expander, st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = [*map(TokenizerKind, _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind"))]
         splits = [*map(PreTokenization, _pick("splits", [*PreTokenization], [PreTokenization.WORDS], "split"))]
-        default = [str(size) for size in default_sizes(study.characters_in(learned))]
-        look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
+        default = [str(size) for size in default_sizes(study.characters_in(text))]
+        look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{text.key}"}
         label = word("tokenizers.vocabularies")
         explained = word("tokenizers.vocabularies_help")
         options = [*map(str, SIZES)]
@@ -156,7 +165,7 @@ def _pick_request(learned: study.TextSource) -> tuple[TokenizerRequest | None, M
     if not (kinds and splits and sizes):
         return None, names
     compared = TokenizerGrid(tuple(kinds), tuple(splits), tuple(map(int, sizes)), tuple(against))
-    return TokenizerRequest(study.reference_of(learned), compared), names
+    return TokenizerRequest(study.reference_of(text), compared), names
 
 
 def _pick(name: str, options: Sequence[str], default: Sequence[str], label_key: str) -> list[str]:
@@ -168,15 +177,11 @@ def _pick(name: str, options: Sequence[str], default: Sequence[str], label_key: 
 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
-    """Draw the choice of models to compare with; returns all names by reference, and the existing selected ones."""
     key = "tokenizers_against"
     names = _local_models()
     typed_references = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
-    names |= {
-        reference: reference
-        for reference in typed_references
-        if reference not in names and _REFERENCE.fullmatch(reference)
-    }
+    valid_references = [reference for reference in typed_references if _REFERENCE.fullmatch(reference)]
+    names |= {reference: reference for reference in valid_references if reference not in names}
     look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
     look |= {"format_func": lambda reference: names.get(reference, reference), "help": word("tokenizers.against_help")}
     default = [default_model()]
@@ -192,29 +197,15 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
 
 
 def _local_models() -> dict[str, str]:
-    """Names by reference of the packaged base and the finished transformers."""
     base = {} if default_model() == STARTER else {default_model(): base_name(default_model())}
     runs = {model_reference(run): plan.name for run, plan in finished_runs().items()}
     return base | {model: name for model, name in runs.items() if not is_a_starter(model)}
 
 
 def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
-    del selection_mode  # there is but one
+    del selection_mode  # always several
     selected: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
     return selected
-
-
-INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
-INSIDE_VIEWS = {
-    "contexts": "in_context:draw_contexts",
-    "attention": "in_context:draw_attention",
-    "fill_mask": "predictions:draw_beside",
-    "over_steps": "predictions:draw_course",
-    "layers": "predictions:draw_layers",
-}
-_TYPED = "typed_networks"  # of the session
-_ALLOWED_DOWNLOADS = "networks_let_in"  # of the session: models of the hub that a click had fetched
-_STARTED = "asked_inside"  # of the session
 
 
 def draw_inside() -> None:
@@ -235,7 +226,7 @@ def draw_inside() -> None:
 
 @contextmanager
 def display_failures() -> Iterator[None]:
-    """Draw the failure of a model or a text, raised inside, and a spinner while it works."""
+    """Draw a spinner while the body runs, and the `Failure` that it raises."""
     try:
         with st.spinner(word("inside.at_work"), show_time=True):
             yield
@@ -251,21 +242,16 @@ def reason(error: Failure) -> str:
 
 
 def _model_names() -> Mapping[str, str]:
-    """Names by reference: local models, typed references, and one of the hub."""
     local = _local_models()
     typed_references = st.session_state.setdefault(_TYPED, {})
     requested = st.query_params.get("network", "")
     if requested not in local and _REFERENCE.fullmatch(requested):
         typed_references[requested] = requested
-    return local | {
-        reference: reference
-        for reference in (*typed_references, DEFAULT_MASKED_LANGUAGE_MODEL)
-        if reference not in local
-    }
+    references = (*typed_references, DEFAULT_MASKED_LANGUAGE_MODEL)
+    return local | {reference: reference for reference in references if reference not in local}
 
 
 def may_load(model: str) -> bool:
-    """Whether a model may be loaded: it is on this machine, or the user let it be downloaded."""
     try:
         is_remote = find_model(model).hub_id is not None
     except ModelError:
@@ -284,7 +270,7 @@ def draw_as_table(table: pd.DataFrame, columns: Mapping[str, ColumnConfig], **lo
 
 
 def start_button(name: str, subject: Hashable, label: str) -> bool:
-    """Draw the button that starts the work `name`; returns whether this session started it for `what`."""
+    """Draw the button that starts the task `name`; returns whether this session started it for `subject`."""
     started = st.session_state.setdefault(_STARTED, set())
     if st.button(label, type="primary", icon=":material/play_arrow:", key=name):
         started.add((name, subject))

@@ -1,7 +1,6 @@
-"""The views of tokenizers: their figures on text that they were not trained on, as a picture and as a table; one
-sentence cut by all of them, side by side; and a word built by a BPE, merge by merge.
+"""Views of tokenizers: metrics on held-out text, a sentence split by all tokenizers, and the merges of a BPE.
 
-What a person or a vocabulary wrote is escaped.
+Texts of users and vocabularies are escaped.
 """
 
 import shlex
@@ -33,17 +32,20 @@ from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
 FRACTIONS = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
 MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")
-_HIGHER_IS_BETTER = ("whole_words", "f1")  # is better; of all others, lower
-_NEEDS_KNOWN_WORDS = (
-    "tokens_per_word",
-    "tokens_per_character",
-    "longer_than_512",
-    "f1",
-)  # unknown words would look cheap
+_HIGHER_IS_BETTER = ("whole_words", "f1")
+# comparable only without unknown words, which have few tokens
+_NEEDS_KNOWN_WORDS = ("tokens_per_word", "tokens_per_character", "longer_than_512", "f1")
 _HEIGHT = 340
-_DASHES = ([1, 0], [6, 4])  # of the first split and of the second
+_DASHES = ([1, 0], [6, 4])  # of the two splits
 _COLUMNS = (*MEASURES, "unknown_rate", "seconds")
-MAX_UNKNOWN_WORDS = 0.05  # share of words with an unknown piece: above it, few pieces are no merit
+MAX_UNKNOWN_WORDS = 0.05  # fraction of words with an unknown token; above it, token counts are not comparable
+SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
+WORD = "도서관에서부터"
+_PREFIXES = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # prefixes of tokens, and how they are displayed
+_MAX_SENTENCE_CHARACTERS = 300
+_MAX_WORD_CHARACTERS = 40
+_BPE_KINDS = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
+Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,10 @@ class TokenizersView:
     models: Mapping[str, str]
 
     def name(self, tokenizer: StoredTokenizer) -> str:
-        """Return a tokenizer's display name: not Markdown, a user may have named it."""
+        """Return a tokenizer's display name, which is not escaped for Markdown."""
         if not tokenizer.is_trained:
             return self.models.get(tokenizer.result.name, tokenizer.result.name)
-        trained = tokenizer.result.trained
+        trained = tokenizer.result.training_options
         return tokenizer_name(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
 
 
@@ -81,7 +83,6 @@ def draw_failed(name: str, error: Exception) -> None:
 
 
 def knows_enough_words(tokenizer: StoredTokenizer) -> bool:
-    """Whether a tokenizer knows enough words for its token counts to be comparable."""
     return tokenizer.metrics.unknown_words <= MAX_UNKNOWN_WORDS
 
 
@@ -99,20 +100,21 @@ def draw_metrics(view: TokenizersView) -> None:
 def metric_table(view: TokenizersView) -> pd.DataFrame:
     rows = []
     for tokenizer in view.tokenizers:
-        trained = tokenizer.result.trained
+        options = tokenizer.result.training_options
         metrics = asdict(tokenizer.metrics)
-        values = {name: metrics[name] for name in (*FRACTIONS, *MEASURES, "pieces")}
+        values = {name: metrics[name] for name in (*FRACTIONS, *MEASURES, "vocabulary_size")}
+        values |= {"seconds": metrics["seconds_to_train"], "trained": bool(options)}
+        values["is_comparable"] = knows_enough_words(tokenizer)
         names = {"name": view.name(tokenizer), "kind": view.name(tokenizer), "split": ""}
-        if trained:
-            names |= {part: word(f"tokenizers.{part}_{trained[part]}") for part in ("kind", "split")}
-        more = {"seconds": metrics["seconds_to_train"], "trained": bool(trained), "able": knows_enough_words(tokenizer)}
-        rows.append({**names, **values, **more})
+        if options:
+            names |= {part: word(f"tokenizers.{part}_{options[part]}") for part in ("kind", "split")}
+        rows.append({**names, **values})
     return pd.DataFrame(rows).astype(dict.fromkeys((*MEASURES, "seconds"), float))
 
 
 def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
     """Return which rows have the best value of a column; none if all are equal."""
-    values = table[column].where(table["able"]) if column in _NEEDS_KNOWN_WORDS else table[column]
+    values = table[column].where(table["is_comparable"]) if column in _NEEDS_KNOWN_WORDS else table[column]
     best = values.max() if column in _HIGHER_IS_BETTER else values.min()
     is_best: pd.Series = (values == best) & (table[column].nunique() > 1)
     return is_best
@@ -121,17 +123,17 @@ def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
 def _draw_chart(view: TokenizersView, table: pd.DataFrame, measure: str) -> None:
     chart_data = table.dropna(subset=[measure]).assign(value=lambda rows: rows[measure])
     if measure not in _NEEDS_KNOWN_WORDS:
-        chart_data["able"] = True
+        chart_data["is_comparable"] = True
     kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
-    columns = ["name", "kind", "split", "pieces", "value", "able"]
+    columns = ["name", "kind", "split", "vocabulary_size", "value", "is_comparable"]
     label = word(f"tokenizers.{measure}")
     trained, models = (
         chart_data.loc[chart_data["trained"] == is_trained, columns].reset_index(drop=True)
         for is_trained in (True, False)
     )
-    draw_chart(size_chart, trained, models, kinds, splits, y=label, share=measure in FRACTIONS)
-    if not chart_data["able"].all():
+    draw_chart(size_chart, trained, models, kinds, splits, y=label, is_fraction=measure in FRACTIONS)
+    if not chart_data["is_comparable"].all():
         st.caption(word("tokenizers.hollow", share=f"{MAX_UNKNOWN_WORDS:.0%}"))
 
 
@@ -139,17 +141,20 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
     columns = {"kind": tables.text("tokenizers.tokenizer", pinned=True, width=145)}
     if len(view.request.compared.splits) > 1:
         columns["split"] = tables.text("tokenizers.split")
-    columns["pieces"] = tables.number("tokenizers.pieces")
+    columns["vocabulary_size"] = tables.number("tokenizers.vocabulary_size")
     columns |= {name: tables.number(f"tokenizers.{name}") for name in _COLUMNS}
     forms = {name: "{:.1%}" if name in FRACTIONS else "{:.2f}" for name in _COLUMNS}
-    styled = table.style.format({**forms, "pieces": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
-    for name in set(_COLUMNS) - {"unknown_rate"}:  # which kinds count differently
+    styled = table.style.format({**forms, "vocabulary_size": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
+    for name in set(_COLUMNS) - {"unknown_rate"}:  # not comparable across kinds
         best = [tables.BOLD if item else "" for item in best_rows(table, name)]
         styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
-    small = [item for item in view.tokenizers if item.metrics.pieces < item.result.trained.get("vocabulary", 0)]
+    small = []
+    for item in view.tokenizers:
+        if item.metrics.vocabulary_size < item.result.training_options.get("vocabulary", 0):
+            small.append(plain(view.name(item)))
     if small:
-        st.caption(word("tokenizers.fewer_pieces", names=", ".join(plain(view.name(item)) for item in small)))
+        st.caption(word("tokenizers.fewer_pieces", names=", ".join(small)))
 
 
 def _draw_downloads(view: TokenizersView) -> None:
@@ -185,16 +190,16 @@ def command_of(view: TokenizersView) -> str:
 
 
 def size_chart(
-    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, share: bool
+    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, is_fraction: bool
 ) -> alt.LayerChart:
-    """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
+    """One line for each "kind" and "split" of "value" over "vocabulary_size", and a dashed rule for each model.
 
-    Rows that are not "able" have a hollow mark. `kinds` are all kinds in their fixed order. A `share` is in percent.
+    Rows that are not "is_comparable" have a hollow mark. `kinds` are all kinds in their fixed order.
     """
-    axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
+    axis = alt.Axis(format="%" if is_fraction else ".2~f", tickCount=5)
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
-    form = ".1%" if share else ".2f"
-    sizes = ("pieces:Q", word("tokenizers.pieces"), ",")
+    form = ".1%" if is_fraction else ".2f"
+    sizes = ("vocabulary_size:Q", word("tokenizers.vocabulary_size"), ",")
     tooltip = tooltips(("name:N", word("tokenizers.tokenizer")), sizes, ("value:Q", y, form))
     layers: list[alt.Chart] = []
     if len(models):
@@ -210,8 +215,8 @@ def size_chart(
         dashes = alt.StrokeDash("split:N", scale=of_split, legend=dash_legend)
         tint = colour("kind", present_kinds, kinds, legend(columns=2, symbolOpacity=1))
         mark = shape("kind", present_kinds, kinds, legend(columns=2))
-        filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
-        hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
+        filled = base.transform_filter("datum.is_comparable").mark_point(filled=True, size=80, opacity=1)
+        hollow = base.transform_filter("!datum.is_comparable").mark_point(size=80, strokeWidth=2)
         layers += [
             base.mark_line(strokeWidth=2.5).encode(color=tint, detail="split:N", strokeDash=dashes),
             filled.encode(color=tint, shape=mark),
@@ -224,26 +229,19 @@ def size_chart(
 
 
 def _size_axis(table: pd.DataFrame) -> alt.X:
-    """Vocabulary sizes on a logarithmic scale over a factor of four at least, with ticks that do not overlap."""
     ticks: list[int] = []
-    sizes = sorted(set(table["pieces"]))
+    sizes = sorted(set(table["vocabulary_size"]))
     for size in sizes:
         if not ticks or size > 1.3 * ticks[-1]:
             ticks.append(size)
     axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
     middle = sqrt(sizes[0] * sizes[-1])
-    scale = {"domain": [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)], "nice": False, "padding": 24}
-    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=alt.Scale(type="log", **scale), axis=axis)
+    domain = [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)]
+    scale = alt.Scale(type="log", domain=domain, nice=False, padding=24)
+    return alt.X("vocabulary_size:Q", title=word("tokenizers.vocabulary_size"), scale=scale, axis=axis)
 
 
-SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
-WORD = "도서관에서부터"
 _STYLE = Path(__file__).with_name("pieces.css")
-_PREFIXES = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen
-_MAX_SENTENCE_CHARACTERS = 300
-_MAX_WORD_CHARACTERS = 40
-_BPE_KINDS = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
-Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
 
 def draw_pieces(view: TokenizersView) -> None:
@@ -266,12 +264,11 @@ def draw_pieces(view: TokenizersView) -> None:
     st.html(_STYLE)
     frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in cuts]
     st.html("".join(frames))
-    st.caption(word("tokenizers.marks", documents=f"{view.comparison.counted:,}"))
+    st.caption(word("tokenizers.marks", documents=f"{view.comparison.n_counted_documents:,}"))
     _draw_cuts(cuts)
 
 
 def _cuts_answer(cuts: Cuts) -> str:
-    """Return which tokenizers cut the text into the fewest and the most pieces, among those that know all of it."""
     complete = [cut for cut in cuts if all(piece.is_known for piece in cut[1])]
     ranked = complete or cuts
     (least, few), (most, many) = (pick(ranked, key=lambda cut: len(cut[1])) for pick in (min, max))
@@ -279,18 +276,16 @@ def _cuts_answer(cuts: Cuts) -> str:
     values["tokenizers"] = len(ranked)
     alike = "_alike" if len(few) == len(many) else ""
     key = f"sentence_answer{alike}" if len(ranked) > 1 else "sentence_answer_one"
-    left_out = (
-        [word("tokenizers.sentence_unknown", count=len(cuts) - len(complete))] if 0 < len(complete) < len(cuts) else []
-    )
-    return " ".join([word(f"tokenizers.{key}", **values), *left_out])
+    sentences = [word(f"tokenizers.{key}", **values)]
+    if 0 < len(complete) < len(cuts):
+        sentences.append(word("tokenizers.sentence_unknown", count=len(cuts) - len(complete)))
+    return " ".join(sentences)
 
 
 def _draw_cuts(cuts: Cuts) -> None:
-    rows = [
-        (name, display_token(piece.name), piece.text, piece.number, piece.occurrences)
-        for name, cut in cuts
-        for piece in cut
-    ]
+    rows = []
+    for name, cut in cuts:
+        rows += [(name, display_token(piece.name), piece.text, piece.number, piece.occurrences) for piece in cut]
     columns = {
         "tokenizer": tables.text("tokenizers.tokenizer", "", width="medium"),
         "piece": tables.text("tokenizers.piece", ""),
@@ -304,19 +299,15 @@ def _draw_cuts(cuts: Cuts) -> None:
 
 def draw_merges(view: TokenizersView) -> None:
     answer = st.container()
-    bpe_tokenizers = {
-        tokenizer.folder.name: tokenizer
-        for tokenizer in view.tokenizers
-        if tokenizer.result.trained.get("kind") in _BPE_KINDS
-    }
+    trained = [item for item in view.tokenizers if item.result.training_options.get("kind") in _BPE_KINDS]
+    bpe_tokenizers = {tokenizer.folder.name: tokenizer for tokenizer in trained}
     if not bpe_tokenizers:
         answer.info(word("tokenizers.no_bpe"), icon=":material/info:")
         return
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        text = draw_text_field(
-            st.text_input, "built", word("tokenizers.word"), WORD, max_chars=_MAX_WORD_CHARACTERS
-        ).strip()
+        look: dict[str, Any] = {"max_chars": _MAX_WORD_CHARACTERS}
+        text = draw_text_field(st.text_input, "built", word("tokenizers.word"), WORD, **look).strip()
     with right:
         label = word("tokenizers.of_bpe")
         explained = word("tokenizers.of_bpe_help")
@@ -329,14 +320,8 @@ def draw_merges(view: TokenizersView) -> None:
     except LanguageError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return
-    last = steps[-1]
-    values = {
-        "word": plain(text),
-        "merges": len(steps) - 1,
-        "letters": len(steps[0].pieces),
-        "pieces": len(last.pieces),
-    }
-    answer.markdown(word("tokenizers.built", **values))
+    counts = {"merges": len(steps) - 1, "letters": len(steps[0].pieces), "pieces": len(steps[-1].pieces)}
+    answer.markdown(word("tokenizers.built", word=plain(text), **counts))
     _draw_steps(steps)
 
 
@@ -350,10 +335,9 @@ def _draw_steps(steps: Sequence[MergeStep]) -> None:
     st.caption(word("tokenizers.merges_help"))
     if len(steps) < 2:
         return
-    rows = [
-        (merge_step.merges, *map(display_token, merge_step.pair), " · ".join(map(display_token, merge_step.pieces)))
-        for merge_step in steps[1:]
-    ]
+    rows = []
+    for merge in steps[1:]:
+        rows.append((merge.merges, *map(display_token, merge.pair), " · ".join(map(display_token, merge.pieces))))
     columns = {
         "number": tables.number("tokenizers.merge", "localized"),
         "first": tables.text("tokenizers.first", ""),
@@ -365,8 +349,6 @@ def _draw_steps(steps: Sequence[MergeStep]) -> None:
 
 
 def _pick_step(steps: Sequence[MergeStep]) -> int:
-    """Draw the slider over the merges that change the word."""
-
     def format_step(option: str) -> str:
         return f"{steps[int(option)].merges:,}" if int(option) < len(steps) else option
 
@@ -376,22 +358,20 @@ def _pick_step(steps: Sequence[MergeStep]) -> int:
 
 
 def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
-    """Return a text cut by a tokenizer, each piece in a frame with its details as a tooltip."""
+    """Return a text split by a tokenizer, each token in a frame with its details as a tooltip."""
     items = []
     for piece in pieces:
-        tooltip = word(
-            "tokenizers.piece_told", name=display_token(piece.name), number=piece.number, count=f"{piece.occurrences:,}"
-        )
-        prefixed, kind = (_split_prefix(piece.name), "") if piece.is_known else ((f"{UNKNOWN} ", piece.text), "unknown")
-        items.append(_item_html(*prefixed, kind, tooltip))
+        details = {"number": piece.number, "count": f"{piece.occurrences:,}"}
+        tooltip = word("tokenizers.piece_told", name=display_token(piece.name), **details)
+        prefix, text = _split_prefix(piece.name) if piece.is_known else (f"{UNKNOWN} ", piece.text)
+        items.append(_item_html(prefix, text, "" if piece.is_known else "unknown", tooltip))
     return _frame_html(name, note, items)
 
 
 def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str:
-    """Return pieces by their names; those named `new` are highlighted."""
-    return _frame_html(
-        name, note, [_item_html(*_split_prefix(piece), "new" if piece == new else "", "") for piece in names]
-    )
+    """Return tokens by their names; those named `new` are highlighted."""
+    items = [_item_html(*_split_prefix(token), "new" if token == new else "", "") for token in names]
+    return _frame_html(name, note, items)
 
 
 def display_token(name: str) -> str:
@@ -403,8 +383,8 @@ def _frame_html(name: str, note: str, items: Sequence[str]) -> str:
     return f'<div class="pieces">{head}<ol>{"".join(items)}</ol></div>'
 
 
-def _item_html(lead: str, text: str, kind: str, tooltip: str) -> str:
-    small = f"<small>{escape(lead)}</small>" if lead else ""
+def _item_html(prefix: str, text: str, kind: str, tooltip: str) -> str:
+    small = f"<small>{escape(prefix)}</small>" if prefix else ""
     more = "".join(f' {name}="{escape(value)}"' for name, value in (("class", kind), ("title", tooltip)) if value)
     return f"<li{more}>{small}{escape(text)}</li>"
 

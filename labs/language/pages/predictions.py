@@ -33,17 +33,20 @@ from mrc_workbench.workbench.views.ui.words import failure_text, plain, signed, 
 TEXT = f"대한민국의 수도는 {MASK}이다."
 _MAX_CHARACTERS = 500
 _MAX_WORD_LIST_CHARACTERS = 200
-_N_TOKENS = 10  # pieces
+_N_TOKENS = 10
 _MAX_MODELS = 4
-MAX_WORDS = 8  # as many as there are colours
-_DEFAULT_WORDS = 3  # words, where none is typed
-_MAX_OFFERED_RUNS = 3  # other runs
-_NAME = "draw_course"
+MAX_WORDS = 8  # the number of colours
+_DEFAULT_WORDS = 3
+_MAX_OFFERED_RUNS = 3
+_NAME = "draw_checkpoints"
 _HEIGHT = 320  # pixels of the curves
 PredictionsByModel = Mapping[str, Sequence[Sequence[TokenPrediction]]]
+_BY_PEOPLE = "measure_layers"
+_BY_QUESTIONS = "search_layers"
+_MEASURE = "nDCG@10"
 
 
-def draw_beside(model: str, names: Mapping[str, str]) -> None:
+def draw_masked_predictions(model: str, names: Mapping[str, str]) -> None:
     answer = st.container()
     text = _typed_text()
     runs = _language_runs()
@@ -88,19 +91,13 @@ def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
 
 
 def _pick_other_models(model: str, base: str, names: Mapping[str, str]) -> list[str]:
-    others = [
-        reference
-        for reference in names
-        if reference != model and page.may_load(reference) and resources.may_fill_masks(reference)
-    ]
+    local = [reference for reference in names if reference != model and page.may_load(reference)]
+    others = [reference for reference in local if resources.may_fill_masks(reference)]
     others.sort(key=lambda reference: reference != base)
     if not others:
         return []
-    look: dict[str, Any] = {
-        "format_func": lambda reference: plain(names[reference]),
-        "help": word("inside.beside_help"),
-    }
-    look["key"] = f"beside_{model}_{len(others)}"
+    look: dict[str, Any] = {"key": f"beside_{model}_{len(others)}", "help": word("inside.beside_help")}
+    look["format_func"] = lambda reference: plain(names[reference])
     return choose_several(st.pills, "beside", word("inside.beside"), others, [base], **look)[: _MAX_MODELS - 1]
 
 
@@ -112,10 +109,10 @@ def _draw_base(base: str, name: str) -> None:
         return
     if not resources.may_fill_masks(base):
         st.caption(word("inside.base_without_head", model=plain(name)))
-    elif not page.may_load(base) and st.button(
-        word("inside.fetch_base", model=plain(name)), icon=":material/download:"
-    ):
-        page.allow_download(base)
+    elif not page.may_load(base):
+        label = word("inside.fetch_base", model=plain(name))
+        if st.button(label, icon=":material/download:"):
+            page.allow_download(base)
 
 
 def _top_predictions(positions: Sequence[Sequence[TokenPrediction]]) -> str:
@@ -124,15 +121,11 @@ def _top_predictions(positions: Sequence[Sequence[TokenPrediction]]) -> str:
 
 def _draw_position(predictions: PredictionsByModel, names: Mapping[str, str], position: int) -> None:
     if len(next(iter(predictions.values()))) > 1:
-        st.markdown(f"**{word('inside.masked_place', place=position + 1)}**")
-    limit = max(
-        model_predictions[position][0].probability for model_predictions in predictions.values()
-    )  # one scale, so that models compare
-    for column, (model, model_predictions) in zip(st.columns(len(predictions)), predictions.items(), strict=True):
-        rows = [
-            (f"{rank}. {prediction.token}", prediction.probability)
-            for rank, prediction in enumerate(model_predictions[position], 1)
-        ]
+        st.markdown(f"**{word('inside.masked_position', position=position + 1)}**")
+    at_position = {model: by_position[position] for model, by_position in predictions.items()}
+    limit = max(candidates[0].probability for candidates in at_position.values())  # models share one scale
+    for column, (model, candidates) in zip(st.columns(len(predictions)), at_position.items(), strict=True):
+        rows = [(f"{rank}. {item.token}", item.probability) for rank, item in enumerate(candidates, 1)]
         table = pd.DataFrame(rows, columns=["piece", "probability"])
         with column:
             st.caption(plain(names[model]))
@@ -142,7 +135,7 @@ def _draw_position(predictions: PredictionsByModel, names: Mapping[str, str], po
 
 
 def prediction_chart(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
-    """One bar a "piece" of its "probability" (0 to 1), on a scale up to `reach`."""
+    """One bar for the "probability" (0 to 1) of each "piece", on a scale up to `reach`."""
     title = word("inside.probability")
     scale = alt.Scale(domain=[0, reach], nice=False)
     axis = alt.Axis(format=".2~%", tickCount=4)
@@ -155,7 +148,7 @@ def prediction_chart(table: pd.DataFrame, order: Sequence[str], reach: float) ->
     return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
 
 
-def draw_course(model: str, names: Mapping[str, str]) -> None:
+def draw_checkpoint_predictions(model: str, names: Mapping[str, str]) -> None:
     runs = _language_runs()
     run = runs.get(model)
     folders = _intermediate_models(run) if run else {}
@@ -164,22 +157,19 @@ def draw_course(model: str, names: Mapping[str, str]) -> None:
         return
     answer = st.container()
     text = _typed_text()
-    look: dict[str, Any] = {
-        "max_chars": _MAX_WORD_LIST_CHARACTERS,
-        "help": word("inside.step_words_help", most=MAX_WORDS),
-    }
-    look["placeholder"] = word("inside.step_words_usual", count=_DEFAULT_WORDS)
+    look: dict[str, Any] = {"max_chars": _MAX_WORD_LIST_CHARACTERS}
+    look["help"] = word("inside.step_words_help", most=MAX_WORDS)
+    look["placeholder"] = word("inside.step_words_default", count=_DEFAULT_WORDS)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         words = draw_text_field(st.text_input, "step_words", word("inside.step_words"), "", **look)
-        is_started = page.start_button(_NAME, model, word("inside.draw_course"))
+        is_started = page.start_button(_NAME, model, word("inside.draw_checkpoints"))
     if not is_started:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
         return
     with page.display_failures(), page.progress_bar(_NAME, model) as report:
         predictions = resources.predict_checkpoints(names[model], tuple(folders.values()), text, report)
-        _draw_word_curves(
-            predictions, split_words(words) or predictions.top_words(_DEFAULT_WORDS), [*folders], run, answer
-        )
+        selected_words = split_words(words) or predictions.top_words(_DEFAULT_WORDS)
+        _draw_word_curves(predictions, selected_words, [*folders], run, answer)
 
 
 def _intermediate_models(run: Run) -> Mapping[int, Path]:
@@ -194,11 +184,9 @@ def split_words(text: str) -> list[str]:
 def _draw_no_checkpoints(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
     st.info(word("inside.steps_none", model=plain(names.get(model, model))), icon=":material/info:")
     _draw_link_to_training(runs)
-    others = [reference for reference, run in runs.items() if reference in names and _intermediate_models(run)][
-        :_MAX_OFFERED_RUNS
-    ]
+    others = [reference for reference, run in runs.items() if reference in names and _intermediate_models(run)]
     with st.container(horizontal=True):
-        for reference in others:
+        for reference in others[:_MAX_OFFERED_RUNS]:
             label = word("inside.steps_of", model=plain(names[reference]))
             st.button(label, key=f"steps_of_{reference}", on_click=remember, args=("network", reference))
 
@@ -216,9 +204,8 @@ def _draw_word_curves(
         return
     most_changed = max(curves, key=lambda key: abs(float(curves[key][-1] - curves[key][0])))
     first, last = (format_probability(float(curves[most_changed][index])) for index in (0, -1))
-    answer.markdown(
-        word("inside.steps_answer", word=plain(most_changed), first=first, last=last, step=f"{steps[-1]:,}")
-    )
+    last_step = f"{steps[-1]:,}"
+    answer.markdown(word("inside.steps_answer", word=plain(most_changed), first=first, last=last, step=last_step))
     selected_step = int(run.scores().get("kept_step", 0))
     wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
     table = wide.reset_index().melt("step", var_name="word", value_name="probability")
@@ -231,12 +218,12 @@ def _draw_word_curves(
 
 
 def format_probability(value: float) -> str:
-    """Return a probability in percent, with enough digits to tell it from 0."""
+    """Return a probability in percent, with two digits if it is small."""
     return f"{value:.1%}" if value >= 0.001 else f"{100 * value:.2g}%"
 
 
 def step_chart(table: pd.DataFrame, order: Sequence[str], selected_step: int) -> alt.LayerChart:
-    """One line a "word" of "probability" (0 to 1) over "step"; a dashed line marks the step `kept`, if any."""
+    """One line for each "word" of "probability" (0 to 1) over "step"; a dashed line marks the selected step, if any."""
     x = word("inside.step")
     y = word("inside.probability")
     tint, mark = color_and_shape("word", order, order, legend(symbolOpacity=1))
@@ -255,16 +242,16 @@ def step_chart(table: pd.DataFrame, order: Sequence[str], selected_step: int) ->
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
 
-def draw_layers(model: str, _names: Mapping[str, str]) -> None:
-    judges = {"people": _draw_by_people, "questions": _draw_by_questions}
+def draw_layer_comparison(model: str, _names: Mapping[str, str]) -> None:
+    views = {"people": _draw_by_people, "questions": _draw_by_questions}
     answer = st.container()
     controls = st.container(horizontal=True, vertical_alignment="bottom")
     look: dict[str, Any] = {"format_func": lambda name: word(f"inside.layers_by_{name}"), "width": "content"}
     label = word("inside.layers_by")
     explained = word("inside.layers_by_help")
     with controls:
-        judge = choose(st.segmented_control, "layers_by", label, [*judges], "people", help=explained, **look)
-    judges[judge](model, answer, controls)
+        name = choose(st.segmented_control, "layers_by", label, [*views], "people", help=explained, **look)
+    views[name](model, answer, controls)
 
 
 def pooling_name(pooling: str) -> str:
@@ -272,7 +259,7 @@ def pooling_name(pooling: str) -> str:
 
 
 def draw_layer_scores(scores: np.ndarray, *, y: str) -> None:
-    """Draw metrics `(n_layers + 1, 3)` by layer and `Pooling`, 0 to 1, in percent, with the axis title `y`."""
+    """Draw scores `(n_layers + 1, 3)` from 0 to 1 in percent, with the axis title `y`."""
     names = [pooling_name(pooling) for pooling in PoolingMode]
     wide = pd.DataFrame(100 * scores, columns=names, index=pd.Index(map(str, range(len(scores))), name="layer"))
     long = wide.reset_index().melt("layer", var_name="pooling", value_name="value")
@@ -280,7 +267,7 @@ def draw_layer_scores(scores: np.ndarray, *, y: str) -> None:
 
 
 def pooling_chart(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
-    """One line a "pooling" of "value" over "layer"."""
+    """One line for each "pooling" of "value" over "layer"."""
     tint, mark = color_and_shape("pooling", order, order, legend(symbolOpacity=1))
     layers = [*dict.fromkeys(table["layer"])]
     base = alt.Chart(table).encode(
@@ -302,9 +289,6 @@ def draw_layer_table(scores: np.ndarray) -> None:
     columns = {"layer": tables.number("inside.layer", "%d", "")}
     columns |= {name: tables.labelled_number(name, "%.2f") for name in names}
     page.draw_as_table(table.reset_index(names="layer"), columns, placeholder="–")
-
-
-_BY_PEOPLE = "measure_layers"
 
 
 def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
@@ -330,22 +314,15 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
 
 def _people_answer(scores: LayerScores) -> str:
     layer, pooling = scores.best
-    values = {
-        "pooling": pooling_name(pooling),
-        "best": f"{100 * np.nanmax(scores.spearman):.1f}",
-        "pairs": scores.pairs,
-    }
+    best = f"{100 * np.nanmax(scores.spearman):.1f}"
+    values = {"pooling": pooling_name(pooling), "best": best, "pairs": scores.pairs}
     last = scores.spearman[-1]
     if layer == len(scores.spearman) - 1:
         return word("inside.layers_answer_last", layer=layer, **values)
     best_last = int(np.nanargmax(last))
     last_best = f"{100 * last[best_last]:.1f}"
     last_pooling = pooling_name([*PoolingMode][best_last])
-    return word("inside.layers_answer", layer=layer, last=last_best, usual=last_pooling, **values)
-
-
-_BY_QUESTIONS = "search_layers"
-_MEASURE = "nDCG@10"
+    return word("inside.layers_answer", layer=layer, last=last_best, default=last_pooling, **values)
 
 
 def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
@@ -381,15 +358,15 @@ def _question_answer(findings: resources.LayerFindings) -> str:
     values |= {"low": f"{100 * low:.1f}", "high": f"{100 * high:.1f}"}
     test = findings.tests.get((layer, pooling))
     if test is None:
-        return word("inside.search_answer_usual", **values)
+        return word("inside.search_answer_default", **values)
     default_score = f"{100 * search.means[-1, [*PoolingMode].index(PoolingMode.MEAN)]:.1f}"
     ends = {"difference": signed(test.difference), "from_": signed(test.low), "to": signed(test.high)}
     key = "inside.search_answer_sure" if test.is_significant else "inside.search_answer_unsure"
-    return word(key, **values, last=len(search.ndcg) - 1, usual=default_score, **ends)
+    return word(key, **values, last=len(search.ndcg) - 1, default=default_score, **ends)
 
 
 def layer_table(findings: resources.LayerFindings) -> pd.DataFrame:
-    """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
+    """Return a row for each layer and pooling: the mean, its interval, and the tested difference from the default."""
     means = findings.search.means
     rows = []
     for (layer, pooling), (low, high) in findings.intervals.items():

@@ -1,6 +1,4 @@
-"""Cached functions of the Language page: tokenizers and texts cut by them, models that stay loaded, and what is seen in
-these.
-"""
+"""Cached functions of the Language page: tokenizers, texts split by them, loaded models and their results."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +18,18 @@ from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 from mrc_workbench.workbench.views.resources import sets
 
-MAX_PAIRS = 300  # of which layers are judged
-_model_lock = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
+MAX_PAIRS = 300  # for the evaluation of layers
+_model_lock = threading.Lock()  # a rerun of the page calls the same model from a second thread
 R = TypeVar("R")
-ReportProgress = Callable[[float], None]  # is called with the fraction of the work that is done
-_MIN_TEST_QUESTIONS = 50  # questions: where the test part has fewer, all are asked
+ReportProgress = Callable[[float], None]  # receives the fraction of the work done
+_MIN_TEST_QUESTIONS = 50  # smaller test parts are replaced by all questions
 _MEASURE = "ndcg@10"
-LayerPooling = tuple[int, layers.PoolingMode]  # to make vectors: a layer, and how it is pooled
+LayerPooling = tuple[int, layers.PoolingMode]
 
 
 @dataclass(frozen=True)
 class CutPiece:
-    """A piece of a text: as a person reads it, the letters it stands for, its number, and how often it occurs."""
+    """A token of a text: its display name, its characters, its id, and its count in the counted documents."""
 
     name: str
     text: str
@@ -45,7 +43,7 @@ def open_comparison(folder: Path) -> TokenizerComparison | None:
 
 
 def cut_text(stored: StoredTokenizer, text: str) -> Sequence[CutPiece]:
-    """Cut a text by a stored tokenizer. Raises `LanguageError` `no_tokenizer`."""
+    """Split a text by a stored tokenizer. Raises `LanguageError` `no_tokenizer`."""
     tokenizer = _load_tokenizer(stored)
     in_bytes = tokenizers.is_of_bytes(tokenizer)
     pieces = []
@@ -107,14 +105,12 @@ def predict_checkpoints(
 ) -> network.CheckpointPredictions:
     """Query the models in these folders, stored by the training of this name. Raises `LanguageError`."""
     sources = [ModelSource(name, folder=folder) for folder in folders]
-    content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
-    return _compute_once(
-        ("course", text, *content), lambda: network.predict_by_checkpoint(sources, text, on_progress), on_progress
-    )
+    key = ("checkpoints", text, *(f"{source.folder} {source.fingerprint('')}" for source in sources))
+    return _compute_once(key, lambda: network.predict_by_checkpoint(sources, text, on_progress), on_progress)
 
 
 def may_fill_masks(reference: str) -> bool:
-    """Whether a model may predict masked pieces, as far as is known without loading it."""
+    """Whether a model may predict masked tokens, without loading it."""
     try:
         return network.may_have_mlm_head(find_model(reference))
     except ModelError:
@@ -122,7 +118,6 @@ def may_fill_masks(reference: str) -> bool:
 
 
 def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: ReportProgress) -> R:
-    """Return the result for a key, computed while no other model runs if it is not cached."""
     cache_slot = sets.result_slot(key)
     with _model_lock:
         if not cache_slot:
@@ -157,23 +152,18 @@ class LayerFindings:
     def from_search(cls, search: layers.LayerSearch) -> "LayerFindings":
         """Test a search; questions about the same passages form one group."""
         groups = question_groups(search.question_set)
-        scores_by_way = {
+        scores = {
             (layer, pooling): values
-            for layer, of_layer in enumerate(search.ndcg)
-            for pooling, values in zip(layers.PoolingMode, of_layer, strict=True)
+            for layer, by_pooling in enumerate(search.ndcg)
+            for pooling, values in zip(layers.PoolingMode, by_pooling, strict=True)
             if np.isfinite(values).all()
         }
         default = (len(search.ndcg) - 1, layers.PoolingMode.MEAN)
-        others = {way: values for way, values in scores_by_way.items() if way != default}
-        pairs = [
-            Pair(str(way), str(default), _MEASURE, values, scores_by_way[default]) for way, values in others.items()
-        ]
-        intervals = proportion_intervals(np.stack([*scores_by_way.values()], axis=1), groups).tolist()
-        return cls(
-            search,
-            {way: (low, high) for way, (low, high) in zip(scores_by_way, intervals, strict=True)},
-            dict(zip(others, paired_tests(pairs, groups), strict=True)),
-        )
+        others = {key: values for key, values in scores.items() if key != default}
+        pairs = [Pair(str(key), str(default), _MEASURE, values, scores[default]) for key, values in others.items()]
+        ends = proportion_intervals(np.stack([*scores.values()], axis=1), groups).tolist()
+        intervals = {key: (low, high) for key, (low, high) in zip(scores, ends, strict=True)}
+        return cls(search, intervals, dict(zip(others, paired_tests(pairs, groups), strict=True)))
 
 
 def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: ReportProgress) -> LayerFindings:
@@ -182,7 +172,7 @@ def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Re
     def search() -> LayerFindings:
         questions = layers.sample_questions(sets.question_set(data.key), _part_rows(data)[part])
         model = _load_encoder(reference)
-        prompts = network.model_prompts(find_model(reference))  # those of a packaged base are written when it is loaded
+        prompts = network.model_prompts(find_model(reference))  # loading a packaged base writes its prompts
         return LayerFindings.from_search(layers.search_with_layers(model, questions, prompts, on_progress))
 
     key = ("search", reference, sets.content_of(reference), data.key, data.fingerprint, part)

@@ -1,16 +1,16 @@
-"""The Ask tab: one question, what each retriever finds, and what is answered from it, right or wrong; and what a
-language model says as it comes, its citations held against the passages.
+"""The Ask tab: the passages of each retriever for a question, and the answers of a reader and a language model.
+
+A language model's answer streams, and its citations are checked against the passages.
 """
 
 import time
-from collections.abc import Generator as Pieces
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from queue import Empty, Queue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import regex
@@ -22,7 +22,7 @@ from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import LimitError, run_as_current_user
 from mrc_workbench.labs.reading.extractive import mean_score_gap
-from mrc_workbench.labs.reading.generate import stored_answer, stream_answer
+from mrc_workbench.labs.reading.generate import AnswerStream, stored_answer, stream_answer
 from mrc_workbench.labs.reading.generator import (
     CITATION,
     GeneratedAnswer,
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 
 _STOPPED = "answers_stopped"
 _UPDATE_SECONDS = 0.15
-# characters while it comes and then, and citations
-_MAX_STREAMED_CHARACTERS = 2000
+_MAX_STREAMED_CHARACTERS = 2000  # displayed while the answer streams
 _MAX_ANSWER_CHARACTERS = 20_000
 _MAX_CITATIONS = 50
 _StreamItem = str | GeneratedAnswer | Exception
@@ -63,12 +62,13 @@ _SUPPORT_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT
 
 @dataclass(frozen=True)
 class _QuestionContext:
-    """A question of a set, and the rows of the passages that are known to answer it, by the set and by a person."""
+    """A question on a set, and the rows of passages that answer it by the set or by the user's judgements."""
 
     data: StoredSet
     question: str
     set_rows: tuple[int, ...]
     judged_rows: tuple[int, ...]
+    choices: RetrieverChoices
 
     @property
     def questions(self) -> QuestionSet:
@@ -100,21 +100,15 @@ def draw(data: StoredSet, choices: RetrieverChoices, readers: page.AvailableRead
         page.draw_truth(truth)
         ids = judgements.find_right_passages(judgements.load_judgements(questions.corpus_fingerprint), question)
         judged_rows = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
-        context = _QuestionContext(data, question, truth.rows if truth else (), judged_rows)
-        _draw_results(context, choices, retrievers, k, reader=reader if is_loaded else "", model=model)
+        context = _QuestionContext(data, question, truth.rows if truth else (), judged_rows, choices)
+        _draw_results(context, retrievers, k, reader=reader if is_loaded else "", model=model)
     draw_judged(data)
 
 
 def _draw_results(
-    context: _QuestionContext,
-    choices: RetrieverChoices,
-    retrievers: Sequence[str],
-    k: int,
-    *,
-    reader: str,
-    model: LanguageModel | None,
+    context: _QuestionContext, retrievers: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
 ) -> None:
-    outcomes = dict(QuestionSearch(context.data, choices, retrievers, context.question).outcomes(st.empty()))
+    outcomes = dict(QuestionSearch(context.data, context.choices, retrievers, context.question).outcomes(st.empty()))
     findings = {name: result for name in retrievers if isinstance(result := outcomes[name], QueryHits)}
     readings = _read_passages(context, findings, k, reader)
     weights = stored_weights(context.data, reader) if reader else {}
@@ -140,12 +134,13 @@ def _draw_results(
                 continue
             column = columns[name]
             anchor = f"answers-{number}"
-            passages.draw_head(column, list(choices.specs))
+            passages.draw_head(column, list(context.choices.specs))
             _draw_answer(context, column, anchor)
             pending.append((st.container(gap="small"), column, anchor))
             mark = partial(_draw_mark, context, anchor)
-            passages.draw_passages(column, choices.specs[name], context.questions, anchor=anchor, draw_below=mark)
-    if model:  # last, when all else is there to be read
+            spec = context.choices.specs[name]
+            passages.draw_passages(column, spec, context.questions, anchor=anchor, draw_below=mark)
+    if model:  # last, when all other results are displayed
         for container, column, anchor in pending:
             _draw_generated(context, container, column, anchor, model)
 
@@ -158,9 +153,8 @@ def _read_passages(
         return {}
     try:
         with st.spinner(word("answers.reading_passages"), show_time=True):
-            return dict(
-                zip(rows, passages.read_passages(reader, context.data.key, context.question, rows), strict=True)
-            )
+            readings = passages.read_passages(reader, context.data.key, context.question, rows)
+            return dict(zip(rows, readings, strict=True))
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return {}
@@ -190,17 +184,15 @@ def _draw_generated(
     if not sent:
         return
     generated = _generate_answer(container, model, context.question, sent, anchor)
-    if generated and not generated.refused and generated.cited_answer.text:
+    answer = generated.cited_answer.text if generated and not generated.refused else ""
+    if generated and answer:
         citations = check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
-        holding = (generated.passages[item.number - 1].id for item in citations if item.support is Support.HOLDS)
+        supporting = (generated.passages[item.number - 1].id for item in citations if item.support is Support.HOLDS)
         with container:
-            _draw_judging(
-                context.questions, context.question, generated.cited_answer.text, next(holding, ""), f"{anchor}-model"
-            )
+            _draw_judging(context.questions, context.question, answer, next(supporting, ""), f"{anchor}-model")
 
 
 def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
-    """Draw the buttons that judge an answer from a passage (an id; empty if unknown)."""
     corpus = questions.corpus_fingerprint
     judged = judgements.find_answer_judgement(judgements.load_judged_answers(corpus), question, answer)
     with st.container(horizontal=True):
@@ -220,7 +212,7 @@ def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: s
 def _store_judgement(corpus: str, question: str, answer: str, passage: str, right: bool | None) -> None:
     with show_errors():
         judgements.judge_answer(corpus, question, answer, right)
-        if right and passage:  # where the answer stands is what a question set is made of
+        if right and passage:  # relevant passages make question sets
             judgements.judge_passage(corpus, question, passage, judgements.RelevanceVerdict.RIGHT)
 
 
@@ -233,37 +225,35 @@ def _draw_mark(context: _QuestionContext, anchor: str, passage: passages.ReadPas
 def _generate_answer(
     container: DeltaGenerator, model: LanguageModel, question: str, sent: Sequence[Passage], anchor: str
 ) -> GeneratedAnswer | None:
-    """Draw a model's answer word by word; returns it, None if it failed or was stopped.
+    """Draw a model's answer as it streams, or the stored one; returns it, None if it failed or was stopped.
 
-    A stopped answer is asked again only by a button. A stored answer is drawn at once.
+    After a stop, only a button requests the answer again.
     """
     stopped = st.session_state.setdefault(_STOPPED, set())
     stopped_key = (model.name, question)
+    again: dict[str, Any] = {"label": word("answers.ask_again"), "key": f"again_{anchor}"}
     with container.container(gap="xsmall"):
         st.markdown(f"**{plain(model.name)}**")
         answer_box = st.empty()
         button = st.empty()
         try:
-            request = GenerationRequest("asked", question, sent)
+            request = GenerationRequest("question", question, sent)
             prompt = load_prompts()[language()]
-            generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(sent))
+            generator = Generator(name=model.name, model=model.name, prompt=prompt, max_passages=len(sent))
             generated = stored_answer(generator, request)
             if not generated and stopped_key in stopped:
                 answer_box.caption(word("answers.was_stopped"))
-                button.button(
-                    word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(stopped_key,)
-                )
+                button.button(**again, on_click=stopped.discard, args=(stopped_key,))
                 return None
             if not generated:
-                icon = ":material/stop:"
-                end = stopped.add
-                button.button(word("answers.stop"), icon=icon, key=f"stop_{anchor}", on_click=end, args=(stopped_key,))
+                stop: dict[str, Any] = {"icon": ":material/stop:", "key": f"stop_{anchor}"}
+                button.button(word("answers.stop"), **stop, on_click=stopped.add, args=(stopped_key,))
                 answer_box.caption(word("answers.waiting"))
                 chat = generator.chat(model.endpoint())
                 generated = _follow_stream(answer_box, chat, stream_answer(generator, chat, request))
         except (EndpointError, LimitError, ReadingError) as error:
             answer_box.error(plain(failure_text(error)), icon=":material/error:")
-            button.button(word("answers.ask_again"), key=f"again_{anchor}", icon=":material/replay:")
+            button.button(**again, icon=":material/replay:")
             return None
         button.empty()
         answer_box.html(answer_html(generated.response, anchor, len(generated.passages)))
@@ -273,7 +263,7 @@ def _generate_answer(
 
 
 def answer_html(response: str, anchor: str, count: int) -> str:
-    """Return an answer with its citations as links to the passages; unknown numbers are no links."""
+    """Return an answer with its citations as links to the passages, except unknown numbers."""
 
     def links(citation: regex.Match[str]) -> str:
         return "".join(_link_html(number, anchor, count) for number in parse_citations(citation.group()).numbers)
@@ -289,10 +279,8 @@ def _link_html(number: int, anchor: str, count: int) -> str:
     return f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>'
 
 
-def _follow_stream(
-    container: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, GeneratedAnswer]
-) -> GeneratedAnswer:
-    """Draw the end of the answer as it streams; a click, or a page that is left, ends the call."""
+def _follow_stream(container: DeltaGenerator, chat: "Chat", pieces: AnswerStream) -> GeneratedAnswer:
+    """Draw the end of the answer as it streams; a click, or leaving the page, ends the call."""
     queue = Queue[_StreamItem]()
     Thread(target=run_as_current_user(_enqueue_pieces), args=(pieces, queue), daemon=True).start()
     text = ""
@@ -315,7 +303,7 @@ def _follow_stream(
 
 
 def _next_item(queue: "Queue[_StreamItem]") -> _StreamItem:
-    """Return the text of a moment; empty if nothing came."""
+    """Return the text that arrives within the update time; empty without any."""
     text = ""
     deadline = time.monotonic() + _UPDATE_SECONDS
     while (remaining := deadline - time.monotonic()) > 0:
@@ -329,7 +317,7 @@ def _next_item(queue: "Queue[_StreamItem]") -> _StreamItem:
     return text
 
 
-def _enqueue_pieces(pieces: Pieces[str, None, GeneratedAnswer], queue: "Queue[_StreamItem]") -> None:
+def _enqueue_pieces(pieces: AnswerStream, queue: "Queue[_StreamItem]") -> None:
     try:
         while True:
             queue.put(next(pieces))

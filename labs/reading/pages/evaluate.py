@@ -1,4 +1,4 @@
-"""The Evaluate tab: what a reader answers from what each retriever finds, over the questions of the set."""
+"""The Evaluate tab: a reader's answers from the passages of each retriever, over the questions of the set."""
 
 import io
 import json
@@ -44,9 +44,8 @@ def draw(data: StoredSet, choices: RetrieverChoices, readers: AvailableReaders) 
         k = pick_k()
         names = {rule.value: word(f"answers.rules_{rule}") for rule in ScoringRules}
         look: dict[str, Any] = {"help": word("answers.rules_help"), "width": 130, "format_func": names.get}
-        rules = ScoringRules(
-            choose(st.selectbox, "rules", word("answers.rules"), [*names], ScoringRules.KORQUAD.value, **look)
-        )
+        default = ScoringRules.KORQUAD.value
+        rules = ScoringRules(choose(st.selectbox, "rules", word("answers.rules"), [*names], default, **look))
         measure = _pick_measure(rules)
         split = _training_split(data, choices, retrievers, readers, reader)
         part = _pick_part(data, split)
@@ -148,7 +147,7 @@ def _significance_sentences(view: ReadingView, best: str) -> list[str]:
         values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
         names = {"name": plain(view.display_names[best]), "other": plain(view.display_names[row["b"]])}
         values |= names | {"points": f"{row['difference']:.1f}"}
-        is_identical = not (row["low"] or row["high"])  # question by question
+        is_identical = not (row["low"] or row["high"])  # for every question
         key = "not" if is_identical else "sure" if row["sure"] else "unsure"
         sentences.append(word(f"answers.apart_{key}", **values, k=view.tested_k))
     return sentences
@@ -163,13 +162,13 @@ def _draw_downloads(view: ReadingView) -> None:
 
 
 def zip_predictions(view: ReadingView) -> bytes:
-    """Return a zip with a file for each retriever and K, as KorQuAD's script reads them."""
+    """Return a zip with a file for each retriever and K in the format of KorQuAD's script."""
     ids = [question.id for question in view.question_set.questions]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
-        for number, (name, answered) in enumerate(view.answers_by_retriever.items(), start=1):
+        for number, (name, answers) in enumerate(view.answers_by_retriever.items(), start=1):
             for index, k in enumerate(view.ks):
-                content = json.dumps(dict(zip(ids, answered.answers(index), strict=True)), ensure_ascii=False, indent=1)
+                content = json.dumps(dict(zip(ids, answers.answers(index), strict=True)), ensure_ascii=False, indent=1)
                 files.writestr(f"{number:02}-{file_name(name)}-{k}.json", content)
     return archive.getvalue()
 
@@ -177,7 +176,7 @@ def zip_predictions(view: ReadingView) -> bytes:
 def _training_split(
     data: StoredSet, choices: RetrieverChoices, retrievers: Sequence[str], readers: AvailableReaders, reader: str
 ) -> SplitOptions:
-    """Return the split by which the reader, else a retriever, was trained."""
+    """Return the split of the reader's training, else of a retriever's."""
     run = readers.runs.get(reader)
     if run and run.plan().fingerprint == data.fingerprint:
         return run.plan().split
@@ -186,7 +185,7 @@ def _training_split(
 
 
 def _pick_measure(rules: ScoringRules) -> str:
-    """Draw the choice of the measure; returns `EXACT` or the name of the rules' overlap."""
+    """Draw the choice of the metric; returns `EXACT` or the name of the rules' overlap."""
     measures = {EXACT: EXACT, "overlap": rules.overlap_name}
     look: dict[str, Any] = {"format_func": lambda name: word(f"answers.measure_{measures[name]}")}
     label = word("compare.measure")

@@ -1,4 +1,4 @@
-"""The evaluations of readers that lie in the workspace, and the figures that their views are drawn from."""
+"""Stored evaluations of readers, and the tables of their views."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import read_json, workspace
 from mrc_workbench.labs.reading.evaluate import ReaderAnswers, ReaderResult
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.labels import LabelKind, QuestionLabels, label_questions
-from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, ScoringRules, score_slices, slice_questions
-from mrc_workbench.labs.reading.study import StoredReading, load, tested_depth_index
-from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, score_slices, slice_questions
+from mrc_workbench.labs.reading.study import EARLIER_SCORE_KEYS, SCORES_FILE, StoredReading, load, tested_depth_index
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.resources.sets import cached, question_set
 from mrc_workbench.workbench.views.ui.words import word
 
-OUTCOME_KEYS = {fate: fate.name.lower() for fate in AnswerOutcome}
+OUTCOME_KEYS = {outcome: outcome.name.lower() for outcome in AnswerOutcome}
 
 
 class Weight(NamedTuple):
-    """The weight of the retrieval score and the unit it is told in; see `labs.reading.extractive.by_depth`."""
+    """The weight of the retrieval score and its unit; see `labs.reading.extractive.combined_scores`."""
 
     weight: float
     unit: float
@@ -39,7 +39,7 @@ def latest_reading(data: StoredSet) -> Path | None:
 
 
 def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
-    """Return the newest weights chosen on validation questions for a reader, by retriever."""
+    """Return the newest weights tuned on validation questions for a reader, by retriever."""
     weights: dict[str, Weight] = {}
     for _, scores in _stored_evaluations(data):
         try:
@@ -48,17 +48,16 @@ def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
                 retriever: Weight(float(entry["weight"]), float(scores["units"][name][retriever]))
                 for name in names
                 for retriever, entry in scores["weights"][name].items()
-                if entry["chosen_on"]
+                if current_names(entry, EARLIER_SCORE_KEYS, SCORES_FILE)["selected_on"]
             }
-        except (AttributeError, KeyError, TypeError, ValueError):  # of another version
+        except (AttributeError, KeyError, TypeError, ValueError):  # another version
             continue
         weights = selected | weights
     return weights
 
 
 def _stored_evaluations(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the `scores.json` of evaluations on a set, the newest first."""
-    paths = sorted((workspace() / "reading").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
+    paths = sorted((workspace() / "reading").glob(f"*/{SCORES_FILE}"), key=lambda path: -path.stat().st_mtime)
     for path in paths:
         scores = _read_scores(path, path.stat().st_mtime_ns)
         experiment = scores.get("experiment")
@@ -74,9 +73,9 @@ def _read_scores(path: Path, written: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ReadingView:
-    """One reader's answers from the retrievers `picked`; `names` are all retrievers, for their colours.
+    """One reader's answers from the selected `retrievers`; `names` are all retrievers, for their colours.
 
-    `measure` is `EXACT` or the rules' overlap, `k` one of the depths read.
+    `measure` is `EXACT` or the rules' overlap, `k` one of the depths.
     """
 
     data: StoredSet
@@ -96,10 +95,6 @@ class ReadingView:
         return self.stored.result.readers[0]
 
     @property
-    def rules(self) -> ScoringRules:
-        return self.stored.result.experiment.rules
-
-    @property
     def question_set(self) -> QuestionSet:
         return self.stored.result.question_set
 
@@ -117,15 +112,11 @@ class ReadingView:
 
     @cached_property
     def answers_by_retriever(self) -> dict[str, ReaderAnswers]:
-        """The answers of selected retrievers that did not fail."""
         return {name: self.reader.by_retriever[name] for name in self.retrievers if name in self.reader.by_retriever}
 
-    def spec(self, name: str) -> Spec:
-        return self.stored.result.experiment.specs[name]
-
     def metrics(self, name: str, k: int | None = None) -> dict[str, Any]:
-        values: dict[str, Any] = self.stored.scores["readers"][self.reader.name][name][str(k or self.k)]
-        return values
+        values = self.stored.scores["readers"][self.reader.name][name][str(k or self.k)]
+        return current_names(values, EARLIER_SCORE_KEYS, SCORES_FILE)
 
     @property
     def oracle(self) -> dict[str, Any]:
@@ -133,18 +124,17 @@ class ReadingView:
         return values
 
     def best_retriever(self) -> str:
-        """Return the retriever of the highest value at K, the first of equals."""
         return max(self.answers_by_retriever, key=lambda name: self.metrics(name)[self.measure])
 
 
 def open_reading(key: str, folder: Path) -> StoredReading | None:
-    """Open the finished evaluation in a folder; None if it is unreadable, or not of the stored set `key`."""
-    return _load_cached(str(folder), (folder / "scores.json").stat().st_mtime, key)
+    """Open the finished evaluation in a folder; None if unreadable, or of another set than `key`."""
+    return _load_cached(str(folder), (folder / SCORES_FILE).stat().st_mtime, key)
 
 
 @cached(max_entries=4)
 def _load_cached(folder: str, finished: float, key: str) -> StoredReading | None:
-    del finished  # only a part of the key: one that ran again is another one
+    del finished  # part of the cache key: a new run replaces the result
     try:
         return load(Path(folder), question_set(key))
     except ValueError:
@@ -152,7 +142,7 @@ def _load_cached(folder: str, finished: float, key: str) -> StoredReading | None
 
 
 def _storage_key(view: ReadingView) -> tuple[str, float, str]:
-    return str(view.folder), (view.folder / "scores.json").stat().st_mtime, view.data.key
+    return str(view.folder), (view.folder / SCORES_FILE).stat().st_mtime, view.data.key
 
 
 def _display_key(view: ReadingView) -> tuple[object, ...]:
@@ -166,18 +156,18 @@ def question_labels(view: ReadingView, by: LabelKind) -> QuestionLabels:
 
 @cached(max_entries=32, hash_funcs={ReadingView: _display_key})
 def slice_table(view: ReadingView, by: LabelKind) -> pd.DataFrame:
-    """Return `slice_figures` of the displayed retrievers; empty if all slices are too small."""
+    """Return `score_slices` of the displayed retrievers; empty if all slices are too small."""
     if not slice_questions(view.question_set, by):
         return pd.DataFrame()
     scores = {}
-    for name, answered in view.answers_by_retriever.items():
-        values = (answered.depth.exact if view.measure == EXACT else answered.depth.overlap)[:, view.depth_index]
+    for name, answers in view.answers_by_retriever.items():
+        values = (answers.by_depth.exact if view.measure == EXACT else answers.by_depth.overlap)[:, view.depth_index]
         scores[name] = AnswerScores({view.measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
     return score_slices(view.question_set, scores, by).rename(columns={"reader": "retriever"})
 
 
 def curve_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K: the measure with its interval, and the ceiling."""
+    """Return a row for each retriever and K: the metric with its interval, and the ceiling."""
     rows = []
     for name, k in product(view.answers_by_retriever, view.ks):
         scores = view.metrics(name, k)
@@ -186,7 +176,7 @@ def curve_table(view: ReadingView) -> pd.DataFrame:
 
 
 def metric_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever, the best first: the measure in percent for every K, and the interval at K."""
+    """Return a row for each retriever, the best first: the metric in percent for every K, and the interval at K."""
     rows = []
     for name in sorted(view.answers_by_retriever, key=lambda retriever: -view.metrics(retriever)[view.measure]):
         metrics = view.metrics(name)
@@ -198,35 +188,33 @@ def metric_table(view: ReadingView) -> pd.DataFrame:
 
 
 def long_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K with every metric, as fractions, and the settings."""
+    """Return a row for each retriever and K: every metric as fractions, and the settings."""
     content = view.stored.scores
     rows = []
     settings = {"data": content["data"], "part": content["split"], "questions": content["questions"]}
-    settings |= {"rules": view.rules.value, "reader": view.reader.name}
+    rules = view.stored.result.experiment.rules
+    settings |= {"rules": rules.value, "reader": view.reader.name}
     for name, k in product(view.answers_by_retriever, view.ks):
         scores = view.metrics(name, k)
-        row = {measure: scores[measure] for measure in (EXACT, view.rules.overlap_name)}
+        row = {measure: scores[measure] for measure in (EXACT, rules.overlap_name)}
         for measure, (low, high) in scores["interval"].items():
             row |= {f"{measure}_low": low, f"{measure}_high": high}
-        rows.append({"retriever": name, "k": k, **row, "ceiling": scores["ceiling"], **scores["fates"], **settings})
+        rows.append({"retriever": name, "k": k, **row, "ceiling": scores["ceiling"], **scores["outcomes"], **settings})
     return pd.DataFrame(rows)
 
 
 def outcome_table(view: ReadingView) -> pd.DataFrame:
     rows = []
-    for name, answered in view.answers_by_retriever.items():
-        outcomes = answered.depth.fate[:, view.depth_index]
+    for name, answers in view.answers_by_retriever.items():
+        outcomes = answers.by_depth.outcome[:, view.depth_index]
         for outcome, key in OUTCOME_KEYS.items():
             count = int((outcomes == outcome).sum())
-            label = word(f"answers.fate_{key}")
-            rows.append(
-                {"retriever": name, "fate": key, "label": label, "count": count, "share": count / len(outcomes)}
-            )
-    return pd.DataFrame(rows)
+            rows.append((name, key, word(f"answers.outcome_{key}"), count, count / len(outcomes)))
+    return pd.DataFrame(rows, columns=["retriever", "outcome", "label", "count", "fraction"])
 
 
 def difference_table(view: ReadingView) -> pd.DataFrame:
-    """One row a pair of retrievers, the higher one first, in points; the largest difference first."""
+    """Return a row for each pair of retrievers, the better one first, in points; the largest difference first."""
     rows = []
     for test in view.stored.scores["differences"][view.reader.name]:
         if test["measure"] != view.measure or not {test["a"], test["b"]} <= view.answers_by_retriever.keys():

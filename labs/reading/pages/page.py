@@ -1,7 +1,7 @@
-"""Answers: what a reader and a language model say from the passages found, and how often that is right; where nothing
-can answer yet, the one thing to do about it.
+"""The Answers page: answers of a reader and a language model from retrieved passages, and their evaluation.
 
-A person chooses the question, retrievers, the reader, K, the questions, the rules and the measure.
+Without a reader or a language model, the page offers the training of a reader. The user selects the question, the
+retrievers, the reader, K, the questions, the rules and the metric.
 """
 
 import math
@@ -37,20 +37,20 @@ from mrc_workbench.workbench.views.ui.passages import HitCard, draw_style, hits_
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 TABS = {"ask": "mrc_workbench.labs.reading.pages.ask", "evaluate": "mrc_workbench.labs.reading.pages.evaluate"}
-QUESTION_KEY = "answers_box"  # of the session
 _EXAMPLES = 3
-# of the session
+# keys of the session
+QUESTION_KEY = "answers_box"
 _TYPED = "typed_readers"
-_CONFIRMED = "wanted_readers"
+_CONFIRMED = "confirmed_readers"
 _HUB_MODEL = "answers_hub_model_name"
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 _MAX_RETRIEVERS = 4
-_MAX_TRIED_QUESTIONS = 200  # questions searched for an example
+_MAX_TRIED_QUESTIONS = 200  # for an example
 
 
 @dataclass(frozen=True)
 class AvailableReaders:
-    """Names by reference, the newest first, and the trainings they come from."""
+    """Names by reference, the newest first, and the runs of trained readers."""
 
     names: Mapping[str, str]
     runs: Mapping[str, Run]
@@ -109,7 +109,7 @@ def _draw_example(data: StoredSet) -> None:
 def marked_example(questions: QuestionSet) -> tuple[str, HitCard] | None:
     """Return the text of the first question whose passage contains its answer, and that passage with the answer marked.
 
-    Only the first questions are tried, so that a large dataset without answers costs no time.
+    Tries only the first questions, so that a large dataset without answers takes no time.
     """
     for question in questions.questions[:_MAX_TRIED_QUESTIONS]:
         for answer, passage_id in zip(question.answers, question.relevant, strict=False):
@@ -124,7 +124,6 @@ def marked_example(questions: QuestionSet) -> tuple[str, HitCard] | None:
 
 
 def _training_label(data: StoredSet) -> str:
-    """Return the button's label, with the minutes if they were measured on this machine for this set."""
     options = get_recipe(READER).options.defaults_for(default_base(READER))
     plan = new_plan(READER, "", (data.key, data.name, data.fingerprint), SplitOptions(), options)
     try:
@@ -150,13 +149,13 @@ def draw_box(data: StoredSet) -> str:
 
 
 def _examples(data: StoredSet) -> tuple[list[str], bool]:
-    """Return questions on which retrievers differ in an evaluation, and True; else the first questions."""
+    """Return questions for which retrievers differ in the latest evaluation, and True; else the first questions."""
     folder = latest_reading(data)
     disputed = list[str]()
     stored = open_reading(data.key, folder) if folder else None
-    answered = [*stored.result.readers[0].by_retriever.values()] if stored and stored.result.readers else []
-    if stored and answered:  # from some retrievers' passages and not from others', or from none; by turns
-        exact = np.stack([item.depth.exact[:, -1] for item in answered], axis=1)
+    answers = [*stored.result.readers[0].by_retriever.values()] if stored and stored.result.readers else []
+    if stored and answers:  # questions that some retrievers answer, then questions that none answers
+        exact = np.stack([item.by_depth.exact[:, -1] for item in answers], axis=1)
         disputed_rows = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
         unanswered_rows = np.flatnonzero(exact.max(axis=1) == 0).tolist()
         rows = [*dict.fromkeys([*disputed_rows, *unanswered_rows])][:_EXAMPLES]
@@ -173,16 +172,14 @@ def draw_truth(truth: GroundTruth | None) -> None:
 
 
 def available_readers() -> AvailableReaders:
-    """Return the finished readers, those typed in this session, and that of the address."""
     runs = {model_reference(run): run for run, plan in finished_runs().items() if plan.kind == READER}
     typed = st.session_state.setdefault(_TYPED, {})
     requested = st.query_params.get("reader", "")
     if requested not in runs and _REFERENCE.fullmatch(requested):
         typed[requested] = requested
     names = {reference: run.plan().name for reference, run in runs.items()}
-    return AvailableReaders(
-        names | {typed_reference: typed_reference for typed_reference in typed if typed_reference not in names}, runs
-    )
+    names |= {reference: reference for reference in typed if reference not in names}
+    return AvailableReaders(names, runs)
 
 
 def pick_reader(readers: AvailableReaders) -> str:
@@ -192,9 +189,9 @@ def pick_reader(readers: AvailableReaders) -> str:
 
 
 def is_loading_confirmed(readers: AvailableReaders, reference: str) -> bool:
-    """Whether a reader may be loaded: one trained here, or one whose button was pressed, which is drawn.
+    """Whether a reader was trained here or the user pressed its Load button, which is drawn.
 
-    An address alone must not download a model of the hub.
+    Opening an address must not download a hub model.
     """
     confirmed: set[str] = st.session_state.setdefault(_CONFIRMED, set())
     if reference in readers.runs or reference in confirmed:
@@ -228,11 +225,8 @@ def pick_retrievers(data: StoredSet, choices: RetrieverChoices) -> list[str]:
     names = choices.searchable
     display_names = retriever_names(choices.specs)
     default = [name for name in choices.default_names if name in names and name != WORDS_NAME][:_MAX_RETRIEVERS]
-    look: dict[str, Any] = {
-        "key": f"answering_{data.key}_{len(names)}",
-        "wrap": True,
-        "format_func": lambda name: plain(display_names[name]),
-    }
+    look: dict[str, Any] = {"key": f"answering_{data.key}_{len(names)}", "wrap": True}
+    look |= {"format_func": lambda name: plain(display_names[name])}
     look["help"] = word("answers.retrievers_help", most=_MAX_RETRIEVERS)
     selected = state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, default, **look)
     if len(selected) > _MAX_RETRIEVERS:

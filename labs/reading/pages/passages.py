@@ -1,4 +1,4 @@
-"""The reader that stays loaded, what it sees in the passages that retrievers found, whose span is taken, and why."""
+"""Retrieved passages with the spans of a reader, the selected answer, and the reason for the selection."""
 
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -22,14 +22,13 @@ from mrc_workbench.workbench.views.ui.passages import HitCard, head_html, hits_h
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 SPANS = 3  # of each passage
-Spans = Sequence[tuple[int, int, float]]  # begin, end and log P, better ones first
-# a page that is drawn anew while a question is read asks the same reader from a second thread
-_reader_lock = threading.Lock()
-_BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
+Spans = Sequence[tuple[int, int, float]]  # begin, end and log P, the best first
+_reader_lock = threading.Lock()  # a rerun of the page calls the same reader from a second thread
+_SCROLL_STYLE = "scroll-margin-top: 5rem"  # below the navigation bar
 
 
 class PassageReading(NamedTuple):
-    """What is seen in one passage: spans, and whether "no answer" is likelier than the reader's threshold asks for."""
+    """The spans of a passage, and whether the reader returns "no answer" by its threshold."""
 
     spans: Spans = ()
     has_no_answer: bool = False
@@ -59,9 +58,9 @@ def _load_reader(reference: str) -> SpanReader:
 
 @dataclass(frozen=True)
 class ReadPassage:
-    """A retrieved passage: its row, the retriever's score, and its spans, the best first.
+    """A retrieved passage: its row, the retriever's score, its spans, and its score for the selection of the answer.
 
-    `total` is the score by which passages compete, see `labs.reading.extractive.summed`.
+    See `labs.reading.extractive.combined_scores`.
     """
 
     row: int
@@ -77,10 +76,10 @@ class ReadPassage:
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """The first K passages of a retriever; `won` is the index of the one whose span is taken, -1 if none.
+    """The top K passages of a retriever; `selected_index` is the passage with the answer, -1 without one.
 
-    The retriever's score counts `weight` times, in `unit`s. `read` is False without a reader, and `silent` True if the
-    reader finds no answer in all of them.
+    `weight` is that of the retrieval score in `unit`s. `is_read` is False without a reader, and `has_no_answer` True if
+    the reader finds no answer in any passage.
     """
 
     name: str
@@ -93,14 +92,13 @@ class ReadColumn:
 
     @property
     def relevant_index(self) -> int:
-        """The index of the first relevant passage, -1 if there is none."""
+        """The index of the first relevant passage, -1 without any."""
         return next((index for index, passage in enumerate(self.passages) if passage.relevant), -1)
 
     def units_below_best(self, index: int) -> float:
-        """The distance of a passage from the best one, in units."""
-        return (
-            max(passage.retrieval_score for passage in self.passages) - self.passages[index].retrieval_score
-        ) / self.unit
+        """Return the distance of a passage's retrieval score from the best, in units."""
+        best = max(passage.retrieval_score for passage in self.passages)
+        return (best - self.passages[index].retrieval_score) / self.unit
 
 
 def build_column(
@@ -125,7 +123,7 @@ def build_column(
 
 
 def selected_answer(column: ReadColumn, question_set: QuestionSet, index: int | None = None) -> str:
-    """Return the taken span's text, or the best one's of another passage; empty if there is none."""
+    """Return the selected span's text, or the best span of another passage; empty without a span."""
     index = column.selected_index if index is None else index
     if index < 0 or not column.passages[index].spans:
         return ""
@@ -135,7 +133,7 @@ def selected_answer(column: ReadColumn, question_set: QuestionSet, index: int | 
 
 @dataclass(frozen=True)
 class SpannedText(MarkedText):
-    """A passage with the best span marked, as if it matched, and the others underlined, as if they answered."""
+    """A passage with the best span marked as a match, and other spans underlined as answers."""
 
     @property
     def excerpt(self) -> Span:
@@ -147,7 +145,7 @@ def mark_spans(text: str, spans: Sequence[Span]) -> SpannedText:
 
 
 def draw_legend(*, others: bool) -> None:
-    """Draw the meaning of the marks; stored readings have only the best span, no `others`."""
+    """Draw the meaning of the marks; stored evaluations have no `others` than the best span."""
     best, second = (escape(word(f"answers.legend_{kind}")) for kind in ("best", "second"))
     more = f"<span><u>{second}</u></span>" if others else ""
     st.html(f'<div class="found-legend"><span><mark>{best}</mark></span>{more}</div>')
@@ -180,7 +178,7 @@ def draw_passages(
             notes=_notes(column, index, question_set),
         )
         with st.container(gap=None):
-            target = f'<span id="{escape(anchor)}-{index + 1}" style="{_BELOW_THE_TOP}"></span>' if anchor else ""
+            target = f'<span id="{escape(anchor)}-{index + 1}" style="{_SCROLL_STYLE}"></span>' if anchor else ""
             st.html(target + hits_html([hit]))
             if draw_below:
                 draw_below(read_passage)
@@ -192,14 +190,13 @@ def _notes(column: ReadColumn, index: int, question_set: QuestionSet) -> list[st
         return []
     if not passage.spans or not np.isfinite(passage.best):
         return [word("answers.no_span")]
-    note = word(
-        "answers.span_note", answer=selected_answer(column, question_set, index), p=format_probability(passage.best)
-    )
+    answer = selected_answer(column, question_set, index)
+    note = word("answers.span_note", answer=answer, p=format_probability(passage.best))
     return [f"★ {word('answers.taken')} · {note}" if index == column.selected_index else note]
 
 
 def explain_selection(column: ReadColumn, question_set: QuestionSet) -> str:
-    """Return why a passage won against the relevant one, as Markdown; empty if it did not."""
+    """Return why another passage than the relevant one was selected, as Markdown; empty if not so."""
     relevant_index = column.relevant_index
     if column.selected_index < 0:
         return ""
@@ -207,7 +204,7 @@ def explain_selection(column: ReadColumn, question_set: QuestionSet) -> str:
         return word("answers.why_not_found", k=len(column.passages))
     if relevant_index == column.selected_index:
         return ""
-    sides = {"won": column.selected_index, "right": relevant_index}
+    sides = {"selected": column.selected_index, "right": relevant_index}
     values: dict[str, object] = {}
     for side, index in sides.items():
         passage = column.passages[index]
@@ -215,10 +212,10 @@ def explain_selection(column: ReadColumn, question_set: QuestionSet) -> str:
             f"{side}_rank": index + 1,
             f"{side}_answer": plain(selected_answer(column, question_set, index) or "–"),
             f"{side}_score": _format_score(passage.best),
-            f"{side}_below": f"{column.units_below_best(index):.3f}",
+            f"{side}_gap": f"{column.units_below_best(index):.3f}",
             f"{side}_total": _format_score(passage.combined_score),
         }
-    kind = "weighed" if column.weight else "by_reader"
+    kind = "weighted" if column.weight else "by_reader"
     return word(f"answers.why_{kind}", weight=f"{column.weight:g}", **values)
 
 

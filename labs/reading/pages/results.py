@@ -1,7 +1,6 @@
-"""The views of an evaluation: right answers against K, where they are lost, and how sure the differences are; slices of
-the questions; and the questions, filtered by what became of them, or one of them with the passages read.
+"""Views of an evaluation: a summary by K with outcomes and differences, slices of the questions, and the questions.
 
-Slices are by what is asked, what the answer is, and how long and where it stands in its passage.
+The Questions view filters by outcome and label, and opens one question with its passages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,12 +30,7 @@ from mrc_workbench.workbench.views.ui.words import plain, word, word_or
 
 _ANY = "any"
 _MAX_ROWS = 10  # rows without scrolling
-OUTCOME_MARKS = {
-    AnswerOutcome.RIGHT: "✔",
-    AnswerOutcome.OUTRANKED: "⇅",
-    AnswerOutcome.MISREAD: "✘",
-    AnswerOutcome.NOT_FOUND: "∅",
-}
+OUTCOME_MARKS = dict(zip(AnswerOutcome, "✔⇅✘∅", strict=True))
 OUTCOME_COLOURS = {"right": "#009E73", "outranked": "#E69F00", "misread": "#D55E00", "not_found": "#7A8290"}
 
 
@@ -50,22 +44,22 @@ def draw_summary(view: ReadingView) -> None:
         label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
         all_names = [display_names[name] for name in view.names]
         curve_data = with_display_names(evaluation.curve_table(view), display_names)
-        draw_chart(curve_chart, curve_data, all_names, oracle, chosen=view.k, y=measure, label=label)
+        draw_chart(curve_chart, curve_data, all_names, oracle, selected_k=view.k, y=measure, label=label)
         st.caption(word("answers.curves_legend"))
     with right:
         st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
-        labels = {word(f"answers.fate_{fate}"): fate for fate in OUTCOME_KEYS.values()}
+        labels = {word(f"answers.outcome_{outcome}"): outcome for outcome in OUTCOME_KEYS.values()}
         shares = word("answers.share_of_questions")
         order = [display_names[name] for name in view.answers_by_retriever]
         counted = evaluation.outcome_table(view)
-        draw_chart(outcome_chart, with_display_names(counted, display_names), order=order, fates=labels, x=shares)
+        draw_chart(outcome_chart, with_display_names(counted, display_names), order=order, outcomes=labels, x=shares)
     _draw_metrics(view)
-    texts = [f"{row.share:.1%} ({row.count:,})" for row in counted.itertuples(name="Row")]
-    wide = counted.assign(text=texts).pivot(index="retriever", columns="fate", values="text")
+    texts = [f"{row.fraction:.1%} ({row.count:,})" for row in counted.itertuples(name="Row")]
+    wide = counted.assign(text=texts).pivot(index="retriever", columns="outcome", values="text")
     wide = wide.loc[list(view.answers_by_retriever)].reset_index()
     with st.expander(word("answers.lost", k=view.k), expanded=True):
-        fates = {fate: tables.text(f"answers.fate_{fate}") for fate in OUTCOME_KEYS.values()}
-        tables.draw(wide, {"retriever": tables.retriever(), **fates})
+        outcomes = {outcome: tables.text(f"answers.outcome_{outcome}") for outcome in OUTCOME_KEYS.values()}
+        tables.draw(wide, {"retriever": tables.retriever(), **outcomes})
     _draw_differences(view)
 
 
@@ -104,9 +98,9 @@ def _draw_differences(view: ReadingView) -> None:
 
 
 def curve_chart(
-    table: pd.DataFrame, names: Sequence[str], oracle: float, *, chosen: int, y: str, label: str
+    table: pd.DataFrame, names: Sequence[str], oracle: float, *, selected_k: int, y: str, label: str
 ) -> alt.LayerChart:
-    """One line a "retriever" of "value" over "k" in its band, its "ceiling" dashed, and a rule at the `oracle`."""
+    """A line with its band for each "retriever" of "value" over "k", a dashed "ceiling", and a rule at the `oracle`."""
     retrievers = names_in_column(names, table["retriever"])
     lowest = max(0.0, min(float(table["low"].min()), oracle) - 0.03)
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
@@ -118,11 +112,8 @@ def curve_chart(
     )
     value = alt.Y("value:Q", title=y, scale=scale, axis=axis)
     bands = base.mark_area(fillOpacity=0.12).encode(y=alt.Y("low:Q", title=y, scale=scale, axis=axis), y2="high:Q")
-    tooltip = [
-        *common_tooltip,
-        *interval_tooltips("value", y),
-        *tooltips(("ceiling:Q", word("answers.ceiling"), ".2%")),
-    ]
+    ceiling_tooltip = tooltips(("ceiling:Q", word("answers.ceiling"), ".2%"))
+    tooltip = [*common_tooltip, *interval_tooltips("value", y), *ceiling_tooltip]
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
         y=value, shape=shape("retriever", retrievers, names, legend(columns=2)), tooltip=tooltip
     )
@@ -134,34 +125,27 @@ def curve_chart(
     oracle_text = oracle_data.mark_text(align="left", dx=-14, dy=-8, color=TEXT_COLOUR, fontWeight="bold").encode(
         x=alt.X("k:O"), y=alt.Y("oracle:Q", scale=scale), text="label:N"
     )
-    k_marker = alt.Chart(pd.DataFrame({"k": [chosen]})).mark_rule(color=TEXT_COLOUR, opacity=0.18, strokeWidth=16)
-    return alt.layer(
-        k_marker.encode(x="k:O"),
-        bands,
-        rule,
-        ceilings,
-        base.mark_line(strokeWidth=2.5).encode(y=value),
-        marks,
-        oracle_text,
-    ).properties(height=340)
+    k_marker = alt.Chart(pd.DataFrame({"k": [selected_k]})).mark_rule(color=TEXT_COLOUR, opacity=0.18, strokeWidth=16)
+    lines = base.mark_line(strokeWidth=2.5).encode(y=value)
+    layers = (k_marker.encode(x="k:O"), bands, rule, ceilings, lines, marks, oracle_text)
+    return alt.layer(*layers).properties(height=340)
 
 
-def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.Chart:
-    """One bar a "retriever" of the "share" of each fate ("label"); `fates` are in the order of the pieces."""
-    positions = {label: position for position, label in enumerate(fates)}
-    scale = alt.Scale(domain=list(fates), range=[OUTCOME_COLOURS[fate] for fate in fates.values()])
-    counts = ("count:Q", word("where.questions"), ","), ("share:Q", x, ".1%")
-    base = alt.Chart(table.assign(place=table["label"].map(positions))).encode(
+def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], outcomes: Mapping[str, str], x: str) -> alt.Chart:
+    """A bar for each "retriever" of the "fraction" of each outcome ("label"), in the order of `outcomes`."""
+    positions = {label: position for position, label in enumerate(outcomes)}
+    scale = alt.Scale(domain=list(outcomes), range=[OUTCOME_COLOURS[outcome] for outcome in outcomes.values()])
+    counts = ("count:Q", word("where.questions"), ","), ("fraction:Q", x, ".1%")
+    base = alt.Chart(table.assign(position=table["label"].map(positions))).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=160, labelOverlap=False)),
-        x=alt.X("share:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+        x=alt.X("fraction:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
         color=alt.Color("label:N", scale=scale, legend=legend(columns=2)),
-        order=alt.Order("place:Q"),
+        order=alt.Order("position:Q"),
         tooltip=tooltips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
-    rows = [
-        f"{name}: {', '.join(charts.values([*parts['label']], [*parts['share']], '.1%'))}"
-        for name, parts in table.groupby("retriever", sort=False)
-    ]
+    rows = []
+    for name, parts in table.groupby("retriever", sort=False):
+        rows.append(f"{name}: {', '.join(charts.values([*parts['label']], [*parts['fraction']], '.1%'))}")
     return base.mark_bar().properties(height=130 + 36 * len(order), description=charts.describe(x, rows))
 
 
@@ -175,16 +159,15 @@ def draw_slices(view: ReadingView) -> None:
     if slice_scores.empty:
         st.info(word("answers.no_slice", count=MIN_SLICE_QUESTIONS), icon=":material/info:")
         return
-    sizes = {
-        str(label): int(count) for label, count in zip(slice_scores["slice"], slice_scores["questions"], strict=True)
-    }
-    rows = {label: f"{label_text(label)} ({count:,})" for label, count in sizes.items()}
+    sizes = zip(slice_scores["slice"], slice_scores["questions"], strict=True)
+    rows = {str(label): f"{label_text(label)} ({count:,})" for label, count in sizes}
     chart_data = slice_scores.assign(row=slice_scores["slice"].map(rows))
     order = [*rows.values()]
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
-    baseline, *_ = read = list(view.answers_by_retriever)
-    where.draw_slices(chart_data, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
+    retrievers = list(view.answers_by_retriever)
+    baseline = retrievers[0]
+    where.draw_slices(chart_data, retrievers, view.names, order, baseline=baseline, heading=heading, figure=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     slice_names = [*map(label_text, slice_scores["slice"])]
     mean = tables.number("answers.mean")
@@ -196,7 +179,6 @@ def draw_slices(view: ReadingView) -> None:
 
 
 def draw_questions(view: ReadingView) -> None:
-    """Draw the question of the address, else the filters and all questions that pass them."""
     rows = {question.id: row for row, question in enumerate(view.question_set.questions)}
     selected_id = st.query_params.get("read_question", "")
     if selected_id in rows:
@@ -229,33 +211,30 @@ def _draw_question(view: ReadingView, row: int) -> None:
         with container.container(gap="small"):
             column = retriever_column(view, name, row)
             passages.draw_head(column, view.names)
-            fate = AnswerOutcome(int(view.answers_by_retriever[name].depth.fate[row, view.depth_index]))
+            outcome = AnswerOutcome(int(view.answers_by_retriever[name].by_depth.outcome[row, view.depth_index]))
             answer = plain(passages.selected_answer(column, view.question_set).strip() or "–")
-            st.markdown(f"**{answer}** · {word(f'answers.fate_{OUTCOME_KEYS[fate]}')}")
-            if fate is not AnswerOutcome.RIGHT and (
-                explanation := passages.explain_selection(column, view.question_set)
-            ):
+            st.markdown(f"**{answer}** · {word(f'answers.outcome_{OUTCOME_KEYS[outcome]}')}")
+            explanation = passages.explain_selection(column, view.question_set)
+            if outcome is not AnswerOutcome.RIGHT and explanation:
                 st.caption(explanation)
-            passages.draw_passages(column, view.spec(name), view.question_set)
+            spec = view.stored.result.experiment.specs[name]
+            passages.draw_passages(column, spec, view.question_set)
 
 
 def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
-    answered = view.answers_by_retriever[name]
+    answers = view.answers_by_retriever[name]
     rankings = view.stored.result.comparison.rankings[name]
-    candidates = answered.read
+    candidates = answers.candidates
     indices = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
-    spans = [
-        [(*candidates.letters[row, index].tolist(), float(candidates.scores[row, index]))]
-        if candidates.answers[row][index]
-        else []
-        for index in indices
-    ]
+    spans: list[passages.Spans] = []
+    for index in indices:
+        span = (*candidates.offsets[row, index].tolist(), float(candidates.scores[row, index]))
+        spans.append([span] if candidates.answers[row][index] else [])
     relevant = set(view.question_set.relevance[[row]].indices.tolist())
     rows = rankings.indices[row, indices].tolist()
-    scores = candidates.found[row, indices].tolist()
-    return passages.build_column(
-        name, rows, scores, spans, relevant=relevant, weight=answered.weight, unit=answered.unit
-    )
+    scores = candidates.retrieval_scores[row, indices].tolist()
+    weight: dict[str, float] = {"weight": answers.weight, "unit": answers.unit}
+    return passages.build_column(name, rows, scores, spans, relevant=relevant, **weight)
 
 
 def _open_in_ask_tab(question: str) -> None:
@@ -266,10 +245,10 @@ def _open_in_ask_tab(question: str) -> None:
 def _outcome_mask(view: ReadingView) -> np.ndarray:
     names = {key: view.display_names[key] for key in view.answers_by_retriever}
     retriever = choose_named("read_of", word("compare.retriever"), names, next(iter(names)), width=150)
-    words = {_ANY: word("answers.any"), **{key: word(f"answers.fate_{key}") for key in OUTCOME_KEYS.values()}}
+    words = {_ANY: word("answers.any"), **{key: word(f"answers.outcome_{key}") for key in OUTCOME_KEYS.values()}}
     look: dict[str, Any] = {"format_func": lambda key: words[key], "width": 170}
-    outcome = choose(st.selectbox, "read_fate", word("where.fate"), [*words], _ANY, **look)
-    outcomes = view.answers_by_retriever[retriever].depth.fate[:, view.depth_index]
+    outcome = choose(st.selectbox, "read_outcome", word("where.fate"), [*words], _ANY, **look)
+    outcomes = view.answers_by_retriever[retriever].by_depth.outcome[:, view.depth_index]
     if outcome == _ANY:
         return np.ones(len(outcomes), dtype=bool)
     return np.asarray(outcomes == AnswerOutcome[outcome.upper()])
@@ -282,11 +261,8 @@ def _label_mask(view: ReadingView) -> np.ndarray:
     if by == _ANY:
         return np.ones(len(view.question_set.questions), dtype=bool)
     question_labels = evaluation.question_labels(view, LabelKind(by))
-    known = {
-        name: label_text(name)
-        for code, name in enumerate(question_labels.names)
-        if (question_labels.codes == code).any()
-    }
+    names = [name for code, name in enumerate(question_labels.names) if (question_labels.codes == code).any()]
+    known = {name: label_text(name) for name in names}
     label = choose_named("read_label", word("why.within"), known, next(iter(known)), width=170)
     return np.asarray(question_labels.codes == question_labels.names.index(label))
 
@@ -302,22 +278,21 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
         "question": tables.text("answers.question", "", pinned=True, width=300),
         "right": tables.text("answers.right_answer", "", width=130),
     }
-    column_names = {f"said_{index}": name for index, name in enumerate(view.answers_by_retriever)}
+    column_names = {f"answer_{index}": name for index, name in enumerate(view.answers_by_retriever)}
     for key, name in column_names.items():
         answers = view.answers_by_retriever[name].answers(view.depth_index)
-        fates = view.answers_by_retriever[name].depth.fate[:, view.depth_index].tolist()
-        table[key] = [f"{OUTCOME_MARKS[AnswerOutcome(fates[row])]} {answers[row]}" for row in rows.tolist()]
+        outcomes = view.answers_by_retriever[name].by_depth.outcome[:, view.depth_index].tolist()
+        table[key] = [f"{OUTCOME_MARKS[AnswerOutcome(outcomes[row])]} {answers[row]}" for row in rows.tolist()]
         columns[key] = st.column_config.TextColumn(view.display_names[name], width=130)
-    st.caption(word("answers.marks", **{key: OUTCOME_MARKS[fate] for fate, key in OUTCOME_KEYS.items()}))
+    st.caption(word("answers.marks", **{key: OUTCOME_MARKS[outcome] for outcome, key in OUTCOME_KEYS.items()}))
     ids = [question.id for question in questions]
     key = f"read_list_{abs(hash(tuple(ids)))}"
     selected_rows = tables.draw_choice(table, columns, key, height=420 if len(rows) > _MAX_ROWS else "auto")
     if selected_rows:
         st.query_params["read_question"] = ids[selected_rows[0]]
         st.rerun()
-    tables.draw_csv(
-        "answers.questions_csv", lambda: table.rename(columns=column_names), "answers_by_question.csv", "read_csv"
-    )
+    renamed = table.rename(columns=column_names)
+    tables.draw_csv("answers.questions_csv", lambda: renamed, "answers_by_question.csv", "read_csv")
 
 
 def label_text(label: str) -> str:

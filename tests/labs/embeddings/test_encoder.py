@@ -1,4 +1,4 @@
-"""Sentences once each, their vectors, kept and resumed, and the models that a person adds to those measured."""
+"""Distinct sentences and their stored vectors, the models that users add, and costs."""
 
 import math
 from pathlib import Path
@@ -28,14 +28,10 @@ def test_deduplicates_sentences_and_groups_rows() -> None:
     assert distinct.sentence_rows.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
     assert distinct.groups.tolist() == [0, 0, 1, 2]
     assert distinct.sentence_groups.tolist() == [0, 0, 1, 2, 0, 2]
-    triplets = encoder.DistinctSentences.from_pairs(
-        PairSet.from_columns("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]])
-    )
-    assert triplets.groups.tolist() == [0, 0]
-    single_sentences = encoder.DistinctSentences.from_pairs(
-        PairSet.from_columns("s", PairKind.SENTENCES, [["가", "나", "가"]])
-    )
-    assert single_sentences.groups.tolist() == [0, 1, 0]
+    triplets = PairSet.from_columns("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]])
+    assert encoder.DistinctSentences.from_pairs(triplets).groups.tolist() == [0, 0]
+    single_sentences = PairSet.from_columns("s", PairKind.SENTENCES, [["가", "나", "가"]])
+    assert encoder.DistinctSentences.from_pairs(single_sentences).groups.tolist() == [0, 1, 0]
 
 
 @pytest.mark.slow
@@ -55,17 +51,17 @@ def test_resumes_after_last_complete_block(monkeypatch: pytest.MonkeyPatch) -> N
     block_sizes: list[int] = []
     original_encode = BiEncoder.encode
 
-    def ended_early(self: BiEncoder, side: str, texts: list[str], *options: Any) -> np.ndarray:
+    def interrupt_third_block(self: BiEncoder, side: str, texts: list[str], *options: Any) -> np.ndarray:
         block_sizes.append(len(texts))
         if len(block_sizes) == 3:
             raise KeyboardInterrupt
         return original_encode(self, side, texts, *options)
 
-    monkeypatch.setattr(BiEncoder, "encode", ended_early)
+    monkeypatch.setattr(BiEncoder, "encode", interrupt_third_block)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode("starter", SENTENCES[:20], SENTENCES)
     resumed = encoder.encode("starter", SENTENCES[:20], SENTENCES)
-    assert block_sizes == [5, 5, 5, 5, 5]  # two whole, one ended, and the two that were missing
+    assert block_sizes == [5, 5, 5, 5, 5]  # two complete, one interrupted, and the two missing blocks
     monkeypatch.undo()
     whole = BiEncoder(find_model("starter"), SENTENCES).encode("question", SENTENCES[:20])
     assert resumed.vectors == pytest.approx(whole)
@@ -114,16 +110,16 @@ def test_extrapolates_after_time_limit() -> None:
 
     timings = encoder._time_by_size(run, lambda size: size**2, 10_000, timer)
     assert measured_sizes == [30, 100, 200, 500]  # 0.09 + 1 + 4 + 25 seconds; 100 more would be too many
-    assert [timing.measured for timing in timings] == [True] * 4 + [False] * 4
+    assert [timing.is_measured for timing in timings] == [True] * 4 + [False] * 4
     assert [timing.seconds for timing in timings] == pytest.approx([size**2 / 10_000 for size in encoder.SIZES])
 
 
 def test_measures_first_size_and_available_sentences() -> None:
     few = encoder._time_by_size(float, float, 250, clock(1e9))
-    assert [timing.measured for timing in few] == [True] * 3 + [False] * 5
+    assert [timing.is_measured for timing in few] == [True] * 3 + [False] * 5
     assert [timing.seconds for timing in few] == [*encoder.SIZES]
     slow = encoder._time_by_size(float, float, 10_000, clock(0.0001))
-    assert [timing.measured for timing in slow] == [True] + [False] * 7
+    assert [timing.is_measured for timing in slow] == [True] + [False] * 7
 
 
 def test_rejects_few_sentences() -> None:
@@ -137,12 +133,11 @@ def test_measures_cost_of_both_encoders(monkeypatch: pytest.MonkeyPatch) -> None
     sentences = labelled_pairs(60).sentences[:99]
     fractions = []
     cost = encoder.measure_cost("starter", "starter", sentences, seconds=600, on_progress=fractions.append)
-    assert [(point.method, point.sentences) for point in cost.points] == [
-        (method, size) for method in encoder.Method for size in sizes
-    ]
+    expected = [(method, size) for method in encoder.Method for size in sizes]
+    assert [(point.method, point.sentences) for point in cost.points] == expected
     by_method = {method: [point for point in cost.points if point.method is method] for method in encoder.Method}
     for line in by_method.values():
-        assert [point.measured for point in line] == [True, True, False, False]
+        assert [point.is_measured for point in line] == [True, True, False, False]
         assert all(point.seconds > 0 for point in line)
     pairs = by_method[encoder.Method.CROSS_ENCODER]
     assert pairs[-1].seconds == pytest.approx(pairs[1].seconds * math.comb(10_000, 2) / math.comb(60, 2))

@@ -1,6 +1,6 @@
-"""Everything told of encoders on a set of pairs, against the same by hand, by the command too; and others' figures.
+"""Evaluations of encoders on a set of pairs compared with values by hand, the command, and published results.
 
-A module's evaluations are looked at by many: each has a model that fails beside the starter.
+Each shared evaluation has a failed model besides the starter.
 """
 
 import json
@@ -29,7 +29,6 @@ MODELS = ("starter", "no/such/model", "starter")
 
 @pytest.fixture(scope="module")
 def progress() -> list[tuple[str, float]]:
-    """What was told of the way to `scored`."""
     return []
 
 
@@ -45,20 +44,11 @@ def labelled() -> EncoderEvaluation:
 
 def is_same_evaluation(expected: EncoderEvaluation, actual: EncoderEvaluation) -> bool:
     arrays = [(expected.rows, actual.rows), (expected.values, actual.values)]
-    for expected_result, actual_result in zip(expected.results, actual.results, strict=True):
-        arrays += [
-            (expected_result.cosines, actual_result.cosines),
-            (expected_result.singular_values, actual_result.singular_values),
-        ]
-        arrays += [
-            (expected_result.plane.points, actual_result.plane.points),
-            (expected_result.plane.explained, actual_result.plane.explained),
-        ]
-        if expected_result.probe and actual_result.probe:
-            arrays += [
-                (expected_result.probe.correct, actual_result.probe.correct),
-                (expected_result.probe.confusion, actual_result.probe.confusion),
-            ]
+    for first, second in zip(expected.results, actual.results, strict=True):
+        arrays += [(first.cosines, second.cosines), (first.singular_values, second.singular_values)]
+        arrays += [(first.plane.points, second.plane.points), (first.plane.explained, second.plane.explained)]
+        if first.probe and second.probe:
+            arrays += [(first.probe.correct, second.probe.correct), (first.probe.confusion, second.probe.confusion)]
     return expected.as_dict() == actual.as_dict() and all((a == b).all() for a, b in arrays)
 
 
@@ -78,9 +68,8 @@ def test_metrics_of_scored_pairs_match_by_hand(scored: EncoderEvaluation, progre
     assert metrics["pearson"].value == pytest.approx(pearsonr(by_hand, tested.gold).statistic, abs=1e-6)
     is_positive = tested.gold >= 0.8
     assert evaluation.positives == is_positive.sum() > 0
-    assert metrics["alignment"].value == pytest.approx(
-        ((first - second) ** 2).sum(axis=1)[is_positive].mean(), abs=1e-5
-    )
+    distances = ((first - second) ** 2).sum(axis=1)
+    assert metrics["alignment"].value == pytest.approx(distances[is_positive].mean(), abs=1e-5)
     all_vectors = np.stack([*vectors.values()]).astype(np.float64)
     assert evaluation.results[0].plane.points == pytest.approx(project(all_vectors.astype(np.float32)).points)
     assert evaluation.sentences == len(all_vectors)
@@ -103,7 +92,7 @@ def test_failed_model_has_no_metrics(scored: EncoderEvaluation) -> None:
 
 
 def test_compares_models_on_same_pairs(tmp_path: Path) -> None:
-    """A starter of these sentences, and its folder: a model by another name, with the same vectors."""
+    """Compares a starter with its folder: two names of a model with the same vectors."""
     from mrc_workbench.models.sources import find_model, starter_bi_encoder_folder
 
     pairs = scored_pairs()
@@ -121,15 +110,13 @@ def test_probes_labelled_pairs(labelled: EncoderEvaluation) -> None:
     result = evaluation.results[0]
     assert result.probe is not None
     assert evaluation.probe_part is Part.TEST
-    assert (
-        result.metrics["nli_accuracy"].value == result.probe.correct.mean() > 0.8
-    )  # the label stands in the last words
+    assert result.metrics["nli_accuracy"].value == result.probe.correct.mean() > 0.8  # the last words give the label
     assert result.probe.trained_on.tolist() == np.bincount(pairs.values[split_pairs(pairs)[Part.TRAIN]]).tolist()
     assert result.probe.confusion.sum(axis=1).tolist() == [20, 20, 20]
     assert evaluation.positives == 20
     assert not {"spearman", "pearson"} & set(result.metrics)
-    judged_on = evaluation.as_dict()["models"]["starter"]["probe"]["judged_on"]
-    assert judged_on == dict.fromkeys(("entailment", "neutral", "contradiction"), 20)
+    evaluated_on = evaluation.as_dict()["models"]["starter"]["probe"]["evaluated_on"]
+    assert evaluated_on == dict.fromkeys(("entailment", "neutral", "contradiction"), 20)
 
 
 def test_no_probe_on_training_part() -> None:
@@ -158,8 +145,8 @@ def test_rejects_empty_part() -> None:
 @pytest.mark.parametrize("kind", ["scored", "labelled"])
 def test_evaluation_round_trip(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     evaluation = request.getfixturevalue(kind)
-    results.save(evaluation, tmp_path / "kept")
-    assert is_same_evaluation(results.load(tmp_path / "kept"), evaluation)
+    results.save(evaluation, tmp_path)
+    assert is_same_evaluation(results.load(tmp_path), evaluation)
 
 
 def test_rejects_incomplete_folder(scored: EncoderEvaluation, tmp_path: Path) -> None:
@@ -211,7 +198,7 @@ def test_published_values_have_source() -> None:
 
 
 def test_finds_published_values_by_set_and_part() -> None:
-    values = {(entry.model, entry.learned_from): entry.value for entry in published_for("korsts", "test")}
+    values = {(entry.model, entry.training_data): entry.value for entry in published_for("korsts", "test")}
     assert values["KR-BERT SimCSE", "KorNLI"] == 0.8072
     assert values["SRoBERTa base", "KorNLI, then KorSTS"] == 0.8029
     assert {entry.data for entry in published_for("KorSTS, all parts", "validation")} == {"KorSTS"}

@@ -1,4 +1,4 @@
-"""The packaged base on real pairs: the figures that a script of its own gave for its vectors in float32."""
+"""The packaged base on real pairs, compared with metrics that a separate script computed in float32."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a page asks for: the arrays that come out, and a job that goes on without it."""
+"""Requests of the page: their arrays, and jobs that continue without the page."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""A tokenizer that can be followed by hand: every letter is a token, and spaces are none; and what is refused."""
+"""A tokenizer for values by hand, whose tokens are the letters without spaces, and an assertion for failures."""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -28,21 +28,17 @@ class _BatchEncoding:
 
 
 class LetterTokenizer:
-    """As fast tokenizers of transformers answer."""
+    """Returns encodings as the fast tokenizers of transformers do."""
 
     def __len__(self) -> int:
         return 5 + len(_ALPHABET)
 
     def __call__(self, texts: list[str], **_: Any) -> _BatchEncoding:
-        indices = [[index for index, letter in enumerate(text) if not letter.isspace()] for text in texts]
-        return _BatchEncoding(
-            [
-                _Encoding(
-                    [id_of(text[index]) for index in text_indices], [(index, index + 1) for index in text_indices]
-                )
-                for text, text_indices in zip(texts, indices, strict=True)
-            ]
-        )
+        encodings = []
+        for text in texts:
+            offsets = [(index, index + 1) for index, letter in enumerate(text) if not letter.isspace()]
+            encodings.append(_Encoding(ids_of(text), offsets))
+        return _BatchEncoding(encodings)
 
 
 def id_of(letter: str) -> int:
@@ -58,12 +54,13 @@ def special_ids(size: int = 5 + len(_ALPHABET)) -> np.ndarray:
 
 
 def documents(count: int, seed: int = 0) -> list[str]:
-    """Different ones, of two to sixty words of one to six letters."""
+    """Random documents of two to sixty words of one to six letters."""
     rng = np.random.default_rng(seed)
-    return [
-        " ".join("".join(rng.choice(list(_ALPHABET), size=rng.integers(1, 7))) for _ in range(rng.integers(2, 61)))
-        for _ in range(count)
-    ]
+
+    def word() -> str:
+        return "".join(rng.choice(list(_ALPHABET), size=rng.integers(1, 7)))
+
+    return [" ".join(word() for _ in range(rng.integers(2, 61))) for _ in range(count)]
 
 
 def token_stream(texts: list[str]) -> list[int]:
@@ -71,5 +68,5 @@ def token_stream(texts: list[str]) -> list[int]:
 
 
 def raises_failure(code: str, kind: type[Failure] = LanguageError) -> pytest.RaisesExc[Failure]:
-    """What has to raise this failure with this code."""
+    """Return a context manager that expects a failure with this code."""
     return pytest.raises(kind, check=lambda failure: failure.code == code)

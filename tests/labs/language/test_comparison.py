@@ -1,8 +1,7 @@
-"""A comparison that grew trains only what is new, opens as it was or is told to be none, and runs by itself."""
+"""Comparisons train only new tokenizers, are stored, reject damaged folders, and run as jobs."""
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from io import BytesIO
 from itertools import chain
@@ -41,6 +40,7 @@ TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 
 SINGLE_TOKENIZER = TokenizerGrid((TokenizerKind.BPE,), (PreTokenization.WORDS,), (1_000,))
 TWO_SPLITS = replace(SINGLE_TOKENIZER, splits=tuple(PreTokenization))
+GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
 def make_question_set(texts: list[str]) -> QuestionSet:
@@ -53,14 +53,14 @@ CORPUS = PassageCorpus(SET)
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
-    """What was trained: split, kind and vocabulary."""
+    """Records the split, kind and vocabulary of each training."""
     trained_tokenizers: list[tuple[str, str, int]] = []
 
     def record_training(training_data: Any, kind: TokenizerKind, vocabulary: int, *options: Any) -> Any:
         trained_tokenizers.append((training_data.sample.split, kind, vocabulary))
         return train_on(training_data, kind, vocabulary, *options)
 
-    monkeypatch.setattr(comparison, "train_on", record_training)
+    monkeypatch.setattr(comparison.tokenizer_training, "train_on", record_training)
     return trained_tokenizers
 
 
@@ -74,12 +74,11 @@ def test_trains_only_missing_tokenizers(trained: list[tuple[str, str, int]], tmp
     second = compare(CORPUS, grown, out=tmp_path)
     expected = [("words", "bpe", 1200), ("morphemes", "bpe", 1000), ("morphemes", "bpe", 1200)]
     assert trained == [("words", "bpe", 1000), *expected]
-    assert [result.name for result in second] == [
-        f"bpe-{split}-{size}" for split in PreTokenization for size in (1000, 1200)
-    ]
-    assert second[0] == replace(first[0], name="bpe-words-1000")  # the seconds it took, too
+    names = [f"bpe-{split}-{size}" for split in PreTokenization for size in (1000, 1200)]
+    assert [result.name for result in second] == names
+    assert second[0] == replace(first[0], name="bpe-words-1000")  # with its seconds
     for result in second:
-        options = result.trained
+        options = result.training_options
         folder = tmp_path / f"{options['kind']}-{options['split']}-{options['vocabulary']}"
         assert sorted(path.name for path in folder.iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
         assert load_tokenizer(folder).trained == options
@@ -89,7 +88,7 @@ def test_incremental_training_matches_training_at_once(trained: list[tuple[str, 
     compare(CORPUS, SINGLE_TOKENIZER)
     both = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200))
     grown = comparable_metrics(compare(CORPUS, both))
-    for path in (workspace() / "cache").rglob("figures.json"):
+    for path in (workspace() / "cache").rglob("metrics.json"):
         path.unlink()
     assert comparable_metrics(compare(CORPUS, both)) == grown
     assert len(trained) == 4
@@ -117,13 +116,9 @@ def test_trains_again_if_cache_is_damaged(trained: list[tuple[str, str, int]]) -
 
 def test_progress_ends_at_1(trained: list[tuple[str, str, int]]) -> None:
     progress: list[tuple[str, float]] = []
-    record_progress: Callable[[str, float], None] = lambda name, fraction: progress.append((name, fraction))  # noqa: E731
     compare(CORPUS, SINGLE_TOKENIZER)
-    compare(
-        CORPUS,
-        replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200), against=("no/such/model",)),
-        on_progress=record_progress,
-    )
+    grid = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200), against=("no/such/model",))
+    compare(CORPUS, grid, on_progress=lambda name, fraction: progress.append((name, fraction)))
     assert [fraction for _, fraction in progress] == sorted(fraction for _, fraction in progress)
     assert progress[-2:] == [("bpe-1200", pytest.approx(2 / 3)), ("no/such/model", 1.0)]
 
@@ -145,12 +140,9 @@ def test_failed_model_has_error_code_and_details(
 
     monkeypatch.setattr(comparison, "find_tokenizer", refuse)
     (result,) = compare(CORPUS, TokenizerGrid((), (), (), ("m",)))
-    assert result.figures is None
+    assert result.metrics is None
     assert isinstance(result.error, kind)
     assert (result.error.code, result.error.details) == (code, details)
-
-
-GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
 def make_results(tokenizer: PreparedTokenizer, metrics: Fertility) -> list[TokenizerResult]:
@@ -184,17 +176,17 @@ def load_comparison(folder: Path) -> tuple[study.TokenizerComparison, list[study
 def test_comparison_round_trip(folder: Path, tokenizer: PreparedTokenizer) -> None:
     expected = make_results(tokenizer, measure_fertility(tokenizer, HeldOutDocuments.from_texts(SENTENCES[:20])))
     result, (first, last) = load_comparison(folder)
-    assert (result.corpus, result.counted, [*result.errors]) == ("documents", 7, ["../gone"])
+    assert (result.corpus, result.n_counted_documents, [*result.errors]) == ("documents", 7, ["../gone"])
     reason = result.errors["../gone"]
     assert isinstance(reason, ModelError)
     assert (reason.code, str(reason)) == ("model_not_found", "there is none")
     assert reason.details == {"model": "../gone"}
     assert (first.is_trained, last.is_trained) == (True, False)
-    assert asdict(first.result) == asdict(expected[0]) | {"figures": asdict(first.metrics)}
+    assert asdict(first.result) == asdict(expected[0]) | {"metrics": asdict(first.metrics)}
     changing = {"tokens_per_second": 0.0}
     for ours, theirs in ((first, expected[0]), (last, expected[2])):
-        assert theirs.figures is not None
-        assert asdict(ours.metrics) | changing == asdict(theirs.figures) | changing
+        assert theirs.metrics is not None
+        assert asdict(ours.metrics) | changing == asdict(theirs.metrics) | changing
     assert [first.occurrences.tolist(), last.occurrences.tolist()] == [[3, 0, 5], [1]]
     assert first.load().pieces(SENTENCES[0]) == tokenizer.pieces(SENTENCES[0])
 
@@ -216,7 +208,7 @@ def test_rejects_damaged_folder(folder: Path, name: str) -> None:
 
 def test_rejects_metrics_of_another_version(folder: Path) -> None:
     content = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    del content["tokenizers"][0]["figures"]["f1"]
+    del content["tokenizers"][0]["metrics"]["f1"]
     write_json(folder / "scores.json", content)
     with pytest.raises(ValueError, match="of this version"):
         load_comparison(folder)
@@ -236,7 +228,6 @@ def create_model_folder(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE
 
 
 def run_job_in_process(monkeypatch: pytest.MonkeyPatch, data: StoredSet, grid: TokenizerGrid) -> StudyJob[Any, Any]:
-    """Carry a job out in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = study.TokenizerRequest(data.key, grid)
     job = study.STUDY.job(request, data.fingerprint)
@@ -270,24 +261,20 @@ def test_job_runs_and_stores_result(data: StoredSet, monkeypatch: pytest.MonkeyP
     assert (job.status().state, job.done) == (State.DONE, True)
     assert study.STUDY.job(job.read_spec(), data.fingerprint) == job
     result, stored = load_comparison(job.folder)
-    assert [tokenizer_entry.result.name for tokenizer_entry in stored] == ["bpe-words", "bpe-morphemes", "mine"]
-    assert (result.corpus, result.counted, result.errors) == ("sentences", len(TEXTS), {})
+    assert [item.result.name for item in stored] == ["bpe-words", "bpe-morphemes", "mine"]
+    assert (result.corpus, result.n_counted_documents, result.errors) == ("sentences", len(TEXTS), {})
     documents = sum(is_held_out(text, 0.1, 0) for text in TEXTS)
-    assert {tokenizer_entry.metrics.documents for tokenizer_entry in stored} == {documents}
-    assert [tokenizer_entry.load().marks_morphemes for tokenizer_entry in stored] == [False, True, False]
-    for tokenizer_entry in stored:
-        tokenizer = tokenizer_entry.load()
+    assert {item.metrics.documents for item in stored} == {documents}
+    assert [item.load().marks_morphemes for item in stored] == [False, True, False]
+    for item in stored:
+        tokenizer = item.load()
         expected = Counter(piece.name for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS)))
-        names = {
-            tokenizer.tokenizer.id_to_token(row): int(times)
-            for row, times in enumerate(tokenizer_entry.occurrences)
-            if times
-        }
-        assert names == expected
+        counts = enumerate(item.occurrences.tolist())
+        assert {tokenizer.tokenizer.id_to_token(row): count for row, count in counts if count} == expected
 
 
 def test_counts_tokens_in_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.labs.language.study.COUNTED", len(TEXTS[0]) + 1)
+    monkeypatch.setattr("mrc_workbench.labs.language.study.MAX_COUNTED_CHARACTERS", len(TEXTS[0]) + 1)
     tokenizer = prepared(TokenizerKind.BPE)
     documents, (counts,) = study.count_tokens([tokenizer], PassageCorpus(SET))
     assert documents == 2
@@ -302,7 +289,7 @@ def test_stores_error_of_unreadable_tokenizer(data: StoredSet, monkeypatch: pyte
     (workspace() / "runs" / name / "model" / "tokenizer.json").write_text("{", encoding="utf-8")
     job = run_job_in_process(monkeypatch, data, replace(SINGLE_TOKENIZER, against=(name,)))
     result, stored = load_comparison(job.folder)
-    assert [tokenizer_entry.result.name for tokenizer_entry in stored] == ["bpe"]
+    assert [item.result.name for item in stored] == ["bpe"]
     reason = result.errors["torn"]
     assert isinstance(reason, LanguageError)
     assert (reason.code, reason.details) == ("no_tokenizer", {"name": "torn"})
@@ -316,8 +303,8 @@ def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
     job = study.STUDY.job(request, text.fingerprint)
     job.start(request)
     result, stored = load_comparison(job.folder)
-    assert (result.corpus, result.counted) == ("문장들", len(TEXTS))
-    assert [tokenizer_entry.result.trained["fingerprint"] for tokenizer_entry in stored] == [text.fingerprint]
+    assert (result.corpus, result.n_counted_documents) == ("문장들", len(TEXTS))
+    assert [item.result.training_options["fingerprint"] for item in stored] == [text.fingerprint]
 
 
 def test_missing_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,8 +318,8 @@ def test_missing_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_small_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = save_question_set(QuestionSet("alone", [Passage("1", "하나")], ()))
-    job = run_job_in_process(monkeypatch, alone, TWO_SPLITS)
+    single = save_question_set(QuestionSet("single", [Passage("1", "하나")], ()))
+    job = run_job_in_process(monkeypatch, single, TWO_SPLITS)
     assert (job.status().state, job.status().code, job.failed) == (State.FAILED, "nothing_held_out", True)
 
 

@@ -1,4 +1,4 @@
-"""Figures of a tokenizer, against counts by hand and by another way of counting."""
+"""Metrics of a tokenizer, compared with counts by hand and by another method."""
 
 import json
 import os
@@ -24,6 +24,14 @@ from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, Doc
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE_TEXTS = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]
 # 배 ##가 고프다 | 배 ##를 탔 ##다 . | 사과 ##를 먹었다 | [UNK] 배 | 배 ##가 고프다 탔 ##다
+PLAIN = json.dumps(
+    {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"},
+    }
+)
 
 
 def handmade_tokenizer() -> PreparedTokenizer:
@@ -35,7 +43,7 @@ def handmade_tokenizer() -> PreparedTokenizer:
 def test_fertility_matches_counts_by_hand() -> None:
     metrics = measure_fertility(handmade_tokenizer(), HeldOutDocuments.from_texts(FIVE_TEXTS))
     assert (metrics.documents, metrics.words, metrics.characters, metrics.tokens) == (5, 11, 26, 18)
-    assert metrics.pieces == 10
+    assert metrics.vocabulary_size == 10
     assert metrics.tokens_per_word == 18 / 11
     assert metrics.tokens_per_character == 18 / 26
     assert metrics.unknown_rate == 1 / 18
@@ -61,7 +69,7 @@ def test_counts_special_tokens() -> None:
 
 
 def count_words(tokenizer: PreparedTokenizer, texts: Sequence[str]) -> dict[str, float]:
-    """The counts of words by cutting each by itself, which parts at blanks and signs allow."""
+    """Count by tokenizing each word separately, for tokenizers that split at blanks and punctuation."""
     words = [word for text in texts for word in text.split()]
     encodings = [tokenizer.tokenizer.encode(word, add_special_tokens=False) for word in words]
     tokens = sum(len(encoding.ids) for encoding in encodings)
@@ -88,18 +96,14 @@ def test_metrics_match_words_tokenized_separately(kind: TokenizerKind) -> None:
 @pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.BPE])
 def test_morpheme_agreement_matches_boundary_sets(kind: TokenizerKind) -> None:
     tokenizer = prepared(kind)
-    held_out_documents = HeldOutDocuments.from_texts(
-        ["기차에서를 학교도서관에서 만났다를 보았다", "강아지와 시장바다사과를, 먹었다도"]
-    )
+    texts = ["기차에서를 학교도서관에서 만났다를 보았다", "강아지와 시장바다사과를, 먹었다도"]
+    held_out_documents = HeldOutDocuments.from_texts(texts)
     hits = n_boundaries = morphemes = 0
     for text, boundaries in zip(held_out_documents.texts, held_out_documents.morphemes, strict=True):
-        ends = [*accumulate(len(piece.text) for piece in tokenizer.pieces(text))]  # in the text without its blanks
+        ends = [*accumulate(len(piece.text) for piece in tokenizer.pieces(text))]  # in the text without blanks
         index_of = [index for index, letter in enumerate(text) if letter != " "]
-        inside = {
-            index
-            for index in (index_of[end] for end in ends[:-1])
-            if re.fullmatch(r"\w\w", text[index - 1 : index + 1])
-        }
+        cuts = [index_of[end] for end in ends[:-1]]
+        inside = {index for index in cuts if re.fullmatch(r"\w\w", text[index - 1 : index + 1])}
         hits += len(inside & set(boundaries.tolist()))
         n_boundaries += len(inside)
         morphemes += len(boundaries)
@@ -119,9 +123,8 @@ def test_morpheme_split_has_full_recall(kind: TokenizerKind) -> None:
 
 
 def test_byte_and_overlapping_tokens_are_no_boundaries() -> None:
-    tokenizer = Tokenizer(
-        models.BPE({letter: row for row, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, [])
-    )
+    vocabulary = {letter: row for row, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     metrics = measure_fertility(PreparedTokenizer("bytes", tokenizer), HeldOutDocuments.from_texts(["학교 왔다"]))
     assert (metrics.tokens, metrics.words) == (4 * 3 + 1, 2)  # the blank is a piece, too
@@ -174,7 +177,7 @@ def test_measures_and_stores_all_kinds(capsys: pytest.CaptureFixture[str], text:
         expected = asdict(measure_fertility(stored, held_out_documents))
         assert metrics["documents"] == len(held_out_documents.texts)
         assert metrics["share"] == 1.0
-        for name in ("tokens_per_word", "unknown_rate", "whole_words", "f1", "document_tokens", "pieces"):
+        for name in ("tokens_per_word", "unknown_rate", "whole_words", "f1", "document_tokens", "vocabulary_size"):
             assert metrics[name] == expected[name], name
 
 
@@ -194,12 +197,11 @@ def test_measures_model_tokenizers(capsys: pytest.CaptureFixture[str], text: Pat
     model.mkdir()
     (model / "config.json").write_text("{}")
     of_model = Tokenizer.from_str(PLAIN)
-    of_model.enable_truncation(3)  # as some are saved: texts are measured whole all the same
+    of_model.enable_truncation(3)  # a stored setting that metrics ignore
     of_model.save(str(model / "tokenizer.json"))
-    options = ("--data", text, "--vocabulary", 1000, "--kind", "wordpiece")
-    results = compare_tokenizers(
-        capsys, *options, "--against", model, "--against", "no/such/model", "--against", "starter", status=1
-    )
+    options = ["--data", text, "--vocabulary", 1000, "--kind", "wordpiece"]
+    options += ["--against", model, "--against", "no/such/model", "--against", "starter"]
+    results = compare_tokenizers(capsys, *options, status=1)
     assert [*results] == ["wordpiece", str(model), "no/such/model", "starter"]
     assert results[str(model)]["tokens_per_word"] == 1.0
     assert results[str(model)]["unknown_rate"] == results[str(model)]["unknown_words"] == 1.0
@@ -208,20 +210,9 @@ def test_measures_model_tokenizers(capsys: pytest.CaptureFixture[str], text: Pat
     assert [results[name]["code"] for name in ("no/such/model", "starter")] == ["model_not_found", "no_tokenizer"]
 
 
-PLAIN = json.dumps(
-    {
-        "version": "1.0",
-        "added_tokens": [],
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"},
-    }
-)
-
-
 def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> None:
-    assert (
-        main(["language", "compare-tokenizers", "--data", str(text), "--vocabulary", "1000", "--kind", "byte-bpe"]) == 0
-    )
+    options = ["--data", str(text), "--vocabulary", "1000", "--kind", "byte-bpe"]
+    assert main(["language", "compare-tokenizers", *options]) == 0
     head, row = capsys.readouterr().out.splitlines()
     cells = dict(zip(head.split(), row.split()[1:], strict=True))
     metrics = measure_fertility(prepared(TokenizerKind.BYTE_BPE), HeldOutDocuments.from_corpus(CORPUS, Sample()))
@@ -230,7 +221,7 @@ def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--data", "nowhere.txt"], "nowhere.txt is no file"),
         (["--data", "TEXT", "--vocabulary", "10"], "1,000 to 64,000"),
@@ -238,33 +229,24 @@ def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> 
     ],
 )
 def test_command_reports_invalid_options(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], text: Path
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], text: Path
 ) -> None:
-    assert (
-        main(
-            [
-                "language",
-                "compare-tokenizers",
-                *(str(text) if argument == "TEXT" else argument for argument in arguments),
-            ]
-        )
-        == 2
-    )
+    words = [str(text) if argument == "TEXT" else argument for argument in arguments]
+    assert main(["language", "compare-tokenizers", *words]) == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("MRC_DATA" not in os.environ, reason="MRC_DATA names no folder with KorQuAD")
 def test_korquad_larger_vocabulary_needs_fewer_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(os.environ["MRC_DATA"], "KorQuAD_v1.0_dev.json")
-    results = compare_tokenizers(
-        capsys, "--data", data, "--vocabulary", 2000, 8000, "--kind", "bpe", "--split", *PreTokenization
-    )
+    options = ("--vocabulary", 2000, 8000, "--kind", "bpe", "--split", *PreTokenization)
+    results = compare_tokenizers(capsys, "--data", data, *options)
     for split in PreTokenization:
         few, many = (results[f"bpe-{split}-{vocabulary}"] for vocabulary in (2000, 8000))
-        assert (few["pieces"], many["pieces"]) == (2000, 8000)
+        assert (few["vocabulary_size"], many["vocabulary_size"]) == (2000, 8000)
         assert few["tokens_per_word"] > many["tokens_per_word"] > 1
         assert few["unknown_words"] > many["unknown_words"] > 0
         assert (many["recall"] == 1.0) == (split is PreTokenization.MORPHEMES)

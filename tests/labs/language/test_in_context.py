@@ -1,4 +1,4 @@
-"""A word's vectors by layer and where heads look, against plain transformers and by hand on made attention."""
+"""A word's vectors by layer and attention by head, compared with plain transformers and values by hand."""
 
 import unicodedata
 from typing import Any
@@ -16,10 +16,19 @@ from tests.labs.language.doubles import raises_failure
 from tests.labs.language.tiny_bert import BELLY, DIMENSIONS, N_HEADS, N_LAYERS, PEAR, PIECES, SHIP, SPECIALS
 
 SHIP_TOKENS = ["[CLS]", "항구", "##에서", "배", "##를", "탔", "##다", "[SEP]"]
+# [CLS] 배 를 타 [SEP]: two words, the first of two pieces
+LONG_TOKENS = (
+    SentenceToken("[CLS]", 0, 0, -1),
+    SentenceToken("배", 0, 1, 0),
+    SentenceToken("를", 1, 2, 0),
+    SentenceToken("타", 3, 4, 1),
+    SentenceToken("[SEP]", 0, 0, -1),
+)
+SHORT_TOKENS = (SentenceToken("[CLS]", 0, 0, -1), SentenceToken("나", 0, 1, 0), SentenceToken("[SEP]", 0, 0, -1))
 
 
 def reference_output(network: TransformerModel) -> Any:
-    """What plain transformers makes of `SHIP_TOKENS`."""
+    """Return the output of plain transformers for `SHIP_TOKENS`."""
     import torch
     from transformers import BertModel
 
@@ -36,9 +45,8 @@ def test_word_vectors_match_hidden_states(network: TransformerModel) -> None:
     assert single_token.layers.shape == (N_LAYERS + 1, 1, DIMENSIONS)
     for layer, states in enumerate(expected):
         assert single_token.layer_vectors(layer)[0] == pytest.approx(states[3], abs=1e-5)
-    assert multiple_tokens.layer_vectors(N_LAYERS)[0] == pytest.approx(
-        (expected[-1][3] + expected[-1][4]) / 2, abs=1e-5
-    )
+    mean = (expected[-1][3] + expected[-1][4]) / 2
+    assert multiple_tokens.layer_vectors(N_LAYERS)[0] == pytest.approx(mean, abs=1e-5)
     assert multiple_tokens.occurrences[0].pieces == ("배", "를")
 
 
@@ -51,10 +59,8 @@ def test_static_vectors_are_equal_and_contextual_ones_differ(network: Transforme
     assert word_vectors.mean_cosine(layers.STATIC) == pytest.approx(1)
     assert [*word_vectors.layer_numbers] == [-1, 0, 1, 2]
     for layer in (0, 1, 2):
-        expected = [
-            [_cosine(vector, other) for other in word_vectors.layer_vectors(layer)]
-            for vector in word_vectors.layer_vectors(layer)
-        ]
+        vectors = word_vectors.layer_vectors(layer)
+        expected = [[_cosine(vector, other) for other in vectors] for vector in vectors]
         assert word_vectors.cosines(layer) == pytest.approx(np.array(expected))
         mean_cosine = (expected[0][1] + expected[0][2] + expected[1][2]) / 3
         assert word_vectors.mean_cosine(layer) == pytest.approx(mean_cosine)
@@ -68,20 +74,15 @@ def _cosine(vector: np.ndarray, other: np.ndarray) -> float:
 @pytest.mark.slow
 def test_finds_every_occurrence(network: TransformerModel) -> None:
     word_vectors = layers.words_in_context(network, "배", ["배를 탔다 배가 고프다", "나는 담배를 탔다"])
-    assert [(occurrence.start, occurrence.covered_text) for occurrence in word_vectors.occurrences] == [
-        (0, "배"),
-        (6, "배"),
-        (4, "담배"),
-    ]
-    assert [occurrence.covered_text != "배" for occurrence in word_vectors.occurrences] == [False, False, True]
+    spans = [(occurrence.start, occurrence.covered_text) for occurrence in word_vectors.occurrences]
+    assert spans == [(0, "배"), (6, "배"), (4, "담배")]
     assert word_vectors.occurrences[2].pieces == ("담배",)
 
 
 @pytest.mark.slow
 def test_normalizes_decomposed_text(network: TransformerModel) -> None:
-    decomposed = layers.words_in_context(
-        network, unicodedata.normalize("NFD", "배"), [unicodedata.normalize("NFD", SHIP)]
-    )
+    word, sentence = (unicodedata.normalize("NFD", text) for text in ("배", SHIP))
+    decomposed = layers.words_in_context(network, word, [sentence])
     assert decomposed.layer_vectors(1) == pytest.approx(layers.words_in_context(network, "배", [SHIP]).layer_vectors(1))
 
 
@@ -109,7 +110,7 @@ def test_rejects_invalid_word_or_sentences(
 @pytest.mark.packaged
 @pytest.mark.skipif(base_at_hand() is None, reason="no package ships a base here")
 def test_packaged_base_separates_word_senses() -> None:
-    """The page's example: one piece of its own in all three sentences, and no two of them alike after the layers."""
+    """The page's example: the word is one token in all sentences, and its vectors differ after the layers."""
     pieces = find_tokenizer("packaged:multilingual-e5-small").pieces("세종대왕은 조선의 왕이다. 🦖")
     assert "".join(piece.text for piece in pieces) == "세종대왕은조선의왕이다.🦖"
     assert [piece.name for piece in pieces[:2]] == ["▁세종", "대"]
@@ -137,76 +138,53 @@ def test_plane_matches_pca() -> None:
     assert layers.project_to_plane(np.ones((1, 4))).points.tolist() == [[0, 0]]
 
 
-# [CLS] 배 를 타 [SEP]: two words, the first of two pieces
-LONG_TOKENS = (
-    SentenceToken("[CLS]", 0, 0, -1),
-    SentenceToken("배", 0, 1, 0),
-    SentenceToken("를", 1, 2, 0),
-    SentenceToken("타", 3, 4, 1),
-    SentenceToken("[SEP]", 0, 0, -1),
-)
-SHORT_TOKENS = (SentenceToken("[CLS]", 0, 0, -1), SentenceToken("나", 0, 1, 0), SentenceToken("[SEP]", 0, 0, -1))
-
-
-def fractions_by_target(
-    head_attention: layers.HeadAttention, layer: int = 0, head: int = 0
-) -> dict[layers.AttentionTarget, float]:
-    return dict(zip(layers.AttentionTarget, head_attention.fractions[layer, head].tolist(), strict=True))
+def fractions_by_target(head_attention: layers.HeadAttention) -> dict[layers.AttentionTarget, float]:
+    return dict(zip(layers.AttentionTarget, head_attention.fractions[0, 0].tolist(), strict=True))
 
 
 def test_attention_fractions_match_by_hand() -> None:
     weights = np.array(
         [
-            [0.2, 0.2, 0.2, 0.2, 0.2],  # what [CLS] looks at is not asked
+            [0.2, 0.2, 0.2, 0.2, 0.2],  # [CLS] does not count
             [0.5, 0.1, 0.2, 0.1, 0.1],
             [0.0, 0.6, 0.3, 0.1, 0.0],
             [0.1, 0.1, 0.4, 0.3, 0.1],
             [0.2, 0.2, 0.2, 0.2, 0.2],
         ]
     )
-    fractions = fractions_by_target(
-        layers.attention_by_head([layers.SentenceAttention(LONG_TOKENS, weights[None, None])])
-    )
+    attention = layers.SentenceAttention(LONG_TOKENS, weights[None, None])
+    fractions = fractions_by_target(layers.attention_by_head([attention]))
     assert fractions == {
         layers.AttentionTarget.PREVIOUS: pytest.approx((0.5 + 0.6 + 0.4) / 3),
         layers.AttentionTarget.NEXT: pytest.approx((0.2 + 0.1 + 0.1) / 3),
         layers.AttentionTarget.ITSELF: pytest.approx((0.1 + 0.3 + 0.3) / 3),
         layers.AttentionTarget.SPECIAL: pytest.approx((0.6 + 0.0 + 0.2) / 3),
-        layers.AttentionTarget.SAME_WORD: pytest.approx((0.2 + 0.6) / 2),  # 타 is a word alone
+        layers.AttentionTarget.SAME_WORD: pytest.approx((0.2 + 0.6) / 2),  # 타 is a single token
     }
 
 
 def test_weights_tokens_of_sentences_equally() -> None:
     weights = [np.zeros((1, 1, n, n)) for n in (5, 3)]
-    weights[0][..., 0] = 1  # all look at [CLS]
-    weights[1][..., 1] = 1  # all look at the only word
-    fractions = fractions_by_target(
-        layers.attention_by_head(
-            [layers.SentenceAttention(LONG_TOKENS, weights[0]), layers.SentenceAttention(SHORT_TOKENS, weights[1])]
-        )
-    )
+    weights[0][..., 0] = 1  # all attention to [CLS]
+    weights[1][..., 1] = 1  # all attention to the only word
+    pairs = zip((LONG_TOKENS, SHORT_TOKENS), weights, strict=True)
+    attentions = [layers.SentenceAttention(tokens, values) for tokens, values in pairs]
+    fractions = fractions_by_target(layers.attention_by_head(attentions))
     assert fractions[layers.AttentionTarget.SPECIAL] == pytest.approx(3 / 4)
     assert fractions[layers.AttentionTarget.ITSELF] == pytest.approx(1 / 4)
-    assert fractions[layers.AttentionTarget.PREVIOUS] == pytest.approx(1 / 4)  # [CLS] stands before 배
+    assert fractions[layers.AttentionTarget.PREVIOUS] == pytest.approx(1 / 4)  # [CLS] is before 배
     assert fractions[layers.AttentionTarget.SAME_WORD] == 0
 
 
 def test_uniform_attention_has_uniform_fractions() -> None:
-    head_attention = layers.attention_by_head(
-        [
-            layers.SentenceAttention(LONG_TOKENS, np.full((1, 1, 5, 5), 0.2)),
-            layers.SentenceAttention(SHORT_TOKENS, np.full((1, 1, 3, 3), 1 / 3)),
-        ]
-    )
+    long = layers.SentenceAttention(LONG_TOKENS, np.full((1, 1, 5, 5), 0.2))
+    short = layers.SentenceAttention(SHORT_TOKENS, np.full((1, 1, 3, 3), 1 / 3))
+    head_attention = layers.attention_by_head([long, short])
     assert head_attention.fractions[0, 0] == pytest.approx(head_attention.uniform)
-    assert head_attention.uniform[[*layers.AttentionTarget].index(layers.AttentionTarget.SPECIAL)] == pytest.approx(
-        (3 * 2 / 5 + 2 / 3) / 4
-    )
-    head_attention = layers.attention_by_head([layers.SentenceAttention(SHORT_TOKENS, np.full((1, 1, 3, 3), 1 / 3))])
-    assert np.isnan(fractions_by_target(head_attention)[layers.AttentionTarget.SAME_WORD])
-    assert not layers.target_masks(SHORT_TOKENS)[
-        [*layers.AttentionTarget].index(layers.AttentionTarget.SAME_WORD)
-    ].any()
+    special, same_word = map([*layers.AttentionTarget].index, ("special", "same_word"))
+    assert head_attention.uniform[special] == pytest.approx((3 * 2 / 5 + 2 / 3) / 4)
+    assert np.isnan(layers.attention_by_head([short]).fractions[0, 0, same_word])
+    assert not layers.target_masks(SHORT_TOKENS)[same_word].any()
 
 
 @pytest.mark.slow
@@ -216,16 +194,8 @@ def test_attention_matches_transformers(network: TransformerModel) -> None:
     for layer, weights in enumerate(reference_output(network).attentions):
         assert sentence_attention.weights[layer] == pytest.approx(weights[0].numpy(), abs=1e-6)
     assert sentence_attention.weights.sum(axis=-1) == pytest.approx(np.ones((N_LAYERS, N_HEADS, 8)), abs=1e-6)
-    assert [token.text for token in sentence_attention.pieces] == [
-        "[CLS]",
-        "항구",
-        "에서",
-        "배",
-        "를",
-        "탔",
-        "다",
-        "[SEP]",
-    ]
+    tokens = [token.text for token in sentence_attention.pieces]
+    assert tokens == [token.removeprefix("##") for token in SHIP_TOKENS]
     assert [token.word for token in sentence_attention.pieces] == [-1, 0, 0, 1, 1, 2, 2, -1]
     with pytest.raises(LanguageError, match="sentence"):
         layers.sentence_attention(network, " ")

@@ -1,4 +1,4 @@
-"""The best layer and pooling, against vectors by plain transformers, SciPy's correlation and nDCG by ir-measures."""
+"""Scores by layer and pooling, compared with plain transformers, SciPy's correlation and nDCG by ir-measures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +27,7 @@ from tests.labs.language.tiny_bert import BELLY, N_LAYERS, PEAR, SHIP, write_mod
 TEXTS = (SHIP, PEAR, BELLY, "나는 한강에서 먹었다", "서울", "배를 먹었다", "담배")
 PAIRS = [(0, 1), (0, 2), (1, 5), (3, 4), (0, 5), (4, 6), (2, 3)]
 GOLD = [1.0, 0.5, 4.5, 2.0, 2.5, 0.0, 1.5]
+RELEVANT_BY_QUESTION = {"나는 배": (0, 5), "사과를 먹었다": (1,), "서울에서 먹다": (4,)}
 
 
 def pairs() -> PairSet:
@@ -35,18 +36,15 @@ def pairs() -> PairSet:
 
 
 def vectors_by_layer(network: TransformerModel, texts: Sequence[str]) -> dict[tuple[int, PoolingMode], np.ndarray]:
-    """By layer and pooling, one text at a time, so that there is no padding."""
+    """Return vectors by layer and pooling; encodes one text at a time, so there is no padding."""
     states_by_text = [network.hidden_states(text).astype(np.float64) for text in texts]
-    pool = {
-        "mean": lambda hidden: hidden.mean(axis=0),
-        "cls": lambda hidden: hidden[0],
-        "max": lambda hidden: hidden.max(axis=0),
-    }
-    return {
-        (layer, pooling): np.array([pool[pooling](states[layer]) for states in states_by_text])
-        for layer in range(N_LAYERS + 1)
-        for pooling in PoolingMode
-    }
+    vectors = {}
+    for layer in range(N_LAYERS + 1):
+        states = [text_states[layer] for text_states in states_by_text]
+        vectors[layer, PoolingMode.MEAN] = np.array([hidden.mean(axis=0) for hidden in states])
+        vectors[layer, PoolingMode.CLS] = np.array([hidden[0] for hidden in states])
+        vectors[layer, PoolingMode.MAX] = np.array([hidden.max(axis=0) for hidden in states])
+    return vectors
 
 
 def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -56,7 +54,7 @@ def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers_module, "_PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr(layers_module, "_PAIR_BATCH_SIZE", 3)
     fractions: list[float] = []
     layer_scores_ = score_layers(network, pairs(), fractions.append)
     assert layer_scores_.spearman.shape == (N_LAYERS + 1, 3)
@@ -64,7 +62,7 @@ def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest
         correlation = layer_scores_.spearman[layer, [*PoolingMode].index(pooling)]
         cosines = cosine_matrix(vectors, vectors)
         if layer == 0 and pooling is PoolingMode.CLS:
-            assert np.isnan(correlation)  # [CLS] before it saw the sentence
+            assert np.isnan(correlation)  # equal for all sentences
         else:
             assert correlation == pytest.approx(spearmanr([cosines[pair] for pair in PAIRS], GOLD).statistic)
     assert fractions == pytest.approx([3 / 7, 6 / 7, 1])
@@ -75,7 +73,7 @@ def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest
 def test_mean_pooling_matches_sentence_transformers(network: TransformerModel) -> None:
     from sentence_transformers import SentenceTransformer
 
-    expected = SentenceTransformer(network.reference).encode([*TEXTS])  # mean pooling where nothing is said
+    expected = SentenceTransformer(network.reference).encode([*TEXTS])  # mean pooling by default
     assert vectors_by_layer(network, TEXTS)[N_LAYERS, PoolingMode.MEAN] == pytest.approx(expected, abs=1e-5)
 
 
@@ -90,46 +88,34 @@ def test_best_layer_has_highest_score() -> None:
 
 @pytest.mark.slow
 def test_rejects_unscored_and_few_pairs(network: TransformerModel) -> None:
-    unscored = PairSet.from_columns("alone", PairKind.SENTENCES, [[SHIP]])
+    unscored = PairSet.from_columns("unscored", PairKind.SENTENCES, [[SHIP]])
     for pair_set, code in ((unscored, "no_scores"), (pairs().at(np.arange(2)), "few_pairs")):
         with raises_failure(code):
             score_layers(network, pair_set)
 
 
-RELEVANT_BY_QUESTION = {"나는 배": (0, 5), "사과를 먹었다": (1,), "서울에서 먹다": (4,)}
-
-
 def small_set() -> QuestionSet:
     passages = [Passage(f"p{index}", text, "한강" if index == 4 else "") for index, text in enumerate(TEXTS)]
-    questions = [
-        Question(f"q{index}", text, (), tuple(f"p{relevant_index}" for relevant_index in relevant_indices))
-        for index, (text, relevant_indices) in enumerate(RELEVANT_BY_QUESTION.items())
-    ]
+    questions = []
+    for index, (text, rows) in enumerate(RELEVANT_BY_QUESTION.items()):
+        questions.append(Question(f"q{index}", text, (), tuple(f"p{row}" for row in rows)))
     return QuestionSet("small", passages, tuple(questions))
 
 
 def large_set(questions: int = 500, passages: int = 800) -> QuestionSet:
-    """Question i asks for passages i and i + 1."""
+    """Passages i and i + 1 are relevant to question i."""
     all_passages = [Passage(f"p{index}", f"text {index}") for index in range(passages)]
-    question_list = [
-        Question(f"q{index}", f"{index}?", (), (f"p{index}", f"p{index + 1}")) for index in range(questions)
-    ]
-    return QuestionSet("large", all_passages, tuple(question_list))
+    records = [Question(f"q{index}", f"{index}?", (), (f"p{index}", f"p{index + 1}")) for index in range(questions)]
+    return QuestionSet("large", all_passages, tuple(records))
 
 
 def ndcg_by_ir_measures(scores: np.ndarray, relevant: np.ndarray) -> list[float]:
-    qrels = {
-        f"q{row}": {f"p{index}": int(value) for index, value in enumerate(row_values)}
-        for row, row_values in enumerate(relevant)
-    }
-    run = {
-        f"q{row}": {f"p{index}": float(value) for index, value in enumerate(row_values)}
-        for row, row_values in enumerate(scores)
-    }
-    scores_by_query = {
-        value.query_id: value.value for value in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)
-    }
-    return [scores_by_query[f"q{row}"] for row in range(len(scores))]
+    qrels, run = (
+        {f"q{row}": {f"p{index}": value for index, value in enumerate(values)} for row, values in enumerate(matrix)}
+        for matrix in (relevant.astype(int).tolist(), scores.tolist())
+    )
+    ndcg_by_query = {item.query_id: item.value for item in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)}
+    return [ndcg_by_query[f"q{row}"] for row in range(len(scores))]
 
 
 @pytest.mark.parametrize(("passages", "most_relevant"), [(40, 1), (40, 15), (4, 3)])
@@ -151,18 +137,18 @@ def test_ties_keep_order_and_single_question_is_rejected() -> None:
 
 @pytest.mark.slow
 def test_search_matches_transformers(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers_module, "_AT_ONCE", 3)
+    monkeypatch.setattr(layers_module, "_TEXT_BATCH_SIZE", 3)
     fractions: list[float] = []
     search = search_with_layers(network, small_set(), on_progress=fractions.append)
     assert search.ndcg.shape == (N_LAYERS + 1, len(PoolingMode), len(RELEVANT_BY_QUESTION))
     texts = [*RELEVANT_BY_QUESTION, *TEXTS]
-    texts[texts.index("서울")] = "한강 서울"  # with its title
+    texts[texts.index("서울")] = "한강 서울"  # with the title
     relevant = small_set().relevance.toarray()
     for (layer, pooling), vectors in vectors_by_layer(network, texts).items():
         scores_of_layer = search.ndcg[layer, [*PoolingMode].index(pooling)]
         scores = cosine_matrix(*np.split(vectors, [len(RELEVANT_BY_QUESTION)]))
         if layer == 0 and pooling is PoolingMode.CLS:
-            assert np.isnan(scores_of_layer).all()  # [CLS] before it saw the text
+            assert np.isnan(scores_of_layer).all()  # equal for all texts
         else:
             assert scores_of_layer == pytest.approx(ndcg_by_ir_measures(scores, relevant))
     assert fractions == sorted(fractions)
@@ -173,7 +159,7 @@ def test_search_matches_transformers(network: TransformerModel, monkeypatch: pyt
 def test_prepends_prompts(network: TransformerModel) -> None:
     bare = small_set()
     with_prompts = QuestionSet(
-        "told",
+        "prompted",
         [Passage(record.id, f"나는 {record.title} {record.text}".replace("  ", " ")) for record in bare.passages],
         tuple(Question(record.id, f"서울 {record.text}", (), record.relevant) for record in bare.questions),
     )

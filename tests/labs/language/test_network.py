@@ -1,4 +1,4 @@
-"""Pieces and their letters, by tokenizers of several makes; and what transformers itself expects at a masked place."""
+"""Tokens and their characters for several tokenizers, and masked predictions compared with transformers."""
 
 import json
 from pathlib import Path
@@ -23,10 +23,14 @@ from tests.labs.language.doubles import raises_failure
 from tests.labs.language.tiny_bert import PIECES, SPECIALS, write_model
 
 pytestmark = pytest.mark.slow
+TEXT = "항구에서 [MASK]를 탔다"
+MASK_INDEX = 3  # [CLS] 항구 ##에서 [MASK]
+# after a mask, WordPiece starts a new word, and "를" is not in the vocabulary
+TOKENS = ["[CLS]", "항구", "##에서", "[MASK]", "[UNK]", "탔", "##다", "[SEP]"]
 
 
 def make_network(vocabulary: list[str], **trained: str) -> TransformerModel:
-    """A network that only cuts, by whole pieces, with spaces written as SentencePiece writes them."""
+    """Return a network with only a tokenizer of these tokens, with spaces as in SentencePiece."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -53,34 +57,22 @@ def test_space_token_covers_no_character() -> None:
 
 def test_unknown_token_keeps_tokenizer_name() -> None:
     tokens = make_network(["▁배", "▁"]).pieces("쀍 배")
-    assert [
-        (token.text, token.start, token.end, token.word)
-        for token in tokens
-        if not token.is_special and token.end > token.start
-    ] == [
-        ("[UNK]", 0, 1, 0),
-        ("배", 2, 3, 1),
-    ]
+    words = [token for token in tokens if not token.is_special and token.end > token.start]
+    assert words == [SentenceToken("[UNK]", 0, 1, 0), SentenceToken("배", 2, 3, 1)]
 
 
 def test_morpheme_tokenizer_has_offsets_of_original_sentence() -> None:
-    """Without the marks 에서 and 먹었 would be cut as the longer pieces are."""
+    """Without marked morphemes, the tokenizer uses the longer tokens."""
     pieces = ["▁한강", "에서", "▁한강에서", "▁먹", "었", "다", "▁먹었다"]
     tokens = make_network(pieces, split="morphemes").pieces("한강에서 먹었다")
     spans = [(token.text, token.start, token.end, token.word) for token in tokens if not token.is_special]
     assert spans == [("한강", 0, 2, 0), ("에서", 2, 4, 0), ("먹", 5, 6, 1), ("었", 6, 7, 1), ("다", 7, 8, 1)]
-    assert [token.text for token in make_network(pieces, split="words").pieces("한강에서 먹었다")][1:-1] == [
-        "한강에서",
-        "먹었다",
-    ]
-
-
-TEXT = "항구에서 [MASK]를 탔다"
-MASK_INDEX = 3  # [CLS] 항구 ##에서 [MASK]
+    tokens = make_network(pieces, split="words").pieces("한강에서 먹었다")
+    assert [token.text for token in tokens][1:-1] == ["한강에서", "먹었다"]
 
 
 def reference_probabilities(folder: Path, tokens: list[str]) -> np.ndarray:
-    """The softmax of plain transformers over numbers counted by hand, `(n_tokens, n_pieces)`."""
+    """Return the softmax of plain transformers for tokens of `PIECES`, `(n_tokens, n_pieces)`."""
     import torch
     from transformers import BertForMaskedLM
 
@@ -89,10 +81,6 @@ def reference_probabilities(folder: Path, tokens: list[str]) -> np.ndarray:
         logits = BertForMaskedLM.from_pretrained(folder).eval()(torch.tensor([token_ids])).logits[0]
     exponentials = np.exp(logits.numpy().astype(np.float64))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
-
-
-# a word piece that follows a masked place begins a word: "를" is none of the pieces
-TOKENS = ["[CLS]", "항구", "##에서", "[MASK]", "[UNK]", "탔", "##다", "[SEP]"]
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +115,7 @@ def test_fills_each_mask_with_top_tokens(masked: TransformerModel, expected_prob
 
 
 def test_word_probability_sums_its_tokens(source: ModelSource, expected_probabilities: np.ndarray) -> None:
-    """배 begins a word, ##배 goes on with one."""
+    """배 starts a word, ##배 continues one."""
     predictions = predict_by_checkpoint([source], TEXT)
     both = [(SPECIALS + PIECES).index(piece) for piece in ("배", "##배")]
     assert predictions.word_probability(" 배 ") == pytest.approx([expected_probabilities[both].sum()], abs=1e-6)
@@ -138,16 +126,15 @@ def test_rejects_word_of_several_tokens(source: ModelSource) -> None:
     with pytest.raises(LanguageError, match="배 · ##를") as caught:
         predictions.word_probability("배를")
     assert caught.value.code == "not_one_piece"
-    with pytest.raises(LanguageError, match="no single piece"):
-        predictions.word_probability("쀍")  # an unknown piece is no word
+    with pytest.raises(LanguageError, match="into several tokens"):
+        predictions.word_probability("쀍")  # an unknown token
 
 
 def test_predicts_with_each_checkpoint(tmp_path: Path) -> None:
     folders = [tmp_path / f"step-{step}" for step in (1, 2)]
     fractions: list[float] = []
-    predictions = predict_by_checkpoint(
-        [write_model(folder, seed=seed) for seed, folder in enumerate(folders)], TEXT, fractions.append
-    )
+    sources = [write_model(folder, seed=seed) for seed, folder in enumerate(folders)]
+    predictions = predict_by_checkpoint(sources, TEXT, fractions.append)
     references = [reference_probabilities(folder, TOKENS)[MASK_INDEX] for folder in folders]
     expected = [item[len(SPECIALS) + PIECES.index("서울")] for item in references]
     assert predictions.word_probability("서울") == pytest.approx(expected, abs=1e-6)

@@ -1,4 +1,4 @@
-"""A BERT of two layers drawn at random, whose pieces can be told by hand; with its head and without."""
+"""A random BERT of two layers with a small vocabulary, with or without its head."""
 
 from pathlib import Path
 
@@ -18,20 +18,13 @@ BELLY = "배가 고프다"
 
 
 def write_model(folder: Path, *, head: bool = True, seed: int = 0) -> ModelSource:
-    """Write it to a folder, as transformers saves models."""
     import torch
     from transformers import BertConfig, BertForMaskedLM, BertModel
 
     folder.mkdir(parents=True, exist_ok=True)
-    config = BertConfig(
-        vocab_size=len(SPECIALS + PIECES),
-        hidden_size=DIMENSIONS,
-        num_hidden_layers=N_LAYERS,
-        num_attention_heads=N_HEADS,
-        intermediate_size=24,
-        max_position_embeddings=32,
-        initializer_range=0.5,
-    )
+    sizes = {"vocab_size": len(SPECIALS + PIECES), "hidden_size": DIMENSIONS, "intermediate_size": 24}
+    depths = {"num_hidden_layers": N_LAYERS, "num_attention_heads": N_HEADS}
+    config = BertConfig(**sizes, **depths, max_position_embeddings=32, initializer_range=0.5)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         (BertForMaskedLM if head else BertModel)(config).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Ten cities and a question on each, for tests of generation; as a program, the batch that a test kills."""
+"""Questions on ten cities for tests of generation; as a program, the batch that a test kills."""
 
 import sys
 
@@ -22,13 +22,12 @@ GENERATOR = Generator(name="RAG", model=MODEL, timeout_seconds=5)
 
 
 def city_of_question(text: str) -> str:
-    """The city that is asked about."""
     question = text.rpartition("질문: ")[2]
     return next(city for city in CITIES if question.startswith(city))
 
 
 def correct_answer(text: str) -> str:
-    """The answer of a model that reads: the passage asked about is always the first."""
+    """Return the right answer; the relevant passage is always the first."""
     return f"{city_of_question(text)}역 앞 [1]"
 
 

@@ -1,4 +1,4 @@
-"""Five passages, and a reader that points at the word after the question's last word."""
+"""Five passages, and a reader that extracts the word after the question's last word."""
 
 import json
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ SET = QuestionSet("다섯 글", PASSAGES, QUESTIONS)
 
 
 def score_words(folder: Path, question_set: QuestionSet, *predictions: Sequence[str]) -> list[str]:
-    """The words of `score` for questions with answers, in a file, and a file `a.json` and so on of each reader's."""
+    """Write a set's questions, and the predictions of each reader to `a.json` and so on; returns `score` arguments."""
     text_of = {passage.id: passage.text for passage in question_set.passages}
-    rows = [
-        {"context": text_of[question.relevant[0]], "question": question.text, "answers": [*question.answers]}
-        for question in question_set.questions
-    ]
+    rows = []
+    for question in question_set.questions:
+        context = text_of[question.relevant[0]]
+        rows.append({"context": context, "question": question.text, "answers": [*question.answers]})
     data = folder / f"{question_set.name}.jsonl"
     data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     ids = [question.id for question in read_file(data).question_set.questions]
@@ -45,7 +45,7 @@ def score_words(folder: Path, question_set: QuestionSet, *predictions: Sequence[
 
 
 class NextWord:
-    """Says the word after the last word of the question, surely where it is there: log P is -length of the answer."""
+    """Extracts the word after the question's last word in a passage; log P is minus the length of the answer."""
 
     fingerprint = "next word"
 

@@ -1,4 +1,4 @@
-"""Readers and language models over what retrievers find: figures, files, and the command that makes them."""
+"""Readers and language models on retrieved passages: metrics, files, and the command."""
 
 import json
 from pathlib import Path
@@ -23,17 +23,26 @@ from tests.chat_server import MODEL, chat_server
 from tests.labs.reading.doubles import NextWord
 
 CITIES = [f"도시{letter}" for letter in "가나다라마바사아자차카타파하거너더러머버"]
-# each city is told of in two passages, only one of which says what is asked
+# each city is in two passages, only one of which has the answer
 PASSAGES = [
     *(Passage(f"a{n}", f"{city} 시장 이름{n} 강 물{n}", f"{city}") for n, city in enumerate(CITIES)),
     *(Passage(f"b{n}", f"{city} 시장 {city} 시장 다른{n}", f"{city} 옛날") for n, city in enumerate(CITIES)),
 ]
-SET = QuestionSet(
-    "도시",
-    PASSAGES,
-    tuple(Question(f"q{n}", f"{city} 시장", (f"이름{n}",), (f"a{n}",)) for n, city in enumerate(CITIES)),
-)
+QUESTIONS = [Question(f"q{n}", f"{city} 시장", (f"이름{n}",), (f"a{n}",)) for n, city in enumerate(CITIES)]
+SET = QuestionSet("도시", PASSAGES, tuple(QUESTIONS))
 SPECS = (BM25Spec(name="BM25"), BM25Spec(name="Words", analyzer="whitespace"))
+FILE = """
+data = "{data}"
+split = "test"
+test_share = 0.4
+depths_read = [1, 3]
+[[retriever]]
+kind = "bm25"
+name = "BM25"
+[[{who}]]
+name = "someone"
+model = "{model}"
+"""
 
 
 @pytest.fixture
@@ -60,13 +69,12 @@ def test_metrics_match_exported_answers(experiment: ReadingExperiment, tmp_path:
     assert scores["readers"]["next"].keys() == {"BM25", "Words"}
     assert len(scores["predictions"]) == 6
     for name, source in scores["predictions"].items():
-        answer_scores = score_answers(
-            result.question_set, read_predictions(tmp_path / "predictions" / name), ScoringRules.KORQUAD
-        )
+        predictions = read_predictions(tmp_path / "predictions" / name)
+        answer_scores = score_answers(result.question_set, predictions, ScoringRules.KORQUAD)
         metrics = scores["readers"]["next"][source["retriever"]][str(source["k"])]
         assert {measure: metrics[measure] for measure in ("em", "f1")} == pytest.approx(answer_scores.means())
         assert metrics["interval"]["em"] == pytest.approx([*answer_scores.intervals["em"]])
-        assert sum(metrics["fates"].values()) == pytest.approx(1)
+        assert sum(metrics["outcomes"].values()) == pytest.approx(1)
         assert metrics["em"] <= metrics["ceiling"] <= 1
     values = result.readers[0].oracle
     ends = proportion_intervals(values, question_groups(result.question_set))
@@ -78,40 +86,24 @@ def test_ceiling_grows_with_depth(experiment: ReadingExperiment) -> None:
     by_depth = as_dict(evaluate(experiment, SET))["readers"]["next"]["BM25"]
     ceilings = [by_depth[k]["ceiling"] for k in ("1", "2", "4")]
     assert ceilings == sorted(ceilings)
-    assert ceilings[1] == 1.0, "both passages of a city are found first"
+    assert ceilings[1] == 1.0, "both passages of a city are ranked first"
 
 
 def test_selects_weight_on_validation_questions(experiment: ReadingExperiment) -> None:
     weights = as_dict(evaluate(experiment, SET))["weights"]["next"]["BM25"]
-    assert weights["chosen_on"] == "validation"
+    assert weights["selected_on"] == "validation"
     everything = experiment.model_copy(update={"split": Part.ALL})
-    assert as_dict(evaluate(everything, SET))["weights"]["next"]["BM25"] == {"weight": 0.0, "chosen_on": None}
+    assert as_dict(evaluate(everything, SET))["weights"]["next"]["BM25"] == {"weight": 0.0, "selected_on": None}
 
 
 def test_failed_reader_does_not_stop_others(experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = experiment.model_copy(
-        update={"reader": (ReaderSpec(name="gone", model="no such/model/at all"), *experiment.reader)}
-    )
-    result = evaluate(both, SET)
+    missing = ReaderSpec(name="gone", model="no such/model/at all")
+    result = evaluate(experiment.model_copy(update={"reader": (missing, *experiment.reader)}), SET)
     assert result.readers[0].error is not None
     content = as_dict(result)
     assert "error" in content["readers"]["gone"]
     assert content["readers"]["next"]["BM25"]["1"]["em"] >= 0
     assert "gone" not in content["oracles"]
-
-
-FILE = """
-data = "{data}"
-split = "test"
-test_share = 0.4
-depths_read = [1, 3]
-[[retriever]]
-kind = "bm25"
-name = "BM25"
-[[{who}]]
-name = "someone"
-model = "{model}"
-"""
 
 
 def write_experiment(folder: Path, who: str, model: str) -> Path:
@@ -134,14 +126,13 @@ def test_generator_answers_from_passages(
         assert main(["reading", "evaluate", str(path), "--out", str(tmp_path / "out")]) == 0
         n_requests = len(server.requests)
         assert main(["reading", "evaluate", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
-        assert len(server.requests) == n_requests, "what was answered is not asked again"
+        assert len(server.requests) == n_requests, "stored answers are not requested again"
     printed = capsys.readouterr().out
-    metrics = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["generators"]["someone"][
-        "BM25"
-    ]
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
+    metrics = scores["generators"]["someone"]["BM25"]
     assert (metrics["em"], metrics["f1"], metrics["contains"], metrics["cites"]) == (1, 1, 1, 1)
     assert metrics["answered"] == n_requests
-    assert (metrics["failed"], metrics["left"]) == ({}, 0)
+    assert (metrics["failed"], metrics["remaining"]) == ({}, 0)
     assert "someone from BM25: 100.00 / 100.00" in printed
     for path_written in tmp_path.rglob("*"):
         assert not path_written.is_file() or SECRET not in path_written.read_text(encoding="utf-8", errors="ignore")
@@ -170,9 +161,8 @@ def test_reports_missing_endpoint_as_failure(
 def test_rejects_invalid_experiment_file(tmp_path: Path, change: str, word: str) -> None:
     path = tmp_path / "wrong.toml"
     first, _, others = change.partition("\n") if change.startswith("depths") else ("", "", change)
-    path.write_text(
-        f'data = "sample"\n{first}\n[[retriever]]\nkind = "bm25"\nname = "BM25"\n{others}', encoding="utf-8"
-    )
+    retriever = '[[retriever]]\nkind = "bm25"\nname = "BM25"'
+    path.write_text(f'data = "sample"\n{first}\n{retriever}\n{others}', encoding="utf-8")
     with pytest.raises(ExperimentError, match=word):
         read_experiment(path)
 
@@ -180,7 +170,7 @@ def test_rejects_invalid_experiment_file(tmp_path: Path, change: str, word: str)
 def test_question_scores_are_finite(experiment: ReadingExperiment) -> None:
     result = evaluate(experiment, SET)
     for answered in result.readers[0].by_retriever.values():
-        for values in (answered.depth.exact, answered.depth.overlap):
+        for values in (answered.by_depth.exact, answered.by_depth.overlap):
             assert np.isfinite(values).all()
 
 

@@ -1,4 +1,4 @@
-"""What a reader finds in the passage of a question, and in the first passages that were found."""
+"""Answers of a reader from the passage of a question, and from retrieved passages."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -17,6 +17,11 @@ from tests.labs.reading.doubles import PASSAGES, SET, NextWord
 READER: Any = NextWord()
 IMPOSSIBLE = Question("q5", "깊은 강", (), (), rejected=("p2",))
 MIXED = QuestionSet("mixed", PASSAGES, (*SET.questions, IMPOSSIBLE, Question("q6", "아무 것", (), ())))
+# rank of the relevant passage: q1 second, q2 first, q3 last, q4 first
+PASSAGE_ROWS = np.array([[1, 0, 2], [0, 1, -1], [2, 4, 3], [4, 3, 2]], dtype=np.int32)
+SCORES = np.array([[3, 2, 1], [5, 1, -np.inf], [9, 8, 7], [4, 2, 0]], dtype=np.float32)
+RANKINGS = Rankings(PASSAGE_ROWS, SCORES)
+TEXTS = [question.text for question in SET.questions]
 
 
 def test_reads_each_question_with_its_context() -> None:
@@ -40,7 +45,7 @@ def test_no_threshold_if_all_questions_have_answers() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-5, 5)), min_size=1, max_size=12))
 def test_best_threshold_has_highest_overlap(rows: list[tuple[bool, bool, float]]) -> None:
-    """Each row: whether there is an answer, whether the span is right, and how much likelier no answer is."""
+    """Each row: whether there is an answer, whether the span is right, and the margin of "no answer"."""
     questions = tuple(
         Question(f"q{row}", "무엇", ("서울",) if answered else (), ("p1",) if answered else ())
         for row, (answered, _, _) in enumerate(rows)
@@ -61,13 +66,6 @@ def test_best_threshold_has_highest_overlap(rows: list[tuple[bool, bool, float]]
     assert mean(best) >= max(mean(candidate) for candidate in [*(margins - 1e-6), *margins, *(margins + 1e-6)]) - 1e-9
 
 
-# q1 finds its own passage second, q2 first, q3 last, q4 its own at once
-PASSAGE_ROWS = np.array([[1, 0, 2], [0, 1, -1], [2, 4, 3], [4, 3, 2]], dtype=np.int32)
-SCORES = np.array([[3, 2, 1], [5, 1, -np.inf], [9, 8, 7], [4, 2, 0]], dtype=np.float32)
-RANKINGS = Rankings(PASSAGE_ROWS, SCORES)
-TEXTS = [question.text for question in SET.questions]
-
-
 @pytest.fixture
 def reader() -> Any:
     return NextWord()
@@ -83,45 +81,34 @@ def test_scores_candidates_as_by_hand(reader: Any) -> None:
     assert candidates.answers == [["부산", "서울", ""], ["한강", "", ""], ["한라산", "", "백두산"], ["무궁화", "", ""]]
     assert candidates.exact.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert candidates.overlap[2, 0] == pytest.approx(1 / 3), "one of three characters"
-    assert candidates.holds.tolist() == [
-        [False, True, False],
-        [True, False, False],
-        [False, False, True],
-        [True] + [False] * 2,
-    ]
+    assert candidates.contains_answer.astype(int).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]]
 
 
 def test_selects_answers_by_depth_as_by_hand(reader: Any) -> None:
     answers = extractive.select_answers(read_candidates(reader), (1, 2, 3), weight=0.0, unit=1.0)
-    # 서울 and 부산 are as long: of equal sums the passage found first is taken; so with 한라산 and 백두산
-    assert answers.place.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
+    # 서울 and 부산 tie, as do 한라산 and 백두산: the first passage is selected
+    assert answers.rank.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert answers.exact.tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
     assert answers.ceiling.tolist() == [[False, True, True], [True] * 3, [False, False, True], [True] * 3]
-    assert answers.fate.tolist() == [
-        [extractive.AnswerOutcome.NOT_FOUND, extractive.AnswerOutcome.OUTRANKED, extractive.AnswerOutcome.OUTRANKED],
-        [extractive.AnswerOutcome.RIGHT] * 3,
-        [extractive.AnswerOutcome.NOT_FOUND, extractive.AnswerOutcome.NOT_FOUND, extractive.AnswerOutcome.OUTRANKED],
-        [extractive.AnswerOutcome.MISREAD] * 3,
-    ]
+    right, outranked, misread, not_found = extractive.AnswerOutcome
+    assert answers.outcome[0].tolist() == [not_found, outranked, outranked]
+    assert answers.outcome[1].tolist() == [right] * 3
+    assert answers.outcome[2].tolist() == [not_found, not_found, outranked]
+    assert answers.outcome[3].tolist() == [misread] * 3
 
 
 def test_retrieval_weight_changes_selected_passage(reader: Any) -> None:
     candidates = read_candidates(reader)
-    candidates.scores[0] = [
-        -2.5,
-        -2.0,
-        -np.inf,
-    ]  # the right passage is read a little more surely, and found a little worse
-    assert extractive.select_answers(candidates, (3,), weight=0.0, unit=1.0).place[0, 0] == 1
-    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=1.0).place[0, 0] == 0
-    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=10.0).place[0, 0] == 1
+    candidates.scores[0] = [-2.5, -2.0, -np.inf]  # the right passage has a better reading score and a worse rank
+    assert extractive.select_answers(candidates, (3,), weight=0.0, unit=1.0).rank[0, 0] == 1
+    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=1.0).rank[0, 0] == 0
+    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=10.0).rank[0, 0] == 1
     assert extractive.best_weight(candidates, 3, 1.0) == extractive.WEIGHTS[0]
 
 
 def test_score_gap_is_mean_distance_from_best() -> None:
-    assert extractive.mean_score_gap(np.array([[3.0, 2.0, 1.0], [5.0, 1.0, -np.inf]])) == pytest.approx(
-        (0 + 1 + 2 + 0 + 4) / 5
-    )
+    scores = np.array([[3.0, 2.0, 1.0], [5.0, 1.0, -np.inf]])
+    assert extractive.mean_score_gap(scores) == pytest.approx((0 + 1 + 2 + 0 + 4) / 5)
     assert extractive.mean_score_gap(np.array([[1.0, 1.0]])) == 1.0
     assert extractive.mean_score_gap(np.full((1, 2), -np.inf)) == 1.0
 
@@ -129,15 +116,12 @@ def test_score_gap_is_mean_distance_from_best() -> None:
 def test_no_answer_without_retrieved_passages(reader: Any) -> None:
     empty_rankings = Rankings(np.full((4, 2), -1, dtype=np.int32), np.full((4, 2), -np.inf, dtype=np.float32))
     corpus = extractive.CorpusReader(reader, SET.passages.texts, SET.corpus_fingerprint)
-    answers = extractive.select_answers(
-        extractive.score_candidates(SET, empty_rankings, corpus.read(TEXTS, empty_rankings), ScoringRules.KORQUAD),
-        (1, 2),
-        1.0,
-        1.0,
-    )
-    assert (answers.place == -1).all()
+    spans = corpus.read(TEXTS, empty_rankings)
+    candidates = extractive.score_candidates(SET, empty_rankings, spans, ScoringRules.KORQUAD)
+    answers = extractive.select_answers(candidates, (1, 2), 1.0, 1.0)
+    assert (answers.rank == -1).all()
     assert (answers.exact == 0).all()
-    assert (answers.fate == extractive.AnswerOutcome.NOT_FOUND).all()
+    assert (answers.outcome == extractive.AnswerOutcome.NOT_FOUND).all()
 
 
 def test_reads_each_pair_once_for_all_retrievers(reader: Any) -> None:

@@ -1,4 +1,4 @@
-"""Generators, citations and prompts: nothing in a passage can be taken for more than a quotation."""
+"""Generators, citations and prompts: passages stay quotations."""
 
 import re
 import tomllib
@@ -17,7 +17,15 @@ from mrc_workbench.retrieval.rankings import Rankings
 
 CASES = tomllib.loads(Path(__file__).with_name("generator.toml").read_text(encoding="utf-8"))
 USAGE = Usage(10, 2, 0.1, 0.2)
-GENERATOR = generator.Generator(name="RAG", model="double-1", most_passages=2, most_characters=10)
+GENERATOR = generator.Generator(name="RAG", model="double-1", max_passages=2, max_characters=10)
+SENT = (
+    Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕"),
+    Passage("p2", "한강은 서울을 지나 서해로 흐른다.", "한강"),
+    Passage("p3", "The river Han flows through Seoul.", "Han"),
+)
+PROMPT = generator.Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
+special_characters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
+passages = st.builds(Passage, st.just("p"), special_characters, special_characters)
 
 
 def test_sends_first_passages_truncated_and_numbered() -> None:
@@ -40,10 +48,10 @@ def test_key_depends_on_sent_text_only() -> None:
     assert len({key(), key("몇?"), key(text="짧다")}) == 3
 
 
-@pytest.mark.parametrize(("said", "refused", "prediction"), CASES["refusals"])
-def test_detects_exact_refusal(said: str, refused: bool, prediction: str) -> None:
-    answer = GENERATOR.parse_answer(ChatAnswer(said, USAGE), ())
-    assert (answer.refused, answer.prediction, answer.response, answer.usage) == (refused, prediction, said, USAGE)
+@pytest.mark.parametrize(("response", "refused", "prediction"), CASES["refusals"])
+def test_detects_exact_refusal(response: str, refused: bool, prediction: str) -> None:
+    answer = GENERATOR.parse_answer(ChatAnswer(response, USAGE), ())
+    assert (answer.refused, answer.prediction, answer.response, answer.usage) == (refused, prediction, response, USAGE)
 
 
 def test_builds_requests_from_rankings() -> None:
@@ -63,8 +71,8 @@ def test_builds_requests_from_rankings() -> None:
         ({"model": " "}, "no_generator_model"),
         ({"temperature": -0.1}, "generator_range"),
         ({"temperature": float("nan")}, "generator_range"),
-        ({"most_passages": 0}, "generator_range"),
-        ({"most_characters": 10**6}, "generator_range"),
+        ({"max_passages": 0}, "generator_range"),
+        ({"max_characters": 10**6}, "generator_range"),
         ({"timeout_seconds": 0}, "generator_range"),
     ],
 )
@@ -74,16 +82,9 @@ def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> No
     assert caught.value.code == code
 
 
-SENT = (
-    Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕"),
-    Passage("p2", "한강은 서울을 지나 서해로 흐른다.", "한강"),
-    Passage("p3", "The river Han flows through Seoul.", "Han"),
-)
-
-
-@pytest.mark.parametrize(("said", "text", "numbers"), CASES["citations"])
-def test_parses_citation_formats(said: str, text: str, numbers: list[int]) -> None:
-    answer = generator.parse_citations(said)
+@pytest.mark.parametrize(("response", "text", "numbers"), CASES["citations"])
+def test_parses_citation_formats(response: str, text: str, numbers: list[int]) -> None:
+    answer = generator.parse_citations(response)
     assert (answer.text, answer.numbers) == (text, tuple(numbers))
 
 
@@ -100,10 +101,10 @@ def test_parses_long_bracket_runs_quickly() -> None:
         assert len(generator.parse_citations(response).text) <= len(response)
 
 
-@pytest.mark.parametrize(("said", "support"), CASES["supports"])
-def test_checks_citations_against_sent_passages(said: str, support: list[tuple[int, str]]) -> None:
+@pytest.mark.parametrize(("response", "support"), CASES["supports"])
+def test_checks_citations_against_sent_passages(response: str, support: list[tuple[int, str]]) -> None:
     expected = tuple(generator.Citation(number, generator.Support(name)) for number, name in support)
-    assert generator.check_citations(generator.parse_citations(said), SENT, ScoringRules.KORQUAD) == expected
+    assert generator.check_citations(generator.parse_citations(response), SENT, ScoringRules.KORQUAD) == expected
 
 
 @pytest.mark.parametrize(("text", "answer", "held"), CASES["contained"])
@@ -115,11 +116,6 @@ def test_contains_words_ignores_stop_words() -> None:
     assert not generator.contains_words("The river Han flows.", "the of")
     assert generator.contains_words("The river Han flows.", "Han the river")
     assert not generator.contains_words("The river Han flows.", "Han the lake")
-
-
-PROMPT = generator.Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
-special_characters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
-passages = st.builds(Passage, st.just("p"), special_characters, special_characters)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

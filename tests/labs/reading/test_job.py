@@ -1,4 +1,4 @@
-"""An evaluation asked by a page: its folder by content, kept so that it opens as it was, and carried out by itself."""
+"""Jobs of the Evaluate tab: folders by content, stored evaluations, and runs."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
 
 BM25 = {"name": "BM25", "kind": "bm25", "analyzer": "word"}
-BIGRAMS = {"name": "error", "kind": "bm25", "analyzer": "bigram"}  # a person may call a retriever so
+BIGRAMS = {"name": "error", "kind": "bm25", "analyzer": "bigram"}  # a valid name of a retriever
 
 
 def experiment_of(stored: StoredSet, *models: str, **options: object) -> ReadingExperiment:
@@ -36,7 +36,6 @@ def data() -> StoredSet:
 
 @pytest.fixture
 def _next_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads instead of a network, in this process."""
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
 
 
@@ -56,7 +55,6 @@ def store_evaluation(data: StoredSet, *models: str, **options: object) -> tuple[
 
 
 def run_job_in_process(monkeypatch: pytest.MonkeyPatch, job: StudyJob[Any, Any], experiment: ReadingExperiment) -> None:
-    """Carry a job out in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     job.start(experiment)
 
@@ -67,10 +65,10 @@ def assert_same(actual: ReaderResult, expected: ReaderResult) -> None:
     assert [*actual.by_retriever] == [*expected.by_retriever] == ["BM25", "error"]
     for name, ours in actual.by_retriever.items():
         theirs = expected.by_retriever[name]
-        for value in ("weight", "weight_by_validation", "unit"):
+        for value in ("weight", "is_weight_tuned", "unit"):
             assert getattr(ours, value) == getattr(theirs, value)
-        assert ours.read.answers == theirs.read.answers
-        for component in ("read", "depth"):
+        assert ours.candidates.answers == theirs.candidates.answers
+        for component in ("candidates", "by_depth"):
             for part, values in vars(getattr(theirs, component)).items():
                 np.testing.assert_array_equal(getattr(getattr(ours, component), part), values)
 
@@ -87,7 +85,9 @@ def test_loads_stored_evaluation_without_cache(data: StoredSet) -> None:
     (theirs,) = result.readers
     assert_same(ours, theirs)
     assert ours.by_retriever["BM25"].answers(1) == theirs.by_retriever["BM25"].answers(1)
-    assert loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].depth.exact[:, 1].mean()
+    assert (
+        loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].by_depth.exact[:, 1].mean()
+    )
 
 
 def test_stores_error_of_failed_reader(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:

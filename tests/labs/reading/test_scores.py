@@ -1,4 +1,4 @@
-"""Answers judged question by question, slices of them, files of answers, and the command."""
+"""Scores of answers, slices, prediction files, and the command."""
 
 import json
 import os
@@ -31,9 +31,13 @@ from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import score_words
 
+WHO = 12
+WHERE = 6
+KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+
 
 def four_questions() -> QuestionSet:
-    """Four questions on two passages; nobody can answer the last."""
+    """Return four questions on two passages; the last is unanswerable."""
     return QuestionSet(
         "four",
         [Passage("p1", "서울은 한국의 수도이다."), Passage("p2", "물은 백 도에서 끓는다.")],
@@ -47,9 +51,8 @@ def four_questions() -> QuestionSet:
 
 
 def test_missing_answer_counts_as_wrong() -> None:
-    answer_scores = score_answers(
-        four_questions(), {"q1": "서울", "q2": "한국의", "q3": "백도", "q4": "", "another": "x"}, ScoringRules.KORQUAD
-    )
+    predictions = {"q1": "서울", "q2": "한국의", "q3": "백도", "q4": "", "another": "x"}
+    answer_scores = score_answers(four_questions(), predictions, ScoringRules.KORQUAD)
     assert answer_scores.per_question["em"].tolist() == [1, 0, 0, 1]
     assert answer_scores.per_question["f1"] == pytest.approx([1, 4 / 5, 1, 1])
     assert answer_scores.means() == pytest.approx(
@@ -90,28 +93,27 @@ def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
 
 
 def test_predictions_round_trip(tmp_path: Path) -> None:
-    write_predictions({"q1": "서울", "q4": ""}, tmp_path / "said.json")
-    assert json.loads((tmp_path / "said.json").read_text(encoding="utf-8")) == {"q1": "서울", "q4": ""}
-    assert read_predictions(tmp_path / "said.json") == {"q1": "서울", "q4": ""}
+    write_predictions({"q1": "서울", "q4": ""}, tmp_path / "predictions.json")
+    assert json.loads((tmp_path / "predictions.json").read_text(encoding="utf-8")) == {"q1": "서울", "q4": ""}
+    assert read_predictions(tmp_path / "predictions.json") == {"q1": "서울", "q4": ""}
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [("", "EOF"), ("[]", "object"), ('{"q1": 3}', "at 'q1'"), ('{"q1": ["서울"]}', "at 'q1'"), ("\xff", "is needed")],
 )
-def test_rejects_malformed_predictions(tmp_path: Path, content: str, told: str) -> None:
-    path = tmp_path / "said.json"
+def test_rejects_malformed_predictions(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "predictions.json"
     path.write_bytes(content.encode("latin-1" if content == "\xff" else "utf-8"))
-    with pytest.raises(ReadingError, match=told) as error:
+    with pytest.raises(ReadingError, match=message) as error:
         read_predictions(path)
     assert error.value.code == "bad_predictions"
-    assert "said.json" in str(error.value)
+    assert "predictions.json" in str(error.value)
 
 
 def test_command_reports_readers_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = score_words(
-        tmp_path, four_questions().with_questions(range(3)), ["서울", "한국", "백"], ["서울", "", "백 도"]
-    )
+    answerable = four_questions().with_questions(range(3))
+    words = score_words(tmp_path, answerable, ["서울", "한국", "백"], ["서울", "", "백 도"])
     files = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     assert main(["reading", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -133,12 +135,8 @@ def test_command_reports_invalid_predictions(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err.startswith("error: bad.json: ")
 
 
-WHO = 12
-WHERE = 6
-
-
 def make_question_set() -> QuestionSet:
-    """Twelve who, six where and one why in passages of three questions each; nobody can answer the last five."""
+    """Return twelve who, six where and one why questions, three for each passage, and five unanswerable ones."""
     passages = [Passage(f"p{index}", f"지문 {index}: 세종은 서울에서 한글을 만들었다.") for index in range(7)]
     texts = ["누가 만들었나?"] * WHO + ["어디에서 만들었나?"] * WHERE + ["왜 만들었나?"]
     answers = ["세종"] * WHO + ["서울"] * WHERE + ["백성"]
@@ -147,11 +145,11 @@ def make_question_set() -> QuestionSet:
         for row, (text, answer) in enumerate(zip(texts, answers, strict=True))
     ]
     unanswerable = [Question(f"n{row}", "언제 만들었나?") for row in range(MIN_SLICE_QUESTIONS)]
-    return QuestionSet("asked", passages, (*answerable, *unanswerable))
+    return QuestionSet("questions", passages, (*answerable, *unanswerable))
 
 
 def readers() -> dict[str, AnswerScores]:
-    """The first knows who and answers where nobody can; the second knows where, says "세종대왕", and is silent else."""
+    """Return a reader that answers "세종" to everything, and one that knows where, and has no answer to most others."""
     first = {question.id: "세종" for question in make_question_set().questions}
     second = {question.id: "서울" if "어디" in question.text else "" for question in make_question_set().questions}
     second |= {"q0": "세종", "q3": "세종대왕"}
@@ -168,33 +166,18 @@ def test_slices_keep_label_order_and_omit_small_ones() -> None:
         ("where", list(range(WHO, WHO + WHERE))),
         (NO_ANSWER, list(range(19, 24))),
     ]
-    assert (
-        slice_questions(make_question_set().with_questions(range(MIN_SLICE_QUESTIONS - 1)), LabelKind.QUESTION_WORD)
-        == []
-    )
-    assert (
-        len(slice_questions(make_question_set().with_questions(range(MIN_SLICE_QUESTIONS)), LabelKind.QUESTION_WORD))
-        == 1
-    )
+    for n_questions, n_slices in ((MIN_SLICE_QUESTIONS - 1, 0), (MIN_SLICE_QUESTIONS, 1)):
+        question_set = make_question_set().with_questions(range(n_questions))
+        assert len(slice_questions(question_set, LabelKind.QUESTION_WORD)) == n_slices
 
 
 def test_slice_means_and_differences_match_by_hand() -> None:
-    table = (
-        score_slices(make_question_set(), readers(), LabelKind.QUESTION_WORD)
-        .set_index(["measure", "slice", "reader"])
-        .sort_index()
-    )
+    slice_scores = score_slices(make_question_set(), readers(), LabelKind.QUESTION_WORD)
+    table = slice_scores.set_index(["measure", "slice", "reader"]).sort_index()
     assert list(table.index.unique("measure")) == ["em", "f1"]
-    assert table.loc["em", "mean"].to_dict() == pytest.approx(
-        {
-            ("who", "first"): 1,
-            ("who", "second"): 1 / 12,
-            ("where", "first"): 0,
-            ("where", "second"): 1,
-            (NO_ANSWER, "first"): 0,
-            (NO_ANSWER, "second"): 1,
-        }
-    )
+    expected = {("who", "first"): 1, ("who", "second"): 1 / 12, ("where", "first"): 0, ("where", "second"): 1}
+    expected |= {(NO_ANSWER, "first"): 0, (NO_ANSWER, "second"): 1}
+    assert table.loc["em", "mean"].to_dict() == pytest.approx(expected)
     assert table.loc[("f1", "who", "second"), "mean"] == pytest.approx((1 + 4 / 6) / 12)  # 2 of 2 and of 4 letters
     assert table.loc[("em", "who", "second"), "difference"] == pytest.approx(-11 / 12)
     assert table["questions"].unstack("slice").iloc[0].to_dict() == {"who": 12, "where": 6, NO_ANSWER: 5}
@@ -211,15 +194,12 @@ def test_slice_scores_use_only_its_questions() -> None:
         own_groups = np.unique(groups[part.rows], return_inverse=True)[1]
         first, second = (scores_by_reader[name].per_question["f1"][part.rows] for name in ("first", "second"))
         row = table.loc[part.label]
-        assert (
-            row[["low", "high"]].tolist() == significance.proportion_intervals(second[:, None], own_groups)[0].tolist()
-        )
-        assert row[["difference_low", "difference_high"]].tolist() == list(
-            significance.mean_interval(second - first, own_groups)
-        )
-        p.append(
-            significance.paired_tests([significance.Pair("first", "second", "f1", first, second)], own_groups)[0].p
-        )
+        ends = significance.proportion_intervals(second[:, None], own_groups)[0].tolist()
+        assert row[["low", "high"]].tolist() == ends
+        difference_ends = significance.mean_interval(second - first, own_groups)
+        assert row[["difference_low", "difference_high"]].tolist() == list(difference_ends)
+        pair = significance.Pair("first", "second", "f1", first, second)
+        p.append(significance.paired_tests([pair], own_groups)[0].p)
     assert table["p_holm"].tolist() == significance.holm(np.array(p)).tolist()
 
 
@@ -236,11 +216,10 @@ def test_no_difference_for_single_reader_and_no_small_slices() -> None:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """The command's, with questions that have answers, in a file, and two readers of them."""
+    """Return the command's arguments for answerable questions in a file, and two readers."""
     few = make_question_set().with_questions(range(WHO + WHERE + 1))
-    distinct_questions = replace(
-        few, questions=tuple(replace(question, text=f"{question.text} {question.id}") for question in few.questions)
-    )
+    questions = [replace(question, text=f"{question.text} {question.id}") for question in few.questions]
+    distinct_questions = replace(few, questions=tuple(questions))
     predictions = (["세종"] * len(few.questions), ["서울"] * len(few.questions))
     return [*score_words(tmp_path, distinct_questions, *predictions), "--by-slice"]
 
@@ -260,29 +239,27 @@ def test_command_writes_slices_as_json(words: list[str], capsys: pytest.CaptureF
     assert main(["reading", *words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert [*content["slices"]] == [*LabelKind]
-    first, second, *_ = content["slices"]["answer_place"]
+    first, second, *_ = content["slices"]["answer_position"]
     assert (first["slice"], first["questions"], first["measure"], first["p_holm"]) == ("first_third", 12, "em", None)
     assert second["difference"] == -1
     assert main(["reading", *words[:-1], "--json"]) == 0
     assert "slices" not in json.loads(capsys.readouterr().out)
 
 
-KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 CASES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
-    ("rules", "said", "right", "exact", "overlap"), [(rules, *case) for rules, cases in CASES.items() for case in cases]
+    ("rules", "prediction", "right", "exact", "overlap"),
+    [(rules, *case) for rules, cases in CASES.items() for case in cases],
 )
-def test_scores_cases_by_hand(rules: str, said: str, right: list[str], exact: int, overlap: str) -> None:
-    assert score_answer(said, right, ScoringRules(rules)) == pytest.approx((exact, float(Fraction(overlap))))
+def test_scores_cases_by_hand(rules: str, prediction: str, right: list[str], exact: int, overlap: str) -> None:
+    assert score_answer(prediction, right, ScoringRules(rules)) == pytest.approx((exact, float(Fraction(overlap))))
 
 
 def test_normalizes_answers_by_rules() -> None:
-    assert (
-        normalize_answer("  《소나기》(1953),  황순원의 'The' 소설 ", ScoringRules.KORQUAD)
-        == "소나기 1953 황순원의 the 소설"
-    )
+    answer = "  《소나기》(1953),  황순원의 'The' 소설 "
+    assert normalize_answer(answer, ScoringRules.KORQUAD) == "소나기 1953 황순원의 the 소설"
     assert normalize_answer("《소나기》(1953), The 소설", ScoringRules.SQUAD) == "《소나기》1953 소설"
     assert normalize_answer("《소나기》(1953), The 소설", ScoringRules.KLUE) == "《소나기》1953 the 소설"
 
@@ -290,21 +267,23 @@ def test_normalizes_answers_by_rules() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not KORQUAD.is_file(), reason="MRC_DATA names no folder with KorQuAD_v1.0_dev.json")
 def test_korquad_scores_match_constructed_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of every five questions one is right, one has a particle too many, two are wrong, and one is not answered."""
+    """Of five questions, one is right, one has an extra character, two are wrong, and one has no prediction."""
     questions = read_file(KORQUAD).question_set.questions
-    removed_characters, predictions, overlap = "'\"《》<>〈〉()‘’!#$%&*+,-./:;=?@[\\]^_`{|}~", {}, 0.0
+    removed_characters = "'\"《》<>〈〉()‘’!#$%&*+,-./:;=?@[\\]^_`{|}~"
+    predictions = {}
+    overlap = 0.0
     for row, question in enumerate(questions):
         (right,) = question.answers
         if row % 5 == 0:
             predictions[question.id] = f"《{right.upper()}》 "
-            overlap = overlap + 1
+            overlap += 1
         elif row % 5 == 1:
             predictions[question.id] = f"{right}뷁"
             n_characters = sum(character not in removed_characters and not character.isspace() for character in right)
             overlap += 2 * n_characters / (2 * n_characters + 1)
         elif row % 5 < 4:
             predictions[question.id] = "뷁" if row % 5 == 2 else ""
-    path = tmp_path / "said.json"
+    path = tmp_path / "predictions.json"
     path.write_text(json.dumps(predictions), encoding="utf-8")
     assert main(["reading", "score", "--data", str(KORQUAD), "--predictions", str(path), "--json"]) == 0
     metrics = json.loads(capsys.readouterr().out)["readers"][str(path)]
@@ -312,5 +291,5 @@ def test_korquad_scores_match_constructed_answers(tmp_path: Path, capsys: pytest
     assert n == 5774
     assert metrics["em"] == pytest.approx((n + 4) // 5 / n)
     assert metrics["f1"] == pytest.approx(overlap / n)
-    assert metrics["unsaid"] == n // 5
+    assert metrics["missing"] == n // 5
     assert metrics["interval"]["em"][0] < metrics["em"] < metrics["interval"]["em"][1]

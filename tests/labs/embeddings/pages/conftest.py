@@ -1,4 +1,4 @@
-"""What a page would measure is not the subject of its tests, and would outlive them."""
+"""Pages start no process: jobs would outlive the tests."""
 
 import pytest
 

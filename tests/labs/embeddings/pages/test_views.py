@@ -1,4 +1,4 @@
-"""Every view of the Embeddings page, over results written by hand, and what their charts encode."""
+"""Every view of the Embeddings page over handmade results, and the encodings of its charts."""
 
 import json
 from dataclasses import asdict
@@ -43,7 +43,7 @@ from tests.labs.embeddings.pages.worlds import (
 from tests.workbench.views.driving import opened, texts
 
 EN = catalog("en")
-MODELS = ("starter", HUB)
+NAMES = ("one", "two")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def data() -> StoredPairs:
 
 
 def open_view(data: StoredPairs, view: str, **address: str) -> AppTest:
-    return opened(page, pairs=data.key, models="|".join(MODELS), look=view, **address)
+    return opened(page, pairs=data.key, models=f"starter|{HUB}", look=view, **address)
 
 
 def store_task(request: EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, object]) -> None:
@@ -108,13 +108,12 @@ def test_wrong_pairs_are_sorted_worst_first(data: StoredPairs) -> None:
 
 
 def test_requests_and_shows_similarity_matrix(data: StoredPairs, started: list[EmbeddingRequest]) -> None:
-    typed = "하나\n둘"
-    open_view(data, "sentences", sentences=typed)
+    open_view(data, "sentences", sentences="하나\n둘")
     request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
     assert started == [request]
     matrix = np.array([[1, 0.25], [0.25, 1]], dtype=np.float32)
     store_task(request, data, {"matrix_0": matrix, "matrix_1": matrix / 2}, {"models": {HUB: {}, "starter": {}}})
-    app = open_view(data, "sentences", sentences=typed)
+    app = open_view(data, "sentences", sentences="하나\n둘")
     assert app.dataframe[0].value.iloc[0, 1] == pytest.approx(0.25)
     assert "0.250" in app.code[0].value
 
@@ -145,14 +144,14 @@ def test_map_lists_and_filters_sentences(data: StoredPairs) -> None:
     assert "mapStyle" not in chart.proto.json
     tooltip = json.loads(chart.proto.tooltip)
     assert tooltip["text"] == "{t}"
-    assert "html" not in tooltip  # a sentence is text, whatever stands in it
+    assert "html" not in tooltip  # sentences are plain text
     assert SENTENCES[4] in chart.proto.json
     matches = table_with(open_view(data, "map", find="고양이"), "x")
     assert matches["sentence"].tolist() == [SENTENCES[0], SENTENCES[1]]
 
 
 def test_map_samples_points_and_keeps_matches(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_view, "_DRAWN_AT_ONCE", 3)
+    monkeypatch.setattr(map_view, "_MAX_RENDERED_POINTS", 3)
 
     def rendered_sentences(**address: str) -> set[str]:
         (chart,) = open_view(data, "map", **address).get("deck_gl_json_chart")
@@ -197,11 +196,8 @@ def test_cost_starts_by_button_and_marks_extrapolation(data: StoredPairs, starte
     request = CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
     app.button(key=f"start_{STUDY.job(request, data.fingerprint).id}").click().run()
     assert started == [request]
-    points = tuple(
-        CostPoint(method, size, size * factor, size < 100)
-        for method, factor in ((Method.CROSS_ENCODER, 1.0), (Method.EXACT, 0.01), (Method.HNSW, 0.01))
-        for size in SIZES
-    )
+    factors = {Method.CROSS_ENCODER: 1.0, Method.EXACT: 0.01, Method.HNSW: 0.01}
+    points = tuple(CostPoint(method, size, size * factors[method], size < 100) for method in Method for size in SIZES)
     store_task(request, data, {}, asdict(CostComparison(points, 0.975)))
     app = open_view(data, "cost")
     assert "a factor of 100" in texts(app)
@@ -214,9 +210,6 @@ def test_cost_starts_by_button_and_marks_extrapolation(data: StoredPairs, starte
     assert table["seconds"].max() == 65 * 3600
 
 
-NAMES = ("one", "two")
-
-
 def layers(chart: Any) -> list[dict[str, Any]]:
     spec = chart.to_dict()
     return [*spec.get("layer", [spec])]
@@ -224,21 +217,21 @@ def layers(chart: Any) -> list[dict[str, Any]]:
 
 def test_dot_chart_marks_published_values() -> None:
     rows = [("one", 80.0, 75.0, 85.0, True, ""), ("theirs", 70.0, None, None, False, "a paper")]
-    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "is_measured_here", "source"])
     intervals, marks, published = layers(measures.dot_chart(table, NAMES, x="Spearman"))
     assert intervals["mark"]["type"] == "rule"
     assert marks["mark"]["filled"]
     assert marks["encoding"]["color"]["scale"] == {"domain": ["one"], "range": [colour_of("one", NAMES)]}
     assert "filled" not in published["mark"]
-    assert published["transform"] == [{"filter": "!datum.ours"}]
+    assert published["transform"] == [{"filter": "!datum.is_measured_here"}]
     assert [field["field"] for field in published["encoding"]["tooltip"]] == ["model", "value", "source"]
 
 
 def test_ridges_start_at_their_band() -> None:
-    table = pd.DataFrame({"band": ["1 – 2", "0 – 1"], "place": [1, 0], "cosine": 0.5, "density": [2.0, 1.0]})
+    table = pd.DataFrame({"band": ["1 – 2", "0 – 1"], "band_index": [1, 0], "cosine": 0.5, "density": [2.0, 1.0]})
     spec = cosines.ridge_chart(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
     rows = next(iter(spec["datasets"].values()))
-    assert [row["top"] - row["place"] for row in rows] == pytest.approx([1.6, 0.8])  # the highest has the whole room
+    assert [row["top"] - row["band_index"] for row in rows] == pytest.approx([1.6, 0.8])
     assert spec["mark"]["color"] == colour_of("two", NAMES)
     assert spec["encoding"]["y"]["axis"]["values"] == [0, 1]
     assert "['0 – 1', '1 – 2']" in spec["encoding"]["y"]["axis"]["labelExpr"]
@@ -268,11 +261,11 @@ def test_matrix_colours_ignore_diagonal() -> None:
 
 
 def test_cost_chart_marks_extrapolated_and_published_values() -> None:
-    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "measured": [True, False]})
+    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "is_measured": [True, False]})
     published = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
     dashed, solid, points, reported = layers(further.cost_chart(table, published))
     assert dashed["mark"]["strokeDash"]
-    assert solid["transform"] == points["transform"] == [{"filter": "datum.measured"}]
+    assert solid["transform"] == points["transform"] == [{"filter": "datum.is_measured"}]
     assert "filled" not in reported["mark"]
 
 

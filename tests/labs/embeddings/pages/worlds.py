@@ -1,4 +1,4 @@
-"""Evaluations written by hand, of pairs of five sentences: no model is needed to draw them; and the page over them."""
+"""Handmade evaluations on pairs of five sentences, without a model, and the page over them."""
 
 import json
 from itertools import combinations
@@ -28,24 +28,19 @@ LIKE_NOBODY = np.array([0.1, 0.7, 0.2, 0.6, 0.3, 0.5, 0.4, 0.2, 0.8, 0.05], dtyp
 
 
 def scored_set() -> PairSet:
-    """Every two of the sentences, all published for testing."""
+    """All pairs of the sentences, all published as test pairs."""
     texts = [[SENTENCES[pair[side]] for pair in _PAIRS] for side in (0, 1)]
-    return PairSet.from_columns(
-        "five", PairKind.SCORED, texts, GOLD.tolist(), published=[2] * len(_PAIRS), scale=(0, 5)
-    )
+    published = [2] * len(_PAIRS)
+    return PairSet.from_columns("five", PairKind.SCORED, texts, GOLD.tolist(), published=published, scale=(0, 5))
 
 
 def sentence_set() -> PairSet:
-    """The sentences alone."""
     return PairSet.from_columns("alone", PairKind.SENTENCES, [list(SENTENCES)])
 
 
 def result(model: str, cosines: np.ndarray, uniformity: float = -1.0) -> ModelResult:
-    metrics = {
-        "alignment": Interval(0.2, 0.1, 0.3),
-        "uniformity": Interval(uniformity, uniformity - 0.1, uniformity + 0.1),
-    }
-    metrics["anisotropy"] = Interval(0.4, 0.3, 0.5)
+    metrics = {"alignment": Interval(0.2, 0.1, 0.3), "anisotropy": Interval(0.4, 0.3, 0.5)}
+    metrics["uniformity"] = Interval(uniformity, uniformity - 0.1, uniformity + 0.1)
     values = np.array([1.0, 0.5, 0.25, 0.1])
     points = np.arange(10, dtype=np.float32).reshape(5, 2)
     plane = ProjectedPoints(points, np.array([0.5, 0.25]))
@@ -59,37 +54,23 @@ def failed_result(model: str) -> ModelResult:
 
 def make_evaluation(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> EncoderEvaluation:
     rows = np.arange(len(pairs))
-    results_by_model = {model_result.model: model_result for model_result in results}
+    measured = [item for item in results if item.error is None]
     differences = {}
     if pairs.kind is PairKind.SCORED:
-        cosines_by_model = {
-            model_result.model: model_result.cosines for model_result in results if model_result.error is None
-        }
-        correlations = correlate(cosines_by_model, pairs.gold, rows)
+        correlations = correlate({item.model: item.cosines for item in measured}, pairs.gold, rows)
         differences = correlations.differences
-        for name in cosines_by_model:
-            results_by_model[name].metrics.update(
-                spearman=correlations.spearman[name], pearson=correlations.pearson[name]
-            )
+        for item in measured:
+            item.metrics["spearman"] = correlations.spearman[item.model]
+            item.metrics["pearson"] = correlations.pearson[item.model]
     values = pairs.gold if pairs.kind is PairKind.SCORED else pairs.values
-    return EncoderEvaluation(
-        pairs.name,
-        pairs.fingerprint,
-        pairs.kind,
-        part,
-        rows,
-        values,
-        5,
-        2,
-        tuple(results_by_model.values()),
-        differences,
-    )
+    content = (pairs.name, pairs.fingerprint, pairs.kind, part, rows, values)
+    return EncoderEvaluation(*content, sentences=5, positives=2, results=results, differences=differences)
 
 
 def store_evaluation(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> StoredPairs:
-    """Keep the set, and the evaluation that the page asks for where these models are picked; returns the set."""
+    """Store the set, and the evaluation that the page requests for these models; returns the set."""
     data = save_pairs(pairs)
-    request = EvaluationRequest(data=data.key, models=tuple(model_result.model for model_result in results), part=part)
+    request = EvaluationRequest(data=data.key, models=tuple(item.model for item in results), part=part)
     folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     store.save(make_evaluation(pairs, *results, part=part), folder)

@@ -1,4 +1,4 @@
-"""What the charts of the Inside tab hold."""
+"""Scales and layers of the charts on the Inside tab."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from mrc_workbench.labs.language.pages.predictions import step_chart
 
 def colour_domain(values: np.ndarray, *, share: bool) -> tuple[list[float], int]:
     names = [str(index) for index in range(len(values))]
-    spec = grid_chart(grid_cells(values, names, names), names, names, title="t", share=share).to_dict()
+    spec = grid_chart(grid_cells(values, names, names), names, names, title="t", is_fraction=share).to_dict()
     return spec["layer"][0]["encoding"]["color"]["scale"]["domain"], len(spec["layer"])
 
 

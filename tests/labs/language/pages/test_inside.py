@@ -1,4 +1,4 @@
-"""The Inside tab as a person uses it, over a tiny BERT drawn at random."""
+"""The Inside tab over a random tiny BERT."""
 
 import shutil
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def create_finished_run(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
-    """A finished run of a language model, with models kept after these steps: each another one."""
+    """Create a finished run of a language model, with a different checkpoint for each of these steps."""
     plan = new_plan(LANGUAGE_MODEL, name, ("text.txt", "text", "f" * 64), SplitOptions(), LanguageOptions(base=base))
     finished_run = create_run(plan)
     write_model(finished_run.model_folder)
@@ -69,11 +69,8 @@ def create_finished_run(name: str, base: str = STARTER, steps: Iterable[int] = (
 def make_question_set() -> QuestionSet:
     passages = [Passage(f"p{index}", text) for index, text in enumerate((SHIP, PEAR, "배가 고프다", "서울", "한강"))]
     questions = [("나는 배", "p0"), ("사과를 먹다", "p1"), ("서울에서", "p3"), ("한강이", "p4")]
-    return QuestionSet(
-        "few",
-        passages,
-        tuple(Question(f"q{index}", text, (), (relevant_id,)) for index, (text, relevant_id) in enumerate(questions)),
-    )
+    records = [Question(f"q{index}", text, (), (passage_id,)) for index, (text, passage_id) in enumerate(questions)]
+    return QuestionSet("few", passages, tuple(records))
 
 
 def test_offers_hub_model_and_downloads_after_click() -> None:
@@ -197,11 +194,10 @@ def test_shows_word_probability_by_step() -> None:
     app = opened(page, network=finished_run.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
     assert "with the 3 checkpoints saved" in texts(app)
     assert not app.dataframe
-    press(app, "draw_course")
+    press(app, "draw_checkpoints")
     folders = [finished_run.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
-    expected = predict_by_checkpoint(
-        [ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다"
-    )
+    sources = [ModelSource("long", folder=folder) for folder in folders]
+    expected = predict_by_checkpoint(sources, "항구에서 [MASK]를 탔다")
     (table,) = [item.value for item in app.dataframe]
     assert table.index.tolist() == [0, 5, 10]
     assert [*table.columns] == expected.top_words(3)
@@ -213,22 +209,20 @@ def test_shows_word_probability_by_step() -> None:
     assert "splits “배를” into several tokens: 배 · ##를" in texts(app)
     most_changed = max(("배", "서울"), key=lambda item: abs(np.ptp(expected.word_probability(item)[[0, -1]])))
     first, last = (format_probability(expected.word_probability(most_changed)[index]) for index in (0, -1))
-    assert (
-        f"Probability of **{most_changed}** in the blank: **{first}** before training, **{last}** after 10 steps"
-        in texts(app)
-    )
+    answer = f"Probability of **{most_changed}** in the blank: **{first}** before training, **{last}** after 10 steps"
+    assert answer in texts(app)
     assert app.query_params["step_words"] == "배, 서울 ,배를,배"
 
 
 def test_reports_missing_mask_over_steps() -> None:
     app = opened(page, network=create_finished_run("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
-    press(app, "draw_course")
+    press(app, "draw_checkpoints")
     assert "Mark the position to predict" in texts(app)
 
 
 def test_links_to_run_with_checkpoints(model: str) -> None:
     finished_run = create_finished_run("long", steps=(0, 5))
-    _ = create_finished_run("short")
+    create_finished_run("short")
     app = opened(page, network=model)
     app.query_params.update({"network": model, "inside": "over_steps"})
     run(app)
@@ -307,7 +301,7 @@ def test_reports_set_without_questions(model: str) -> None:
 
 
 def test_tests_best_layer_against_default() -> None:
-    """By hand: what is 1 for all questions against what is 0 for all, and a copy of the usual."""
+    """Scores of 1 for all questions compared with 0 for all, and a copy of the default."""
     values = np.zeros((2, 3, 30))
     values[0, 0] = 1.0
     values[0, 1] = np.nan

@@ -1,4 +1,4 @@
-"""The Tokenizers tab as a person uses it, over a comparison of two small tokenizers and a model's."""
+"""The Tokenizers tab over a comparison of two small tokenizers."""
 
 import re
 import shlex
@@ -50,7 +50,7 @@ def page() -> None:
 
 @pytest.fixture(autouse=True)
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[study.TokenizerRequest]:
-    """What the page would train is not the subject here, and would outlive the test."""
+    """Records requests instead of starting jobs, which would outlive the test."""
     started_requests: list[study.TokenizerRequest] = []
     monkeypatch.setattr(StudyJob, "start", lambda _, request: started_requests.append(request))
     return started_requests
@@ -68,21 +68,18 @@ def small_tokenizer(kind: TokenizerKind) -> tuple[TrainedTokenizer, TokenizerRes
 
 
 def store_comparison(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> StudyJob[Any, Any]:
-    """Keep what the page asks for at `ADDRESS`; of so many words the WordPiece knows a piece not."""
+    """Store the comparison at `ADDRESS`; `unknown_words` is the fraction for WordPiece."""
     against = (failed,) if failed else ()
     request = study.TokenizerRequest(data.key, TokenizerGrid(KINDS, (PreTokenization.WORDS,), (1_000,), against))
     return store_result(study.STUDY.job(request, data.fingerprint), data.name, unknown_words, *against)
 
 
 def store_result(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *failed: str) -> StudyJob[Any, Any]:
-    """Keep a comparison of `KINDS` as the job's result."""
-    tokenizers, results = zip(*map(small_tokenizer, KINDS), strict=True)
-    metrics = [replace(item.figures, unknown_words=0.0) for item in results if item.figures]
-    metrics[0] = replace(metrics[0], unknown_words=unknown_words, tokens_per_word=1.5)
-    metrics[1] = replace(metrics[1], tokens_per_word=2.25)
-    stored_results = [
-        replace(item, figures=metrics_of_result) for item, metrics_of_result in zip(results, metrics, strict=True)
-    ]
+    """Store a comparison of `KINDS` as the job's result."""
+    tokenizers, (first, second) = zip(*map(small_tokenizer, KINDS), strict=True)
+    first_metrics = replace(first.metrics, unknown_words=unknown_words, tokens_per_word=1.5)
+    second_metrics = replace(second.metrics, unknown_words=0.0, tokens_per_word=2.25)
+    stored_results = [replace(first, metrics=first_metrics), replace(second, metrics=second_metrics)]
     for name in failed:
         stored_results.append(TokenizerResult(name, {}, None, LanguageError("no_tokenizer", "it has none", name=name)))
     for item in tokenizers:
@@ -108,9 +105,8 @@ def test_starts_with_default_request(data: StoredSet, requests: list[study.Token
     (start,) = app.button
     start.click()
     run(app)
-    assert requests == [
-        study.TokenizerRequest(data.key, TokenizerGrid(tuple(TokenizerKind), (PreTokenization.WORDS,), (1_000,), ()))
-    ]
+    grid = TokenizerGrid(tuple(TokenizerKind), (PreTokenization.WORDS,), (1_000,), ())
+    assert requests == [study.TokenizerRequest(data.key, grid)]
 
 
 def test_default_sizes_grow_with_text() -> None:
@@ -132,9 +128,9 @@ def test_shows_fewest_tokens_and_metric_table(data: StoredSet) -> None:
     table = app.dataframe[0].value
     assert table["kind"].tolist() == ["WordPiece", "BPE"]
     assert table["tokens_per_word"].tolist() == [1.5, 2.25]
-    first = small_tokenizer(KINDS[0])[1].figures
+    first = small_tokenizer(KINDS[0])[1].metrics
     assert first is not None
-    assert (table["pieces"][0], table["f1"][0]) == (first.pieces, pytest.approx(first.f1))
+    assert (table["vocabulary_size"][0], table["f1"][0]) == (first.vocabulary_size, pytest.approx(first.f1))
 
 
 def test_does_not_rank_tokenizer_with_unknown_words(data: StoredSet) -> None:
@@ -148,10 +144,7 @@ def test_reports_equal_tokenizers(data: StoredSet) -> None:
     job = store_comparison(data)
     result = study.STUDY.results.load(job.folder)
     stored = study.stored_tokenizers(result, job.folder)
-    same = [
-        replace(tokenizer.result, figures=replace(tokenizer.metrics, tokens_per_word=1.5, f1=0.5))
-        for tokenizer in stored
-    ]
+    same = [replace(item.result, metrics=replace(item.metrics, tokens_per_word=1.5, f1=0.5)) for item in stored]
     study.STUDY.results.write(job.folder, replace(result, tokenizers=same))
     page_text = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 tokenizers split a word into 1.50 tokens on average" in page_text
@@ -162,7 +155,7 @@ def test_reports_equal_tokenizers(data: StoredSet) -> None:
 
 def test_best_rows_ignore_incomparable_tokenizers() -> None:
     columns = {"tokens_per_word": [1.0, 2.0, 3.0], "f1": [0.9, 0.5, 0.5], "whole_words": [0.9, 0.1, 0.2]}
-    table = pd.DataFrame({**columns, "seconds": [1.0] * 3, "able": [False, True, True]})
+    table = pd.DataFrame({**columns, "seconds": [1.0] * 3, "is_comparable": [False, True, True]})
     best_by_column = {name: pieces.best_rows(table, name).tolist() for name in (*columns, "seconds")}
     assert best_by_column["tokens_per_word"] == [False, True, False]
     assert best_by_column["f1"] == [False, True, True]
@@ -184,7 +177,7 @@ def test_tokenizes_and_escapes_sentence(data: StoredSet) -> None:
         tokenizer = prepared(kind)
         assert rows["letters"].tolist() == [piece.text for piece in tokenizer.pieces(HOSTILE)]
         assert rows["number"].tolist() == tokenizer.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
-        assert rows["occurrences"].tolist() == rows["number"].tolist()  # as they were kept
+        assert rows["occurrences"].tolist() == rows["number"].tolist()  # counts of the stored comparison
     assert "Those with an unknown piece" not in texts(app)  # neither knows all of it
 
 
@@ -195,9 +188,8 @@ def test_does_not_rank_tokenizer_with_unknown_token_in_sentence(data: StoredSet)
     cuts = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
     assert cuts["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
     assert cuts["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
-    assert "**BPE · 1,000** splits this sentence into 7 tokens. Not ranked because of an unknown token: 1." in texts(
-        app
-    )
+    answer = "**BPE · 1,000** splits this sentence into 7 tokens. Not ranked because of an unknown token: 1."
+    assert answer in texts(app)
 
 
 def test_shows_token_prefixes() -> None:
@@ -227,9 +219,8 @@ def test_shows_merges_of_word(data: StoredSet) -> None:
 
 
 def test_asks_for_bpe_tokenizer(data: StoredSet) -> None:
-    only = study.STUDY.job(
-        study.TokenizerRequest(data.key, TokenizerGrid(KINDS[:1], (PreTokenization.WORDS,), (1_000,))), data.fingerprint
-    )
+    grid = TokenizerGrid(KINDS[:1], (PreTokenization.WORDS,), (1_000,))
+    only = study.STUDY.job(study.TokenizerRequest(data.key, grid), data.fingerprint)
     store_comparison(data).folder.rename(only.folder)
     result = study.STUDY.results.load(only.folder)
     first = replace(result, tokenizers=result.tokenizers[:1], occurrences={0: result.occurrences[0]})
@@ -257,7 +248,7 @@ def test_reports_failed_and_missing_models(data: StoredSet, requests: list[study
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has too few documents"),
         (Status(State.FAILED, code="unexpected", message="told *so*"), "told *so*"),
@@ -265,12 +256,12 @@ def test_reports_failed_and_missing_models(data: StoredSet, requests: list[study
         (Status(State.INTERRUPTED), EN["tokenizers.interrupted"]),
     ],
 )
-def test_reports_end_of_job(data: StoredSet, status: Status, told: str) -> None:
+def test_reports_end_of_job(data: StoredSet, status: Status, message: str) -> None:
     job = store_comparison(data)
     job.result.unlink()
     job.write_status(status)
     app = opened(page, data=data.key, **ADDRESS)
-    assert told in texts(app)
+    assert message in texts(app)
     assert len(app.button) == 1
 
 
@@ -349,24 +340,24 @@ def test_names_show_varying_options(data: StoredSet) -> None:
 
 
 def test_size_chart_keeps_colours_and_scale() -> None:
-    row = {"name": "x", "kind": "BPE", "split": "Words", "pieces": 2_000, "value": 2.5, "able": True}
-    table = pd.DataFrame([row, row | {"pieces": 8_000, "able": False}])
+    row = {"name": "x", "kind": "BPE", "split": "Words", "vocabulary_size": 2_000, "value": 2.5, "is_comparable": True}
+    table = pd.DataFrame([row, row | {"vocabulary_size": 8_000, "is_comparable": False}])
     models = pd.DataFrame([row | {"name": "e5", "kind": "e5", "split": ""}])
     kinds = ["WordPiece", "BPE", "Unigram"]
-    spec = pieces.size_chart(table, models, kinds, ["Words"], y="y", share=False).to_dict()
+    spec = pieces.size_chart(table, models, kinds, ["Words"], y="y", is_fraction=False).to_dict()
     rule, name, line, filled, hollow = spec["layer"]
     assert line["encoding"]["color"]["scale"] == {"domain": ["BPE"], "range": [colour_of("BPE", kinds)]}
     assert (rule["mark"]["type"], name["encoding"]["text"]["field"]) == ("rule", "name")
-    assert (filled["transform"], filled["mark"]["filled"]) == ([{"filter": "datum.able"}], True)
-    assert hollow["transform"] == [{"filter": "!datum.able"}]
+    assert (filled["transform"], filled["mark"]["filled"]) == ([{"filter": "datum.is_comparable"}], True)
+    assert hollow["transform"] == [{"filter": "!datum.is_comparable"}]
     assert "filled" not in hollow["mark"]
     assert line["encoding"]["x"]["axis"]["values"] == [2_000, 8_000]
-    row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "able": True}
-    table = pd.DataFrame([row | {"pieces": size} for size in (174, 176)])
-    spec = pieces.size_chart(table, table[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "is_comparable": True}
+    table = pd.DataFrame([row | {"vocabulary_size": size} for size in (174, 176)])
+    spec = pieces.size_chart(table, table[:0], ["BPE"], ["Words"], y="y", is_fraction=False).to_dict()
     low, high = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
     assert low < 174
     assert high == pytest.approx(4 * low)
-    wide = pd.DataFrame([row | {"pieces": size} for size in (1_000, 64_000)])
-    spec = pieces.size_chart(wide, wide[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    wide = pd.DataFrame([row | {"vocabulary_size": size} for size in (1_000, 64_000)])
+    spec = pieces.size_chart(wide, wide[:0], ["BPE"], ["Words"], y="y", is_fraction=False).to_dict()
     assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [1_000, 64_000]

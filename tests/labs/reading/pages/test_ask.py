@@ -1,5 +1,4 @@
-"""What is read in passages and whose span is taken; and a language model's answer while it comes: drawn within bounds
-however much comes, and ended with whoever waits."""
+"""Spans and selected answers of the Ask tab, and streamed answers of language models: limits, ends and escaping."""
 
 import math
 import re
@@ -28,7 +27,7 @@ HOSTILE = (
 
 
 class Container:
-    """What is drawn in it; whoever waits goes away after so much was."""
+    """Records texts; raises `KeyboardInterrupt` after `max_texts`, as if the user left the page."""
 
     def __init__(self, max_texts: int = 10**9) -> None:
         self.texts = list[str]()
@@ -41,7 +40,7 @@ class Container:
 
 
 class Stream:
-    """Says something until it is stopped."""
+    """Yields a piece until stopped."""
 
     def __init__(self, piece: str, max_pieces: int = 10**9) -> None:
         self.piece = piece
@@ -75,7 +74,7 @@ def test_truncates_streamed_text() -> None:
         follow_stream(container, stream)
     assert max(map(len, container.texts)) < 2100
     assert container.texts[-1].startswith("… ")
-    assert stream.closed.wait(5), "nobody listens, and it goes on"
+    assert stream.closed.wait(5), "the stream continues without a listener"
 
 
 def test_shows_end_of_stream_and_returns_answer() -> None:
@@ -99,22 +98,22 @@ def test_truncates_long_answer() -> None:
     assert answer.count("<a ") < 5000
 
 
-@pytest.mark.parametrize("said", HOSTILE)
-def test_escapes_model_output(said: str) -> None:
+@pytest.mark.parametrize("response", HOSTILE)
+def test_escapes_model_output(response: str) -> None:
     container = Container()
-    displayed_text = plain(said)
+    displayed_text = plain(response)
 
     def pieces() -> Generator[str, None, GeneratedAnswer]:
-        yield said
+        yield response
         until = time.monotonic() + 10
         while displayed_text not in container.texts and time.monotonic() < until:
             time.sleep(0.01)
         return ANSWER
 
-    assert _follow_stream(container, Stream(said), pieces()) is ANSWER  # type: ignore[arg-type]
+    assert _follow_stream(container, Stream(response), pieces()) is ANSWER  # type: ignore[arg-type]
     assert {text for text in container.texts if not text.startswith(":gray[")} == {displayed_text}
     assert not re.search(r"(?<!\\)[<*`$\[:]", displayed_text)
-    answer = answer_html(said, 'a"><b>', 1)
+    answer = answer_html(response, 'a"><b>', 1)
     assert set(re.findall(r"<(/?\w+)", answer)) <= {"p", "/p", "a", "/a"}
     links = re.findall(r'href="([^"]*)"', answer)
     assert links == ["#a&quot;&gt;&lt;b&gt;-1"] * len(links)
@@ -136,9 +135,8 @@ def test_combined_score_matches_evaluation() -> None:
     scores = np.array([[-1.0, -0.1, -np.inf]])
     spans = [[(0, 1, -1.0)], [(0, 1, -0.1)], []]
     column = build_column("a", [0, 1, 2], retrieval_scores[0].tolist(), spans, relevant=(), weight=2.0, unit=3.0)
-    assert [passage.combined_score for passage in column.passages] == combined_scores(
-        scores, retrieval_scores, 2.0, 3.0
-    )[0].tolist()
+    expected = combined_scores(scores, retrieval_scores, 2.0, 3.0)[0].tolist()
+    assert [passage.combined_score for passage in column.passages] == expected
     assert column.relevant_index == -1
 
 

@@ -1,5 +1,4 @@
-"""The Evaluate tab over an evaluation that was carried out by a reader without a network; what its charts encode, and
-the weights that evaluations in the workspace chose."""
+"""The Evaluate tab over an evaluation by a reader without a network, its charts, and stored weights."""
 
 import io
 import json
@@ -37,6 +36,7 @@ from tests.workbench.views.driving import opened, press, run, texts
 
 EN = catalog("en")
 BOTH = "BM25 words|BM25"
+NAMES = ("one", "two", "three")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def data() -> StoredSet:
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
-    """What the page asks for; a process would outlive the test."""
+    """Records experiments instead of starting jobs, which would outlive the test."""
     replace_readers(monkeypatch)
     experiments: list[ReadingExperiment] = []
     monkeypatch.setattr(StudyJob, "start", lambda _, experiment: experiments.append(experiment))
@@ -54,16 +54,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
 
 
 def experiment_of(data: StoredSet) -> ReadingExperiment:
-    """What the page asks for at `tab`, with a reader that was trained."""
+    """Return the experiment of `open_tab`, with a trained reader."""
     reader = ReaderSpec(name="Mine", model=create_finished_run(data).id)
-    return ReadingExperiment(
-        data=data.key, retriever=tuple(choices_for(data).needed(BOTH.split("|"))), reader=(reader,)
-    )
+    specs = tuple(choices_for(data).needed(BOTH.split("|")))
+    return ReadingExperiment(data=data.key, retriever=specs, reader=(reader,))
 
 
 @pytest.fixture
 def view(data: StoredSet) -> evaluation.ReadingView:
-    """That, carried out."""
     experiment = experiment_of(data)
     store_evaluation(experiment, data)
     folder = STUDY.job(experiment, data.fingerprint).folder
@@ -102,10 +100,10 @@ def test_shows_answer_metrics_and_outcomes(view: evaluation.ReadingView) -> None
     page_text = texts(app)
     assert "reading the top 5 passages answers **50 of 100** questions exactly" in page_text
     assert "With the answer passage given, it would be 75." in page_text
-    first, second = (item.depth.exact for item in view.reader.by_retriever.values())
+    first, second = (item.by_depth.exact for item in view.reader.by_retriever.values())
     assert (first == second).all()
     assert "gives identical results" in page_text
-    assert "not sure" not in page_text, "two that answer alike are not called unsure"
+    assert "not sure" not in page_text, "identical retrievers are not uncertain"
     assert "Mine was trained on some of these questions" in page_text
     metric_table = table_with(app, "20")
     outcome_table = table_with(app, "misread")
@@ -113,7 +111,7 @@ def test_shows_answer_metrics_and_outcomes(view: evaluation.ReadingView) -> None
     assert metric_table["5"].tolist() == [50.0, 50.0]
     assert outcome_table["not_found"].tolist() == ["0.0% (0)"] * 2
     assert outcome_table["outranked"].tolist() == ["25.0% (1)"] * 2
-    assert outcome_table["misread"].tolist() == ["25.0% (1)"] * 2  # the data says that the flower is another one
+    assert outcome_table["misread"].tolist() == ["25.0% (1)"] * 2  # another flower in the dataset
     assert len(app.get("vega_lite_chart")) == 2
     labels = {item.proto.label for item in app.get("download_button")}
     assert {EN["answers.csv"], EN["answers.json"], EN["answers.predictions"]} <= labels
@@ -138,21 +136,19 @@ def test_tables_match_answers(view: evaluation.ReadingView) -> None:
     for k in (1, 5):
         at_k = evaluation.ReadingView(view.data, view.folder, view.stored, view.retrievers, view.names, "em", k)
         for name, answered in at_k.answers_by_retriever.items():
-            right = [
-                answer in question.answers
-                for answer, question in zip(answered.answers(at_k.depth_index), QUESTIONS, strict=True)
-            ]
+            pairs = zip(answered.answers(at_k.depth_index), QUESTIONS, strict=True)
+            right = [answer in question.answers for answer, question in pairs]
             curves = evaluation.curve_table(at_k).set_index(["retriever", "k"])
             assert curves.loc[(name, k), "value"] == sum(right) / 4
-            outcomes = evaluation.outcome_table(at_k).set_index(["retriever", "fate"])
+            outcomes = evaluation.outcome_table(at_k).set_index(["retriever", "outcome"])
             assert outcomes.loc[(name, "right"), "count"] == sum(right)
-            assert outcomes.loc[name]["share"].sum() == 1
-            assert (answered.depth.fate[:, at_k.depth_index] == AnswerOutcome.RIGHT).tolist() == right
+            assert outcomes.loc[name]["fraction"].sum() == 1
+            assert (answered.by_depth.outcome[:, at_k.depth_index] == AnswerOutcome.RIGHT).tolist() == right
 
 
 @pytest.mark.usefixtures("view")
 def test_filters_opens_and_asks_questions() -> None:
-    app = open_tab(answers_look="questions", read_fate="misread", read_of="BM25")
+    app = open_tab(answers_look="questions", read_outcome="misread", read_of="BM25")
     assert table_with(app, "right")["question"].tolist() == ["나라의 꽃"]
     assert "**1** of 4 questions" in texts(app)
     app = open_tab(answers_look="questions", read_question="q4")
@@ -164,9 +160,8 @@ def test_filters_opens_and_asks_questions() -> None:
     press(run(app), "read_ask")
     assert app.query_params["q"] == QUESTIONS[3].text
     assert "### 무궁화" in texts(app)
-    assert EN["why.none_listed"] not in texts(
-        open_tab(answers_look="questions", read_by="answer_length", read_label="4–6")
-    )
+    app = open_tab(answers_look="questions", read_by="answer_length", read_label="4–6")
+    assert EN["why.none_listed"] not in texts(app)
 
 
 @pytest.mark.usefixtures("view")
@@ -182,14 +177,8 @@ def test_exports_predictions_and_stores_arrays(view: evaluation.ReadingView) -> 
         assert len(files.namelist()) == 2 * len(view.ks)
         path = workspace() / "one.json"
         path.write_bytes(files.read("01-bm25-words-5.json"))
-    expected = dict(
-        zip(
-            (question.id for question in QUESTIONS),
-            view.answers_by_retriever["BM25 words"].answers(view.depth_index),
-            strict=True,
-        )
-    )
-    assert read_predictions(path) == expected
+    answers = view.answers_by_retriever["BM25 words"].answers(view.depth_index)
+    assert read_predictions(path) == dict(zip([question.id for question in QUESTIONS], answers, strict=True))
     arrays = load_arrays(view.folder / "judged.npz")
     assert arrays
     assert all(values.dtype.kind in "bif" for values in arrays.values())
@@ -202,9 +191,6 @@ def test_offers_new_run_for_damaged_evaluation(view: evaluation.ReadingView) -> 
     assert any((button.key or "").startswith("start_") for button in app.button)
 
 
-NAMES = ("one", "two", "three")
-
-
 def layers(chart: Any) -> list[dict[str, Any]]:
     spec = chart.to_dict()
     return [*spec.get("layer", [spec])]
@@ -213,16 +199,9 @@ def layers(chart: Any) -> list[dict[str, Any]]:
 def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:
     rows = [("two", 1, 0.5, 0.4, 0.6, 0.7), ("two", 5, 0.6, 0.5, 0.7, 0.9)]
     table = pd.DataFrame(rows, columns=["retriever", "k", "value", "low", "high", "ceiling"])
-    chart_layers = layers(results.curve_chart(table, NAMES, 0.65, chosen=5, y="F1", label="the rule"))
-    assert [layer["mark"]["type"] for layer in chart_layers] == [
-        "rule",
-        "area",
-        "rule",
-        "line",
-        "line",
-        "point",
-        "text",
-    ]
+    chart_layers = layers(results.curve_chart(table, NAMES, 0.65, selected_k=5, y="F1", label="the rule"))
+    marks = [layer["mark"]["type"] for layer in chart_layers]
+    assert marks == ["rule", "area", "rule", "line", "line", "point", "text"]
     dashed = chart_layers[3]
     assert dashed["mark"]["strokeDash"] == [5, 4]
     assert dashed["encoding"]["y"]["field"] == "ceiling"
@@ -234,12 +213,14 @@ def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:
 
 def test_outcome_chart_stacks_outcomes_in_order() -> None:
     labels = {"right": "right", "outranked": "outranked", "read wrong": "misread", "not found": "not_found"}
-    table = pd.DataFrame({"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "share": [0.4, 0.3, 0.2, 0.1]})
-    (bars,) = layers(results.outcome_chart(table, order=["one"], fates=labels, x="share"))
+    table = pd.DataFrame(
+        {"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "fraction": [0.4, 0.3, 0.2, 0.1]}
+    )
+    (bars,) = layers(results.outcome_chart(table, order=["one"], outcomes=labels, x="share"))
     scale = bars["encoding"]["color"]["scale"]
     assert scale == {"domain": [*labels], "range": [*results.OUTCOME_COLOURS.values()]}
     assert bars["encoding"]["x"]["stack"] == "zero"
-    assert bars["encoding"]["order"]["field"] == "place"
+    assert bars["encoding"]["order"]["field"] == "position"
     assert len(set(results.OUTCOME_COLOURS.values())) == 4
 
 
@@ -247,7 +228,7 @@ def write_scores(key: str, name: str, weight: float, *, seconds: int, selected_o
     path = workspace() / "reading" / name / "scores.json"
     content = {
         "experiment": {"data": key, "reader": [{"name": "r", "model": "a/reader"}]},
-        "weights": {"r": {"BM25": {"weight": weight, "chosen_on": selected_on}}},
+        "weights": {"r": {"BM25": {"weight": weight, "selected_on": selected_on}}},
         "units": {"r": {"BM25": 2.5}},
     }
     write_json(path, content)

@@ -1,5 +1,4 @@
-"""The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader. Which
-readers can be picked, and which have seen what they are judged on."""
+"""The Answers page: questions, judgements, answers of a language model, the page without a reader, and readers."""
 
 import json
 from dataclasses import asdict, replace
@@ -8,12 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data import workspace as workspace_module
-from mrc_workbench.data.questions.judgements import (
-    JudgedQuestion,
-    find_answer_judgement,
-    load_judged_answers,
-    load_judgements,
-)
+from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet, save_question_set
@@ -55,7 +49,7 @@ def open_with_question(question: str, retrievers: str = "BM25", **address: str) 
 
 
 def widget_keys(app: AppTest) -> list[str]:
-    """The keys of all that can be pressed, typed into or chosen from."""
+    """Return the keys of all interactive elements."""
     kinds = (app.button, app.text_input, app.selectbox, app.radio, app.checkbox)
     return sorted(str(widget.key) for kind in kinds for widget in kind if widget.key)
 
@@ -75,9 +69,8 @@ def test_shows_marked_example_without_reader(data: StoredSet) -> None:
     app = opened(page)
     question, hit = marked_example(SET) or pytest.fail("no example")
     (start, end), *_ = hit.text.matches
-    assert hit.text.text[start:end] in next(
-        candidate.answers for candidate in SET.questions if candidate.text == question
-    )
+    answers = {candidate.text: candidate.answers for candidate in SET.questions}
+    assert hit.text.text[start:end] in answers[question]
     assert question in texts(app)
     assert f"<mark>{hit.text.text[start:end]}</mark>" in page_html(app)
 
@@ -102,9 +95,8 @@ def test_shows_estimated_minutes_of_this_set(data: StoredSet) -> None:
         (3000.0, save_question_set(replace(SET, name="other", questions=QUESTIONS[:3]))),
         (130.0, data),
     ):
-        plan = new_plan(
-            READER, "any", (stored_set.key, stored_set.name, stored_set.fingerprint), SplitOptions(), options
-        )
+        named = (stored_set.key, stored_set.name, stored_set.fingerprint)
+        plan = new_plan(READER, "any", named, SplitOptions(), options)
         estimate = Estimate(10, 1.0, 1.0, seconds, 1, 2, "cpu", fits=True, instead={})
         write_json(DryRunJob.for_plan(plan, DryRunTask.ESTIMATE).folder / "estimate.json", asdict(estimate))
     assert opened(page, data=data.key).button(key="train_reader").label.endswith("(about 3 min)")
@@ -141,11 +133,10 @@ def test_language_model_answers_without_reader_or_leaked_key(data: StoredSet) ->
         app.query_params["answers"] = "evaluate"
         run(app)
         assert texts(app).count(EN["answers.needs_reader"]) == 1
-    files = [path for path in workspace().rglob("*") if path.is_file()]
-    assert files
-    assert not [
-        path for path in files if KEY.encode() in path.read_bytes() or server.address.encode() in path.read_bytes()
-    ]
+    contents = [path.read_bytes() for path in workspace().rglob("*") if path.is_file()]
+    assert contents
+    for secret in (KEY, server.address):
+        assert not any(secret.encode() in content for content in contents)
     assert KEY not in str(dict(app.query_params))
 
 
@@ -160,10 +151,8 @@ def test_shows_single_notice(data: StoredSet, address: dict[str, str]) -> None:
 def test_offers_first_questions_as_examples(data: StoredSet) -> None:
     create_finished_run(data)
     app = opened(page, retrievers="BM25")
-    labels = [
-        button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("answers_box_example")
-    ]
-    assert labels == [question.text for question in QUESTIONS[:3]]
+    examples = [button for button in app.button if (button.key or "").startswith("answers_box_example")]
+    assert [button.label.replace("\\", "") for button in examples] == [question.text for question in QUESTIONS[:3]]
     assert app.text_input(key="answers_box").placeholder == f"For example: {QUESTIONS[0].text}"
     press(app, "answers_box_example_1")
     assert app.query_params["q"] == QUESTIONS[1].text
@@ -227,7 +216,7 @@ def test_reports_unloadable_reader(data: StoredSet, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("mrc_workbench.labs.reading.pages.passages.SpanReader", refuse)
     app = open_with_question("흐르는 강", reader="a/reader")
-    assert not app.error, "an address alone loads nothing"
+    assert not app.error, "an address must not load a model"
     press(app, "load_reader")
     assert "a/reader" in app.error[0].value.replace("\\", "")
     assert "한강" in page_html(app)
@@ -238,11 +227,11 @@ def test_judges_answer_and_undoes_judgement(data: StoredSet) -> None:
     app = open_with_question("흐르는 강")
     press(app, "judge_answer_right_answers-0")
     corpus = data and SET.corpus_fingerprint
-    assert load_judgements(corpus) == (JudgedQuestion("흐르는 강", ("p1",), ("한강",)),)
+    assert judgements.load_judgements(corpus) == (judgements.JudgedQuestion("흐르는 강", ("p1",), ("한강",)),)
     press(app, "judge_answer_wrong_answers-0")
-    assert find_answer_judgement(load_judged_answers(corpus), "흐르는 강", "한강") is False
+    assert judgements.find_answer_judgement(judgements.load_judged_answers(corpus), "흐르는 강", "한강") is False
     press(app, "judge_answer_wrong_answers-0")
-    assert load_judged_answers(corpus) == ()
+    assert judgements.load_judged_answers(corpus) == ()
 
 
 def add_language_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:

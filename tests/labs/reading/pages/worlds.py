@@ -1,4 +1,4 @@
-"""A finished training of a reader, and evaluations kept of one that reads without a network."""
+"""Finished trainings of readers, and stored evaluations of a reader without a network."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from tests.labs.reading.doubles import SET, NextWord
 
-# of the third question another passage is found first, and as surely read
+# for the third question, another passage is ranked first with the same reading score
 QUESTIONS = (*SET.questions[:2], replace(SET.questions[2], answers=("한라산",), relevant=("p3",)), SET.questions[3])
 DISPUTED = replace(SET, name="다툼", questions=QUESTIONS)
 
@@ -26,7 +26,7 @@ def page() -> None:
 
 
 def create_finished_run(data: StoredSet, name: str = "Mine") -> Run:
-    """A run as a training leaves it; its model is nothing that could be loaded."""
+    """Create a finished run without a loadable model."""
     named = (data.key, data.name, data.fingerprint)
     run = create_run(new_plan(READER, name, named, SplitOptions(), ReaderOptions(base="some/base")))
     run.model_folder.mkdir()
@@ -36,7 +36,7 @@ def create_finished_run(data: StoredSet, name: str = "Mine") -> Run:
 
 
 def replace_readers(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
-    """Have every reader be one that needs no network; returns those that were made."""
+    """Replace every reader by one without a network; returns the created readers."""
     readers: list[NextWord] = []
 
     def reader(_: object) -> NextWord:
@@ -49,6 +49,5 @@ def replace_readers(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
 
 
 def store_evaluation(experiment: ReadingExperiment, data: StoredSet) -> None:
-    """Leave what the job's process leaves."""
     folder = STUDY.job(experiment, data.fingerprint).folder
     study.save_result(evaluate(experiment, DISPUTED), folder)

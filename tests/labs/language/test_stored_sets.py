@@ -1,4 +1,4 @@
-"""What holds of every kind of kept set: question sets, pairs, dictionaries and texts."""
+"""Behaviour of all kinds of stored sets: question sets, pairs, dictionaries and texts."""
 
 import json
 from collections.abc import Callable
@@ -28,12 +28,12 @@ NO_NOTES = ["", "{", "[]", '{"key": 1}', "\x00", "[" * 100_000]
 
 @dataclass(frozen=True)
 class Kind:
-    """How a set with some words, which tell it from others, is kept under a name, and what else its store can do."""
+    """A kind of stored set: its store, and a function that stores a set of these words under a name."""
 
     store: Any
     folder: str
     store_set: Callable[[str, str], StoredItem]
-    loads: bool = True  # by a key
+    loads: bool = True  # whether the store has `load`
 
 
 def _questions(words: str, name: str) -> StoredItem:
@@ -123,7 +123,7 @@ def test_shared_sets_are_read_only(kind: Kind) -> None:
         assert kind.store.find("shelf").fingerprint == shared.fingerprint
         with pytest.raises(Failure):
             kind.store.remove(shared.key)
-        kind.store_set("서울", "my copy")  # hides it, and is removed alone
+        kind.store_set("서울", "my copy")  # hides the shared set
         assert list_sets(kind) == [("my copy", False), ("own", False)]
         kind.store.remove(shared.key)
         assert list_sets(kind) == [("own", False), ("shelf", True)]
