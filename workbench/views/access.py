@@ -48,18 +48,18 @@ def configure() -> None:
     """Decide workspaces by who is signed in. Raises `ValueError` for limits that make no sense."""
     workspaces.set_user_provider(_current_user)
     limits()
-    if is_on():
+    if is_sign_in_enabled():
         forget_tokens()
 
 
-def is_on() -> bool:
+def is_sign_in_enabled() -> bool:
     """Whether users sign in here. Raises Streamlit's error if its secrets cannot be read: no user gets in then."""
     return any(Path(path).exists() for path in st.get_option("secrets.files")) and "auth" in st.secrets
 
 
 def is_granted() -> bool:
     """Whether the pages may be drawn; draws the way in if not."""
-    if not is_on():
+    if not is_sign_in_enabled():
         reached_at = urlsplit(st.context.url or "").hostname or "localhost"
         if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
             st.warning(word("access.everybody"), icon=":material/lock_open:")
@@ -80,9 +80,9 @@ def user_from_cookies(cookies: Mapping[str, str]) -> str | None:
     return None if not content or _sign_out_marker(content).exists() else _user_from_claims(json.loads(content))
 
 
-def address_of_sign_in() -> str:
+def sign_in_redirect_uri() -> str:
     """Return the address to which a provider sends users back; empty without sign-in."""
-    return str(st.secrets["auth"].get("redirect_uri", "")) if is_on() else ""
+    return str(st.secrets["auth"].get("redirect_uri", "")) if is_sign_in_enabled() else ""
 
 
 def draw_user(*, is_running: bool) -> None:
@@ -101,7 +101,7 @@ def draw_user(*, is_running: bool) -> None:
 
 def _current_user() -> str | None:
     """Return the folder name of the signed-in user; None without sign-in. Raises `NobodySignedInError`."""
-    if not is_on():
+    if not is_sign_in_enabled():
         return None
     name = _user_from_claims(st.user)
     if not name or _has_signed_out():
@@ -255,9 +255,9 @@ def _has_app_origin(scope: Scope) -> bool:
 
     Every browser sends its page's origin; a program that sends none has no cookies but its own.
     """
-    if not is_on():
+    if not is_sign_in_enabled():
         return True
-    own = urlsplit(address_of_sign_in())
+    own = urlsplit(sign_in_redirect_uri())
     origin = HTTPConnection(scope).headers.get("origin")
     return origin is None or origin.lower() == f"{own.scheme}://{own.netloc}".lower()
 
@@ -267,7 +267,7 @@ def _is_allowed(scope: Scope, session: str) -> bool:
     is_safe = scope["method"] in _SAFE_METHODS
     if session and not is_safe and not UPLOADS.owner(session):
         return False
-    if not is_on() or (is_safe and not scope["path"].endswith("/_stcore/metrics")):
+    if not is_sign_in_enabled() or (is_safe and not scope["path"].endswith("/_stcore/metrics")):
         return True
     user = user_from_cookies(HTTPConnection(scope).cookies)
     return bool(user) and (is_safe or UPLOADS.owner(session) == user)
@@ -275,7 +275,7 @@ def _is_allowed(scope: Scope, session: str) -> bool:
 
 def _with_safe_cookies(scope: Scope, send: Send) -> Send:
     """Have browsers send cookies back over TLS alone if they came that way."""
-    if scope["scheme"] != "https" and urlsplit(address_of_sign_in()).scheme != "https":
+    if scope["scheme"] != "https" and urlsplit(sign_in_redirect_uri()).scheme != "https":
         return send
 
     def safe(name: bytes, value: bytes) -> bytes:

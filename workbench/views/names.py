@@ -105,7 +105,9 @@ def generator_name(generator: str) -> str:
 def generated_text(counts: Mapping[str, int], questions: int) -> str:
     """Return, as Markdown, how many of the questions were made and by what."""
     generator_names = ", ".join(plain(generator_name(generator)) for generator in counts)
-    return word("made.of_this_set", made=f"{sum(counts.values()):,}", questions=f"{questions:,}", by=generator_names)
+    return word(
+        "made.of_this_set", generated=f"{sum(counts.values()):,}", questions=f"{questions:,}", by=generator_names
+    )
 
 
 def kind_name(kind: str) -> str:

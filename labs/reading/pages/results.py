@@ -184,7 +184,7 @@ def draw_slices(view: ReadingView) -> None:
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
     baseline, *_ = read = list(view.answers_by_retriever)
-    where.draw_slices(chart_data, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
+    where.draw_slices(chart_data, read, view.names, order, baseline=baseline, heading=heading, metric=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     slice_names = [*map(label_text, slice_scores["slice"])]
     mean = tables.number("answers.mean")

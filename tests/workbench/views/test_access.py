@@ -47,7 +47,7 @@ def page() -> None:
     if access.is_granted():
         st.text(str(workspace()))
         st.button("press", on_click=press, key="press")
-        if access.is_on():
+        if access.is_sign_in_enabled():
             access.draw_user(is_running=False)
 
 
@@ -59,7 +59,7 @@ def _provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "is_on", lambda: True)
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: True)
     monkeypatch.setattr(st, "secrets", {"auth": {"client_id": "x"}})
 
 
@@ -161,7 +161,7 @@ def test_enables_sign_in_only_if_secrets_configure_it(tmp_path: Path, monkeypatc
         config.set_option("secrets.files", [str(path)])
         monkeypatch.setattr(st, "secrets", Secrets())
         try:
-            states[name] = access.is_on()
+            states[name] = access.is_sign_in_enabled()
         except FileNotFoundError:
             states[name] = "nobody gets in"
     assert states == {"none": False, "other": False, "auth": True, "broken": "nobody gets in"}
@@ -338,8 +338,8 @@ FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers"
 def test_redirects_nested_addresses_to_missing_page(
     path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "address_of_sign_in", lambda: "")
-    monkeypatch.setattr(access, "is_on", lambda: False)
+    monkeypatch.setattr(access, "sign_in_redirect_uri", lambda: "")
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
     scope = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
     by_browser = answered(scope | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
@@ -359,8 +359,8 @@ def test_redirects_nested_addresses_to_missing_page(
 def test_marks_cookies_secure_over_tls(
     scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "address_of_sign_in", lambda: address)
-    monkeypatch.setattr(access, "is_on", lambda: False)
+    monkeypatch.setattr(access, "sign_in_redirect_uri", lambda: address)
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]
     scope = {"method": "GET", "path": "/", "scheme": scheme, "headers": []}
     (answer,) = answered(scope, {"type": "http.response.start", "status": 200, "headers": given})

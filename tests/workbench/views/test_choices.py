@@ -55,7 +55,7 @@ def test_selects_default_retrievers_and_mix_but_not_word_bm25() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picked", "told"),
+    ("selected", "expected"),
     [
         (["BM25", "Dense", "BM25 words", "LSA"], ["BM25", "Dense"]),
         (["BM25", "BM25 words"], ["BM25", "BM25 words"]),
@@ -63,8 +63,8 @@ def test_selects_default_retrievers_and_mix_but_not_word_bm25() -> None:
         (["BM25"], ["BM25"]),
     ],
 )
-def test_drops_weak_baselines_only_if_two_others_remain(picked: list[str], told: list[str]) -> None:
-    assert without_weak_baselines(picked) == told
+def test_drops_weak_baselines_only_if_two_others_remain(selected: list[str], expected: list[str]) -> None:
+    assert without_weak_baselines(selected) == expected
 
 
 def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
@@ -84,9 +84,7 @@ def test_offers_word_bm25_only_beside_another_analyzer() -> None:
 
 
 @pytest.mark.packaged
-def test_uses_packaged_base_for_dense_search_and_names_the_starter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_uses_packaged_base_for_dense_search_and_names_the_starter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     choices = choices_for(sample())
     assert list(choices.specs) == ["BM25", "Dense", "Late", *DEFAULT_NAMES[2:], "BM25 words", "LSA"]
@@ -239,10 +237,10 @@ def test_describes_unknown_analyzer_as_suited_to_the_language(spoken: str) -> No
 
 @pytest.mark.usefixtures("spoken")
 def test_describes_added_kind_by_its_kind() -> None:
-    class Letters(RunSpec):
+    class CustomSpec(RunSpec):
         kind: str = "letters"  # type: ignore[assignment]
 
-    assert method_line(Letters(name="Mine", path="x"), CHOICES) == "Mine: letters"
+    assert method_line(CustomSpec(name="Mine", path="x"), CHOICES) == "Mine: letters"
 
 
 def page() -> None:

@@ -105,10 +105,12 @@ def test_shows_five_pages_and_one_menu_with_stable_addresses() -> None:
     assert menu_json[EN["page.more"]] == ["embeddings", "language"]
 
 
-@pytest.mark.parametrize(("page", "told"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")])
-def test_names_menu_after_its_open_page(page: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "menu_page"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")]
+)
+def test_names_menu_after_its_open_page(page: str, menu_page: str) -> None:
     (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
-    assert menu == EN[f"page.{told}"]
+    assert menu == EN[f"page.{menu_page}"]
 
 
 def page() -> None:

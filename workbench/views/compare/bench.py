@@ -24,8 +24,8 @@ from mrc_workbench.retrieval.report.words import difference_interval
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import select_also
-from mrc_workbench.workbench.views.compare.kept import close
 from mrc_workbench.workbench.views.compare.running import follow_lab
+from mrc_workbench.workbench.views.compare.saved import close
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import analyzer_words, as_shared, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
@@ -108,7 +108,7 @@ class Bench:
                 table = opened.lab_results(str(self.measure))
                 if not table.empty:
                     return LabResult(experiment, opened, table)
-                st.error(word("tune.nothing", figure=self.measure.long_name), icon=":material/error:")
+                st.error(word("tune.nothing", metric=self.measure.long_name), icon=":material/error:")
         elif job.running or job.folder.is_dir():  # it was started before
             follow_lab(job)
             if job.running:
@@ -147,10 +147,10 @@ class Bench:
         name = self.draw_table(lab, table, columns, leader, key=key)
         with answer:
             if name not in {spec.name for spec in tried_specs(lab.experiment)}:
-                text = word("tune.one_alone", name=plain(retriever_name(name)), figure=self.measure.long_name)
+                text = word("tune.one_alone", name=plain(retriever_name(name)), metric=self.measure.long_name)
                 st.info(text, icon=":material/info:")
             elif name == UNCHANGED:
-                st.info(word("tune.unchanged_is_best", figure=self.measure.long_name), icon=":material/info:")
+                st.info(word("tune.unchanged_is_best", metric=self.measure.long_name), icon=":material/info:")
             else:
                 self._draw_verdict(lab, name, present, is_best=name == leader)
 
@@ -200,7 +200,7 @@ class Bench:
         values = {
             "best": plain(retriever_name(named_setting(lab.experiment, name).name)),
             "present": plain(retriever_name(present)),
-            "figure": self.measure.long_name,
+            "metric": self.measure.long_name,
             "questions": f"{self.questions:,}",
             "count": f"{len(tried_specs(lab.experiment)):,}",
         }

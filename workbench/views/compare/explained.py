@@ -288,7 +288,7 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, duel: PassagePair, read
 
 
 def _draw_window(explanation: WindowExplanation, *, gold: bool) -> None:
-    st.caption(word("why.windows_best", place=explanation.best + 1, count=len(explanation.windows)))
+    st.caption(word("why.windows_best", position=explanation.best + 1, count=len(explanation.windows)))
     best = explanation.windows[explanation.best].window
     weights = [((best.start, best.end), 1.0), ((0, best.title_length), 1.0)]
     scored = [

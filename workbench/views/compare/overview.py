@@ -106,11 +106,11 @@ def _finding(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str],
 def _draw_kinds(
     view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty, finding: str
 ) -> None:
-    title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), figure=view.metric.long_name)
+    title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
     st.markdown(f"##### {title}")
     displayed, rows = select_slices(metrics, labels, 5)
     described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
-    x = word("where.with_interval", figure=view.metric.long_name)
+    x = word("where.with_interval", metric=view.metric.long_name)
     order = view.labels_for(view.charted)
     displayed = naming.with_display_names(displayed, view.display_names)
     draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=described)
@@ -121,7 +121,7 @@ def _draw_forest(view: ComparisonView) -> None:
     against = [tests[name] for name in view.charted if name in tests]
     if not against:
         return
-    title = word("compare.forest", figure=view.metric.long_name, baseline=view.display_names[view.baseline])
+    title = word("compare.forest", metric=view.metric.long_name, baseline=view.display_names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
     table = scores.in_points(against).rename(columns={"a": detail})
@@ -152,7 +152,7 @@ def _draw_curves(view: ComparisonView) -> None:
     curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
     with st.expander(word("compare.curve", measure=height)):
         displayed = curve[curve[detail].isin(view.labels_for(view.charted))]
-        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.metric.long_name)
+        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), metric=view.metric.long_name)
         untrained = scores.untrained_of(view.charted, choices_for(view.data))
         kwargs: dict[str, Any] = {
             "dashed": view.labels_for(name for name in view.charted if name in untrained),
@@ -171,7 +171,7 @@ def _draw_tests_in_full(view: ComparisonView) -> None:
     others = tuple(name for name in view.scored_names if name != view.baseline)
     if not view.baseline_tests and len(others) < 2:
         return
-    with st.expander(word("compare.tests", figure=view.metric.long_name)):
+    with st.expander(word("compare.tests", metric=view.metric.long_name)):
         st.caption(word("compare.pairs_help"))
         _draw_tests(view.baseline_tests)
         if len(others) > 1:  # the better one first
@@ -235,7 +235,7 @@ def _draw_published(view: ComparisonView) -> None:
         measured = {view.display_names[name]: value for name, value in local_scores.items() if value is not None}
         rows = [(name, word("published.here"), value) for name, value in measured.items()]
         rows += [(name, word(f"published.{entry.kinds[name]}"), value) for name, value in entry.figures.items()]
-        table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
+        table = pd.DataFrame(rows, columns=["name", "kind", "value"]).sort_values("value", ascending=False)
         with st.expander(word("published.title", name=entry.title)):
             st.caption(word("published.about", title=source.title, address=source.address, date=f"{source.date}"))
             if question_count != entry.questions:
@@ -243,9 +243,9 @@ def _draw_published(view: ComparisonView) -> None:
             columns = {
                 "name": tables.text("published.name", "", width=tables.width_of(table["name"]), pinned=True),
                 "kind": tables.text("published.kind", ""),
-                "figure": tables.measure(source.measure, Measure.parse(source.measure).long_name),
+                "value": tables.measure(source.measure, Measure.parse(source.measure).long_name),
             }
-            tables.draw(table.assign(figure=100 * table["figure"]).style.format("{:.2f}", subset=["figure"]), columns)
+            tables.draw(table.assign(value=100 * table["value"]).style.format("{:.2f}", subset=["value"]), columns)
 
 
 def _draw_tests(tests: list[PairTest]) -> None:

@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of
 from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, draw_methods
-from mrc_workbench.workbench.views.compare import controls, kept, running, scores
+from mrc_workbench.workbench.views.compare import controls, running, saved, scores
 from mrc_workbench.workbench.views.compare.running import SelectedComparison
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
@@ -128,13 +128,13 @@ VIEWS = {  # module and function that draw each; read when it is first drawn: op
     "where": ("where", "draw"),
     "why": ("why", "draw"),
     "tune": ("tune", "draw"),
-    "takeaway": ("kept", "draw_take_away"),
-    "kept": ("kept", "draw"),
+    "takeaway": ("saved", "draw_export_tab"),
+    "kept": ("saved", "draw"),
 }
 
 
 def draw() -> None:
-    if stored := kept.requested_comparison():
+    if stored := saved.requested_comparison():
         _draw_stored(stored)
         return
     data = selected_set()
@@ -191,7 +191,7 @@ def draw() -> None:
 
 def _draw_earlier_badge(last: StoredComparison) -> None:
     questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
-    st.badge(word("compare.earlier", questions=questions, made=moment(last.made)), icon=":material/history:")
+    st.badge(word("compare.earlier", questions=questions, created=moment(last.made)), icon=":material/history:")
 
 
 def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
@@ -243,8 +243,10 @@ def _settings() -> DeltaGenerator:
 def _draw_stored(stored: StoredComparison) -> None:
     data = selected_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
-    title.title(plain(kept.title_of(stored)))
-    st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
+    title.title(plain(saved.title_of(stored)))
+    st.info(
+        word("kept.shown", created=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:"
+    )
     answer = st.container()
     settings = _settings()
     with settings:
@@ -252,7 +254,7 @@ def _draw_stored(stored: StoredComparison) -> None:
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         view = _open_view(stored.folder, data, names, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
-        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=kept.close)
+        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=saved.close)
         draw_export(view)
         draw_copy_link()
     if view is None:

@@ -227,10 +227,10 @@ def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
         for block in question_list.view.opened.ranks(names).blocks()
         if block.end > first
     ]
-    table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
-    table["band"] = table["place"].map(band_words)
+    table = pd.DataFrame(rows, columns=["retriever", "start", "end", "position", "block"])
+    table["band"] = table["position"].map(band_words)
     table["count"] = table["end"] - table["start"]
-    table["chosen"] = table["block"] == (block_name(names, selected) if selected else "")
+    table["selected"] = table["block"] == (block_name(names, selected) if selected else "")
     return table
 
 
@@ -248,12 +248,12 @@ def _rank_map(table: pd.DataFrame, names: tuple[str, ...], first: int, count: in
         x=alt.X("start:Q", title=count_title, scale=x_scale, axis=axis),
         x2="end",
         color=alt.Color("band:N", scale=colours, legend=keys),
-        strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
+        strokeWidth=alt.condition("datum.selected", alt.value(3), alt.value(0)),
         opacity=alt.condition(selection, alt.value(1), alt.value(0.45)),
         tooltip=tooltips(("retriever", word("compare.retriever")), ("band", rank), ("count", count_title, ",")),
     )
     # read aloud: how many of the questions on the map each retriever ranks first
-    firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
+    firsts = table[table["position"] == 0].groupby("retriever")["count"].sum()
     rows = [f"{name} {int(firsts.get(name, 0)):,} / {count - first:,}" for name in names]
     description = charts.describe(f"{rank}: {band_words(0)}", rows)
     marks = base.mark_rect(cursor="pointer", stroke=TEXT_COLOUR).add_params(selection)

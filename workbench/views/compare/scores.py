@@ -288,7 +288,7 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
             message = word("compare.failed", name=name, reason=plain(failure_text(result.error)))
             st.error(message, icon=":material/error:")
         elif result not in view.scored:
-            message = word("compare.not_deep_enough", name=name, figure=view.metric.long_name)
+            message = word("compare.not_deep_enough", name=name, metric=view.metric.long_name)
             st.info(message, icon=":material/info:")
         elif result.name in shallow:
             depths = {"depth": f"{shallow[result.name]:,}", "needed": f"{comparison.depth:,}"}
@@ -357,7 +357,7 @@ def _training_text(view: ComparisonView, choices: RetrieverChoices) -> str:
     if gains:
         questions = f"{len(view.comparison.question_set.questions):,}"
         gain = word("compare.gain_and").join(gains)
-        values = {"best": plain_names([best]), "figure": view.metric.long_name, "questions": questions}
+        values = {"best": plain_names([best]), "metric": view.metric.long_name, "questions": questions}
         texts.append(word("compare.answer_trained", gains=gain, **values))
     if before and before not in view.scored_names:
         texts.append(word("compare.pick_untrained", name=plain_names([before])))
@@ -376,12 +376,12 @@ def _draw_ceiling(view: ComparisonView) -> None:
     ks = view.comparison.experiment.ks
     default = evidence.default_measure(view.measure, ks)
     if view.k < default.cutoff and evidence.at_ceiling(scores, default):
-        st.caption(word("compare.ceiling_left", figure=default.long_name, shown=view.metric.long_name))
+        st.caption(word("compare.ceiling_left", metric=default.long_name, other=view.metric.long_name))
     if not evidence.at_ceiling(scores, view.metric):
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(word("compare.saturated", figure=view.metric.long_name), width="content")
+        st.caption(word("compare.saturated", metric=view.metric.long_name), width="content")
         finer = evidence.discriminating_measure(scores, ks, view.metric)
         if finer != view.metric:
-            label = word("compare.look_finer", figure=finer.long_name)
+            label = word("compare.look_finer", metric=finer.long_name)
             st.button(label, on_click=remember, args=("k", str(finer.cutoff)), type="tertiary", key="finer")

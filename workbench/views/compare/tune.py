@@ -249,7 +249,7 @@ def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> Non
     answer = st.container()
     x = word("tune.weight_of", name=retriever_name(first))
     y = bench.measure.long_name
-    draw_heading(word("tune.curve", figure=y))
+    draw_heading(word("tune.curve", metric=y))
     st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
     kwargs: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
     draw_chart(bands, table, labs.best_setting_name(table), x=x, y=y, key="mix_curve", **kwargs)
@@ -294,7 +294,7 @@ def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
     leader = labs.best_setting_name(table)
     answer = st.container()
     _draw_depths(bench, table[table["tried"]], leader)
-    draw_heading(word("tune.depth_and_weight", figure=bench.measure.long_name))
+    draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
     kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("depth", word("tune.depth"))}
     kwargs["bounds"] = (float(table["value"].min()), float(table["value"].max()))
     draw_chart(heat, table, leader, value=bench.measure.long_name, key="rerank_heat", **kwargs)
@@ -318,11 +318,11 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     depth = word("tune.depth")
     left, right = st.columns(2)
     with left:
-        draw_heading(word("tune.by_depth", figure=metric))
+        draw_heading(word("tune.by_depth", metric=metric))
         kwargs: dict[str, Any] = {"detail": ("line", ""), "names": names, "ordinal": True, "key": "rerank_depths"}
         draw_chart(bands, lines, leader, x=depth, y=metric, **kwargs)
     with right:
-        draw_heading(word("tune.by_time", figure=metric))
+        draw_heading(word("tune.by_time", metric=metric))
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
         kwargs = {"label": ("label", depth), "joined": True, "key": "rerank_costs"}
         draw_chart(against_cost, costs, x=word("tune.milliseconds"), y=metric, **kwargs)
@@ -386,7 +386,7 @@ def _index_in_words(measure: Measure, row: dict[str, Any], exact: dict[str, Any]
         "exact_milliseconds": f"{exact['milliseconds']:.2g}",
     }
     key = "tune.index_is_exact" if is_exact else "tune.index_in_words"
-    return word(key, index=row["title"], k=measure.cutoff, figure=measure.long_name, **values)
+    return word(key, index=row["title"], k=measure.cutoff, metric=measure.long_name, **values)
 
 
 LABS: dict[LabKind, Callable[[Bench], None]] = {

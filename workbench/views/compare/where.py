@@ -101,7 +101,7 @@ def draw_slices(
     *,
     baseline: str,
     heading: str,
-    figure: str,
+    metric: str,
 ) -> None:
     """Draw the metrics of slices and, of several retrievers, their differences from the baseline."""
     labels = retriever_names(dict.fromkeys((*names, *retrievers)))
@@ -112,7 +112,7 @@ def draw_slices(
     with left:
         draw_heading(plain(heading))
         draw_chart(
-            on_slices, displayed, displayed_names, all_names, order, x=word("where.with_interval", figure=figure)
+            on_slices, displayed, displayed_names, all_names, order, x=word("where.with_interval", metric=metric)
         )
     if len(retrievers) > 1:
         with right:
@@ -126,12 +126,12 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
     positions = {label: position for position, label in enumerate(fates)}
     totals = table.groupby("retriever", as_index=False)["count"].sum()
     x_scale = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
-    data = table.assign(place=table["label"].map(positions))
+    data = table.assign(position=table["label"].map(positions))
     titles = ("retriever:N", word("compare.retriever")), ("label:N", word("where.fate"))
     base = alt.Chart(data).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
         x=alt.X("count:Q", stack="zero", title=x, scale=x_scale, axis=alt.Axis(tickMinStep=1, format=",d")),
-        order=alt.Order("place:Q"),
+        order=alt.Order("position:Q"),
         tooltip=charts.tooltips(*titles, ("count:Q", x, ",")),
     )
     scale = alt.Scale(domain=list(fates), range=[OUTCOME_COLOURS[fate] for fate in fates.values()])
@@ -198,9 +198,9 @@ def draw(view: ComparisonView) -> None:
 @st.fragment
 def _draw_slices(view: ComparisonView) -> None:
     metric_name = view.metric.long_name
-    st.subheader(word("where.slices", figure=metric_name))
+    st.subheader(word("where.slices", metric=metric_name))
     if not view.scored:
-        st.info(word("where.no_figure", figure=metric_name), icon=":material/info:")
+        st.info(word("where.no_figure", metric=metric_name), icon=":material/info:")
         return
     known = {grouping.value: word(f"where.by_{grouping.value}") for grouping in view.opened.properties}
     kwargs: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
@@ -218,7 +218,7 @@ def _draw_slices(view: ComparisonView) -> None:
     ranks = metrics["retriever"].map(view.ranked.index)
     metrics = metrics.iloc[np.lexsort((ranks, metrics["slice"]))].reset_index(drop=True)  # the best first in each slice
     displayed, rows = select_slices(metrics, labels, 12)
-    kwargs = {"baseline": view.scored_names[0], "heading": metric_name, "figure": metric_name}
+    kwargs = {"baseline": view.scored_names[0], "heading": metric_name, "metric": metric_name}
     draw_slices(displayed, view.ranked, view.names, rows, **kwargs)
     if len(labels) > len(rows):
         key = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"

@@ -211,7 +211,7 @@ def _draw_question_navigation(question_list: QuestionList, name: str, ids: Seque
         text = word("why.not_listed")
         if index is not None:
             which = question_list.in_words() or word("why.all_questions")
-            text = word("why.place", place=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
+            text = word("why.place", position=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
         st.caption(text, width="content")
 
 
@@ -224,7 +224,7 @@ def _draw_answers(case: QuestionCase) -> None:
     for row, (title, text) in zip(case.relevant, marked, strict=True):
         heading = " · ".join(filter(None, (title.text, case.passage(row).id)))
         with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
-            st.html(f'<div class="found"><p>{passages.marked_html(text, 0, len(text.text))}</p></div>')
+            st.html(f'<div class="results"><p>{passages.marked_html(text, 0, len(text.text))}</p></div>')
 
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:

@@ -101,7 +101,7 @@ def _term_reasons(spec: TermSpec, results: QuestionResults, duel: PassagePair) -
         word(
             "why.words_held",
             held=reason.in_right,
-            asked=reason.question_words,
+            total=reason.question_words,
             other=reason.in_wrong,
             rank=duel.wrong_rank,
         )
@@ -171,7 +171,7 @@ def _reranking_reasons(spec: RerankSpec, results: QuestionResults, duel: Passage
 SOON_SECONDS = 3.0  # seconds: who takes longer is selected on demand
 
 
-def waits(data: StoredSet, choices: RetrieverChoices) -> dict[str, float]:
+def expected_waits(data: StoredSet, choices: RetrieverChoices) -> dict[str, float]:
     """Return expected seconds by retriever, those it wraps included, without loading; unknown ones are left out."""
     known = [name for name in choices.searchable if all(_is_here(spec) for spec in choices.needed([name]))]
     if not known:

@@ -25,7 +25,7 @@ from mrc_workbench.workbench.views.search.answer import (
     QuestionSearch,
     SearchAnswer,
     draw_reasons,
-    waits,
+    expected_waits,
 )
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
 from mrc_workbench.workbench.views.ui import passages, state, tables
@@ -139,7 +139,7 @@ def draw() -> None:
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
             state.draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
-    expected = waits(data, choices)
+    expected = expected_waits(data, choices)
     selected, k = _controls(data, choices, expected)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:

@@ -230,7 +230,7 @@ def draw_chart(
 
     `alt` tells screen readers what the chart shows, in place of the chart's own description.
     """
-    spec = made(language(), make, *args, **kwargs)
+    spec = render_chart(language(), make, *args, **kwargs)
     if alt:
         spec = {**spec, "description": alt}
     st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode)
@@ -246,7 +246,7 @@ def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
     max_entries=256,
     hash_funcs={FunctionType: lambda make: make.__qualname__ + make.__module__, pd.DataFrame: _content},
 )
-def made(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+def render_chart(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
     del language  # only a part of the key
     chart = make(*args, **kwargs)
     with _altair_lock, alt.data_transformers.enable("default", max_rows=None):

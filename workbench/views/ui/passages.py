@@ -18,8 +18,8 @@ from mrc_workbench.retrieval.report.words import display_name, display_names
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.words import language, word
 
-_STYLE = Path(__file__).with_name("found.css")
-MOST = 4  # that fit side by side, and that `found.css` knows
+_STYLE = Path(__file__).with_name("results.css")
+MOST = 4  # that fit side by side, and that `results.css` knows
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def head_html(name: str, all_names: Sequence[str], truth: str, description: str 
     line = f'<div class="does">{escape(description)}</div>' if description else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
     display_name, style = _name_html(name, all_names, 'span class="name"')
-    return f'<div class="found-head" style="{style}">{display_name}{line}</div>'
+    return f'<div class="results-head" style="{style}">{display_name}{line}</div>'
 
 
 def legend_html(*, truth: bool) -> str:
     matched = f"<span><mark>{escape(word('search.legend_match'))}</mark></span>"
     known = f"<span><u>{escape(word('search.legend_answer'))}</u></span>" if truth else ""
-    return f'<div class="found-legend">{matched}{known}</div>'
+    return f'<div class="results-legend">{matched}{known}</div>'
 
 
 def reason_html(name: str, all_names: Sequence[str], sentence: str) -> str:
@@ -80,7 +80,7 @@ def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -
         return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
 
     head, body = ("".join(weighed(*piece) for piece in pieces) for pieces in (title, text))
-    return f'<div class="found weighed">{_passage_html(head, body, gold=gold)}</div>'
+    return f'<div class="results weighed">{_passage_html(head, body, gold=gold)}</div>'
 
 
 def _passage_html(title: str, text: str, *, gold: bool) -> str:
@@ -96,7 +96,7 @@ def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
     most = max((match.above for match in explained.visible_matches), default=0.0) or 1.0
     parts = (explained.question_matches(), explained.title_matches(), explained.text_matches())
     question, title, text = ("".join(_matched(*piece, explained, most) for piece in part) for part in parts)
-    return f'<div class="found pairs"><p class="asked">{question}</p>{_passage_html(title, text, gold=gold)}</div>'
+    return f'<div class="results pairs"><p class="question">{question}</p>{_passage_html(title, text, gold=gold)}</div>'
 
 
 def _matched(text: str, indices: Sequence[int], explained: LateExplanation, most: float) -> str:
@@ -122,10 +122,10 @@ def _matched(text: str, indices: Sequence[int], explained: LateExplanation, most
 def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
     """Draw a row a piece of the question, and what answered it in each passage; sides are called `why.match_SIDE`."""
     first = next(iter(sides.values()))
-    table = pd.DataFrame({"asked": [first.question[slice(*match.question_span)] for match in first.visible_matches]})
+    table = pd.DataFrame({"question": [first.question[slice(*match.question_span)] for match in first.visible_matches]})
     columns = {
         "number": tables.number("why.match_number", width=45, pinned=True),
-        "asked": tables.text("why.match_asked", width=115, pinned=True),
+        "question": tables.text("why.match_question", width=115, pinned=True),
     }
     for side, explained in sides.items():
         table[side] = [explained.passage.text[slice(*match.passage_span)] for match in explained.visible_matches]
@@ -145,7 +145,7 @@ def hits_html(hits: Sequence[HitCard]) -> str:
         gold = ' class="gold"' if hit.relevant else ""
         top = f'<div class="top">{rank}{named}{score}</div>'
         items.append(f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>')
-    return f'<div class="found" role="list">{"".join(items)}</div>'
+    return f'<div class="results" role="list">{"".join(items)}</div>'
 
 
 def marked_html(text: MarkedText, start: int, end: int) -> str:
@@ -188,7 +188,7 @@ def _text(text: MarkedText) -> str:
 
 
 def switch_html(names: Sequence[str], all_names: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
-    """Return the names by which a narrow screen switches between columns, of which it shows one (`found.css`).
+    """Return the names by which a narrow screen switches between columns, of which it shows one (`results.css`).
 
     `ranks` are those of the first answer passage of each, None if not found.
     """
@@ -200,7 +200,7 @@ def switch_html(names: Sequence[str], all_names: Sequence[str], ranks: Sequence[
         box = f'<input type="radio" name="{escape(key)}" value="{index}"{checked}>'
         picks.append(f'<label style="{style}">{box}{display_name}{first}</label>')
     label = escape(word("search.switch"))
-    return f'<div class="found-switch" role="radiogroup" aria-label="{label}">{"".join(picks)}</div>'
+    return f'<div class="results-switch" role="radiogroup" aria-label="{label}">{"".join(picks)}</div>'
 
 
 def side_by_side(
@@ -250,4 +250,4 @@ def answer_rank_text(findings: QueryHits, relevant: Collection[int], depth: int)
         return word("search.gold_missing", depth=depth)
     if len(relevant) == 1:
         return word("search.gold_at", rank=ranks[0])
-    return word("search.gold_several", found=len(ranks), wanted=len(relevant), ranks=", ".join(map(str, ranks)))
+    return word("search.gold_several", hits=len(ranks), total=len(relevant), ranks=", ".join(map(str, ranks)))

@@ -168,7 +168,7 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
     assert not app.error
     (table,) = tables(app, "window")
     best = int(np.argmax(table["score"]))
-    windows_caption = EN["why.windows_best"].format(place=best + 1, count=len(table))
+    windows_caption = EN["why.windows_best"].format(position=best + 1, count=len(table))
     assert windows_caption in [caption.value for caption in app.caption]
     assert len(table) > 2
     assert table["window"][best] in long.text

@@ -103,7 +103,7 @@ def test_marks_published_results() -> None:
     table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
     assert table.loc["BM25", "kind"] == EN["published.here"]
     assert table.loc["nlpai-lab/KURE-v2"].tolist() == [EN["published.late"], pytest.approx(98.46)]
-    assert table["figure"].is_monotonic_decreasing
+    assert table["value"].is_monotonic_decreasing
     assert "https://huggingface.co/nlpai-lab/KURE-v2), 2026-08-29" in page_text(app)
     assert EN["published.others"].format(theirs="5,774", here="6") in page_text(app)
 
@@ -205,14 +205,16 @@ def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredS
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
 
 
-@pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
-def test_requests_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
+@pytest.mark.parametrize(("retrievers", "is_requested"), [("Dense|Reranked", False), ("Dense", True)])
+def test_requests_another_retriever_only_if_one_is_selected(
+    data: StoredSet, retrievers: str, is_requested: bool
+) -> None:
     by = {"BM25": RELEVANT_ROWS * 8, "Dense": MISSED * 8}
     many = many_questions(8)[0]
     dataset = keep(many)
     store_results(dataset, by, many, comparison_of(by, many, KS, depth=100).results)
     app = opened(page, data=dataset.key, part="all", retrievers=retrievers)
-    assert (EN["compare.pick_another"] in page_text(app)) == is_asked
+    assert (EN["compare.pick_another"] in page_text(app)) == is_requested
 
 
 def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> None:

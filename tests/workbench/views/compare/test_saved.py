@@ -266,7 +266,7 @@ def test_names_best_retriever_by_leading_metric(data: StoredSet) -> None:
         app = opened(page, view="kept", **address)
         assert app.query_params["measure"] == address.get("measure", "ndcg")
         columns = json.loads(app.dataframe[0].proto.columns)
-        assert columns["best"]["label"] == EN["compare.best_by"].format(figure=metric)
+        assert columns["best"]["label"] == EN["compare.best_by"].format(metric=metric)
         if address:
             assert app.dataframe[0].value["best"].tolist() == ["BM25 91.7"]
 

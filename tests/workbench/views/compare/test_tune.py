@@ -235,9 +235,7 @@ def test_layers_lab_shows_cross_validated_gain_and_applies_setting(data: StoredS
     assert [spec.chosen_on for spec in used] == [Part.VALIDATION]
 
 
-def test_explains_missing_retriever_and_offers_no_labs_without_split(
-    data: StoredSet,
-) -> None:
+def test_explains_missing_retriever_and_offers_no_labs_without_split(data: StoredSet) -> None:
     compared(data, "BM25")
     kinds = {"hybrid": "hybrid weights", "rerank": "reranking", "index": "the dense index"}
     for lab, tuned in (kinds | {"layers": "the layers of late interaction"}).items():

@@ -60,9 +60,7 @@ def placed(ranks: Sequence[int], depth: int) -> Rankings:
 
 
 def forty(
-    specs: Sequence[Mapping[str, Any]] = ALL,
-    ranks: Mapping[str, Sequence[int]] = RANKS,
-    of: QuestionSet | None = None,
+    specs: Sequence[Mapping[str, Any]] = ALL, ranks: Mapping[str, Sequence[int]] = RANKS, of: QuestionSet | None = None
 ) -> StoredSet:
     """Keep the forty questions and a comparison of them."""
     of = of or questions_of()
@@ -100,10 +98,10 @@ def data() -> StoredSet:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
+def slices_app(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
     """The view of that comparison as it first is, to be read and not pressed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("drawn")))
+        patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("slices")))
         return opened(forty())
 
 
@@ -132,9 +130,9 @@ def numbers(app: AppTest) -> dict[str, str]:
     return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
 
 
-def test_describes_most_different_slice(drawn: AppTest) -> None:
+def test_describes_most_different_slice(slices_app: AppTest) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
-    (sentence,) = [text for text in texts(drawn) if "points **lower**" in text]
+    (sentence,) = [text for text in texts(slices_app) if "points **lower**" in text]
     assert sentence.startswith(
         "On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
     )
@@ -155,8 +153,8 @@ def test_names_no_slice_if_none_is_significant() -> None:
     assert others not in of_all_slices(opened(stored, selected=("BM25", "Hybrid")))
 
 
-def test_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
-    table = drawn.dataframe[0].value
+def test_table_has_every_retriever_on_every_slice(slices_app: AppTest) -> None:
+    table = slices_app.dataframe[0].value
     assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
     best_first = ["Reranked", "BM25", "Dense *1*", "Hybrid"]
     assert list(table["retriever"]) == best_first * 2
@@ -217,13 +215,13 @@ def test_range_labels_have_enough_decimals() -> None:
 
 def test_reports_missing_metric(data: StoredSet) -> None:
     app = opened(data, k=20)
-    assert EN["where.no_figure"].format(figure="Recall@20") in texts(app)
+    assert EN["where.no_figure"].format(metric="Recall@20") in texts(app)
     assert EN["where.no_fate"].format(k=20) in texts(app)
     assert EN["where.no_wrapping"] in texts(app)
 
 
-def test_counts_every_lost_question(drawn: AppTest) -> None:
-    assert numbers(drawn) == {
+def test_counts_every_lost_question(slices_app: AppTest) -> None:
+    assert numbers(slices_app) == {
         "fate_BM25_found": "30 · 75.0%",
         "fate_BM25_below": "8 · 20.0%",
         "fate_BM25_not_found": "2 · 5.0%",
@@ -252,8 +250,8 @@ def test_reports_if_no_question_is_lost() -> None:
     assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
 
 
-def test_describes_ceiling_of_order_and_candidates(drawn: AppTest) -> None:
-    sentence = next(text for text in texts(drawn) if "among its candidates" in text)
+def test_describes_ceiling_of_order_and_candidates(slices_app: AppTest) -> None:
+    sentence = next(text for text in texts(slices_app) if "among its candidates" in text)
     reranked, hybrid = sentence.split("\n")
     values = {"k": 1, "own": "50.0%", "depth": "5 each", "sources": "BM25, Dense \\*1\\*", "ceiling": "100.0%"}
     reached = EN["where.ceiling_told"].format(name="Hybrid", **values)
@@ -274,8 +272,8 @@ def test_omits_gain_that_rounds_to_zero(language: str, monkeypatch: pytest.Monke
     assert "0.0" not in sentence.replace("100.0%", "")
 
 
-def test_displays_ceiling_table(drawn: AppTest, data: StoredSet) -> None:
-    table = drawn.dataframe[1].value.set_index("retriever")
+def test_displays_ceiling_table(slices_app: AppTest, data: StoredSet) -> None:
+    table = slices_app.dataframe[1].value.set_index("retriever")
     assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
     assert table.loc["Reranked", ["1", "2", "5", "10"]].tolist() == [75, 87.5, 87.5, 95]
     assert table.loc["Hybrid", ["1", "2", "5", "10"]].tolist() == [87.5, 87.5, 100, 100]
@@ -288,7 +286,7 @@ def test_names_questions_in_text_and_property_in_heading(by: SliceProperty) -> N
     questions = EN[f"where.on_{by.value}"].format(label="x")
     assert "questions" in questions
     assert EN["where.telling_ahead"].startswith("On {questions}, ")
-    heading = EN["compare.by_kind"].format(figure="nDCG@10", by=EN[f"where.grouped_{by.value}"])
+    heading = EN["compare.by_kind"].format(metric="nDCG@10", by=EN[f"where.grouped_{by.value}"])
     assert heading.startswith("nDCG@10 by ")
     assert heading.removeprefix("nDCG@10 by ").islower()
 

@@ -215,7 +215,7 @@ def test_opens_browses_and_closes_a_question() -> None:
 
 def test_displays_stored_ranking_of_each_retriever() -> None:
     app = opened(question="q2", n="3")
-    columns = html(app).split('class="found-head"')[1:]
+    columns = html(app).split('class="results-head"')[1:]
     assert len(columns) == 4
     bm25, dense = columns[:2]
     assert "Answer passage at rank 1" in bm25
@@ -249,7 +249,7 @@ def test_marks_passages_of_same_article_as_confusers() -> None:
     )
     question_set = QuestionSet("articles", passages, (Question("q1", "한글을 만든 세종", ("세종",), ("a1",)),))
     compared(question_set, [[1, 0, 2]])
-    dense = html(opened(question="q1")).split('class="found-head"')[2]
+    dense = html(opened(question="q1")).split('class="results-head"')[2]
     gold, confuser, other = dense.split('role="listitem"')[1:]
     assert 'class="confuser"' in confuser
     assert 'class="confuser"' not in gold

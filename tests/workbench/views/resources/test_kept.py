@@ -28,7 +28,7 @@ BOB = user_of("https://id.example.org", "bob")
 # What is not kept for each workspace apart, and why it may be so.
 SHARED = {
     "workbench/views/resources/sets.py: Cached.__init__": "the way itself",
-    "workbench/views/ui/charts.py: made": "of its arguments alone: tables and words",
+    "workbench/views/ui/charts.py: render_chart": "of its arguments alone: tables and words",
     "workbench/views/train/base.py: _askers": "threads, which are told whose work they do",
     "workbench/views/train/base.py: hub_answer": "what the hub tells everybody",
     "workbench/views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",

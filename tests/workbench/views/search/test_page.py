@@ -62,7 +62,7 @@ def columns(app: AppTest) -> list[str]:
     """What was found, a text a retriever: each begins with its first passage."""
     texts_found: list[str] = []
     for text in html(app):
-        if 'class="found" role' in text:
+        if 'class="results" role' in text:
             if '<span class="rank">1</span>' in text:
                 texts_found.append("")
             texts_found[-1] += text
@@ -70,7 +70,7 @@ def columns(app: AppTest) -> list[str]:
 
 
 def column_headers(app: AppTest) -> list[str]:
-    return [text for text in html(app) if text.startswith('<div class="found-head"')]
+    return [text for text in html(app) if text.startswith('<div class="results-head"')]
 
 
 def test_empty_page_explains_search_and_offers_first_questions() -> None:
@@ -149,7 +149,7 @@ def test_offers_examples_in_page_language_first() -> None:
 def test_describes_column_and_switches_columns_on_narrow_screen() -> None:
     app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
     assert '<div class="does">finds passages with the same words' in column_headers(app)[0]
-    (switch,) = [text for text in html(app) if text.startswith('<div class="found-switch"')]
+    (switch,) = [text for text in html(app) if text.startswith('<div class="results-switch"')]
     assert switch.count('type="radio"') == 2
     assert "BM25 <small>✔1</small></label>" in switch
 

@@ -40,7 +40,7 @@ def pressed(app: AppTest) -> AppTest:
 
 
 def pairs(app: AppTest) -> list[str]:
-    return [text for text in html(app) if "found pairs" in text]
+    return [text for text in html(app) if "results pairs" in text]
 
 
 def test_displays_token_matches_in_equal_colours_on_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_displays_token_matches_in_equal_colours_on_request(folder: Path, monkey
     assert len(loaded) == 1  # what was searched with explains
     (box,) = [element for element in app.selectbox if element.label == EN["search.pieces_of"]]
     (table,) = tables(app, "answered_cosine")
-    assert "".join(table["asked"]) == QUESTION.replace(" ", "")
+    assert "".join(table["question"]) == QUESTION.replace(" ", "")
     assert table["number"].tolist() == [*range(1, len(table) + 1)]
     answer_passage = PASSAGES[box.value]
     assert all(piece in f"{answer_passage.title}\n{answer_passage.text}" for piece in table["answered"])

@@ -82,7 +82,7 @@ def test_dashes_untrained_curves_in_chart_and_legend() -> None:
 
 def test_limits_ticks_and_padding_of_every_chart() -> None:
     assert legend().to_dict()["symbolOpacity"] == 1
-    rendered = charts.made("en", charts.forest, differences("Late"), NAMES, x="points", detail="Retriever")
+    rendered = charts.render_chart("en", charts.forest, differences("Late"), NAMES, x="points", detail="Retriever")
     assert 5 <= rendered["config"]["axisQuantitative"]["tickCount"] <= 8
     assert rendered["config"]["legend"]["offset"] <= 8
     assert rendered["padding"]["bottom"] <= 8

@@ -14,7 +14,7 @@ import streamlit as st
 
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.charts import made
+from mrc_workbench.workbench.views.ui.charts import render_chart
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import opened, run
 
@@ -131,12 +131,12 @@ def test_renders_chart_once_per_language_with_arrow_data() -> None:
 
 def test_renders_again_for_another_table_or_text() -> None:
     table = pd.DataFrame({"x": [1], "up": [0.5], "down": [0.1]})
-    first = made("en", points, table, ["a"], y="up")
-    assert made("en", points, table.copy(), ["a"], y="up") is first
+    first = render_chart("en", points, table, ["a"], y="up")
+    assert render_chart("en", points, table.copy(), ["a"], y="up") is first
     others: list[Any] = [
-        made("en", points, table.assign(up=0.6), ["a"], y="up"),
-        made("en", points, table, ["b"], y="up"),
-        made("en", points, table, ["a"], y="down"),
+        render_chart("en", points, table.assign(up=0.6), ["a"], y="up"),
+        render_chart("en", points, table, ["b"], y="up"),
+        render_chart("en", points, table, ["a"], y="down"),
     ]
     assert all(other != first for other in others)
 
@@ -144,7 +144,7 @@ def test_renders_again_for_another_table_or_text() -> None:
 def test_concurrent_charts_have_their_own_data() -> None:
     tables = [pd.DataFrame({"x": [number], "up": [number]}) for number in range(40)]
     with ThreadPoolExecutor(8) as threads:
-        specs = list(threads.map(lambda table: made("en", points, table, [], y="up"), tables))
+        specs = list(threads.map(lambda table: render_chart("en", points, table, [], y="up"), tables))
     for number, spec in enumerate(specs):
         (content,) = spec["datasets"].values()
         with pa.ipc.open_stream(content) as stream:

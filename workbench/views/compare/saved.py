@@ -46,7 +46,7 @@ def draw(view: ComparisonView) -> None:
     table = _table(comparisons, displayed_key)
     draw_damaged(store.damaged_comparisons(), store.delete)
     columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
-    best = word("compare.best_by", figure=leading_measure().long_name)
+    best = word("compare.best_by", metric=leading_measure().long_name)
     rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
     if not rows:
         st.caption(word("kept.choose"))
@@ -159,7 +159,7 @@ def _draw_actions(selected: StoredComparison) -> None:
 
 
 def _draw_changes(view: ComparisonView, selected: StoredComparison, current: StoredComparison) -> None:
-    st.subheader(word("kept.changes", figure=view.metric.long_name))
+    st.subheader(word("kept.changes", metric=view.metric.long_name))
     if reason := find_difference(selected, current):
         st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
         return
@@ -189,7 +189,7 @@ def _draw_changes(view: ComparisonView, selected: StoredComparison, current: Sto
     tables.draw(table, columns)
 
 
-def draw_take_away(view: ComparisonView) -> None:
+def draw_export_tab(view: ComparisonView) -> None:
     st.caption(word("takeaway.about"))
     rankings = view.comparison.rankings
     names = [name for name in view.names if name in rankings]
