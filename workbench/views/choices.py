@@ -28,7 +28,7 @@ from mrc_workbench.retrieval.comparison import first_stage, multistage
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added_retrievers, with_dependencies
 from mrc_workbench.retrieval.comparison.pace import Forecast, forecast_retrievers, total_forecast
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import kept_comparisons
+from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparisons
 from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus import MilvusSearchMode
 from mrc_workbench.retrieval.outside.adapt import plugins
@@ -86,12 +86,14 @@ def expected_times(data: StoredSet, specs: Mapping[str, Spec], always: str) -> E
     except OSError:
         measured_at = 0.0
     forecast_by_name = dict(_forecasts(data.key, described, measured_at, specs))
-    compared = [
-        stored for stored in kept_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab
-    ]
-    for name in forecast_by_name.keys() & {name for comparison in compared for name in comparison.figures}:
+    for name in forecast_by_name.keys() & {name for stored in comparisons_of(data) for name in stored.figures}:
         forecast_by_name[name] = Forecast(0.0, is_measured=True)
     return ExpectedTimes(specs, forecast_by_name, always)
+
+
+def comparisons_of(data: StoredSet) -> list[StoredComparison]:
+    """Return the stored comparisons of a dataset, newest first, without those of labs."""
+    return [stored for stored in kept_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab]
 
 
 def is_sample(data: StoredSet) -> bool:

@@ -1,8 +1,9 @@
-"""The overview of a comparison in three sections: the conclusion, where retrievers differ, and how sure that is."""
+"""The overview of a comparison in three sections: the conclusion, where retrievers differ, and the evidence."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -16,6 +17,7 @@ from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
 from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import choices_for
@@ -27,7 +29,6 @@ from mrc_workbench.workbench.views.compare.where import (
     default_property,
     on_slices,
     select_slices,
-    signal_bars,
     slice_difference_texts,
 )
 from mrc_workbench.workbench.views.names import plain_names, retriever_name
@@ -58,18 +59,17 @@ def _draw_differences(view: ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
     grouping = default_property(view)
     parts = view.opened.slices(grouping)
-    metrics = pd.DataFrame()
-    finding = ""
+    top = st.container()
+    left, right = st.columns([5, 6])
     if parts:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
         metrics = metrics[metrics["retriever"].isin(view.leading)]  # tested with all that are selected
-        finding = _finding(view, metrics, naming.slice_names(parts, grouping), grouping)
-    if finding:
-        st.markdown(finding)
-    left, right = st.columns([5, 6])
-    if parts:
+        labels = naming.slice_names(parts, grouping)
+        finding = _finding(view, metrics, labels, grouping)
+        if finding:
+            top.markdown(finding)
         with left:
-            _draw_kinds(view, metrics, naming.slice_names(parts, grouping), grouping, finding)
+            _draw_kinds(view, metrics, labels, grouping, finding)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -130,10 +130,8 @@ def _draw_forest(view: ComparisonView) -> None:
     for name, test in zip(table[detail], against, strict=True):
         values = signed_interval(test.difference, test.low, test.high)
         lines.append(word("compare.difference_in_words", name=name, verdict=scores.verdict_of(test), **values))
-    described = f"{title}. {'; '.join(lines)}"
-    draw_chart(
-        charts.forest, table, view.labels_for(view.names), x=word("compare.points"), detail=detail, alt=described
-    )
+    kwargs = {"x": word("compare.points"), "detail": detail, "alt": f"{title}. {'; '.join(lines)}"}
+    draw_chart(charts.forest, table, view.labels_for(view.names), **kwargs)
 
 
 def _draw_curves(view: ComparisonView) -> None:
@@ -154,11 +152,9 @@ def _draw_curves(view: ComparisonView) -> None:
         displayed = curve[curve[detail].isin(view.labels_for(view.charted))]
         described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), metric=view.metric.long_name)
         untrained = scores.untrained_of(view.charted, choices_for(view.data))
-        kwargs: dict[str, Any] = {
-            "dashed": view.labels_for(name for name in view.charted if name in untrained),
-            "alt": described,
-        }
-        draw_chart(charts.curves, displayed, view.labels_for(view.names), x="K", y=height, detail=detail, **kwargs)
+        dashed = view.labels_for(name for name in view.charted if name in untrained)
+        kwargs: dict[str, Any] = {"x": "K", "y": height, "detail": detail, "dashed": dashed, "alt": described}
+        draw_chart(charts.curves, displayed, view.labels_for(view.names), **kwargs)
         st.caption(word("compare.interval_help"))
         percentages = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
         curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in percentages]
@@ -167,7 +163,7 @@ def _draw_curves(view: ComparisonView) -> None:
 
 
 def _draw_tests_in_full(view: ComparisonView) -> None:
-    """Draw the tests against the baseline, and those of every pair of the others: no pair is tested twice."""
+    """Draw the tests against the baseline and those of every other pair."""
     others = tuple(name for name in view.scored_names if name != view.baseline)
     if not view.baseline_tests and len(others) < 2:
         return
@@ -188,7 +184,7 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
         st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
         first = table.iloc[0]
         described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['share']:.0f}")
-        draw_chart(signal_bars, table, x=word("compare.mix_share"), alt=described)
+        draw_chart(_signal_bars, table, x=word("compare.mix_share"), alt=described)
         columns = {
             "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
             "share": tables.number("compare.mix_share", "%.1f"),
@@ -197,13 +193,24 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
         tables.draw(table, columns)
 
 
+def _signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
+    names = table["signal"].tolist()
+    base = alt.Chart(table).encode(
+        y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
+        x=alt.X("share:Q", title=x),
+        tooltip=charts.tooltips(("signal:N", " "), ("share:Q", x, ".1f")),
+    )
+    description = charts.describe(x, charts.values(names, [*table["share"]], ".1f"))
+    return base.mark_bar(color=PALETTE[0]).properties(height=56 + 24 * len(names), description=description)
+
+
 def signal_label(name: str) -> str:
     return word_or(f"signal.{name.removeprefix('BM25 ').replace(' ', '_')}", name)
 
 
 @st.fragment
 def _draw_question(view: ComparisonView) -> None:
-    """Draw the question disputed most by the baseline and the best dense retriever, or the best other without one."""
+    """Draw the question on which the baseline differs most from the best dense retriever, else from the best other."""
     first, *others = view.leading
     dense = [name for name in others if isinstance(view.spec(name).local_spec, DenseSpec)]
     means = {name: view.comparison.scores[name].means()[str(view.metric)] for name in dense or others}
@@ -221,19 +228,16 @@ def _draw_question(view: ComparisonView) -> None:
         draw_reasons(case.results, [view.spec(name) for name in by_rank], view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
-        st.rerun()  # the whole page: another view is to be seen
+        st.rerun()  # the whole page: another tab opens
 
 
 def _draw_published(view: ComparisonView) -> None:
     question_count = len(view.comparison.question_set.questions)
     for entry in find_published(view.data.name):
         source = entry.source
-        local_scores = {
-            name: retriever_scores.means().get(source.measure)
-            for name, retriever_scores in view.comparison.scores.items()
-        }
-        measured = {view.display_names[name]: value for name, value in local_scores.items() if value is not None}
-        rows = [(name, word("published.here"), value) for name, value in measured.items()]
+        measured = {name: value.means().get(source.measure) for name, value in view.comparison.scores.items()}
+        here = word("published.here")
+        rows = [(view.display_names[name], here, value) for name, value in measured.items() if value is not None]
         rows += [(name, word(f"published.{entry.kinds[name]}"), value) for name, value in entry.figures.items()]
         table = pd.DataFrame(rows, columns=["name", "kind", "value"]).sort_values("value", ascending=False)
         with st.expander(word("published.title", name=entry.title)):
@@ -313,7 +317,8 @@ def _draw_cautions(view: ComparisonView) -> None:
 def _draw_notes(view: ComparisonView) -> None:
     question_set = view.comparison.question_set
     with st.expander(word("compare.notes")):
-        if len(set((weights := _weights(view)).values())) > 1:
+        weights = _weights(view)
+        if len(set(weights.values())) > 1:
             weight_list = ", ".join(f"{plain(retriever_name(name))} {weight:g}" for name, weight in weights.items())
             st.caption(word("compare.weights_differ", weights=weight_list))
         several = (np.diff(question_set.relevance.indptr) > 1).any()
@@ -340,14 +345,10 @@ def _draw_cut_off(view: ComparisonView) -> None:
 
 
 def _weights(view: ComparisonView) -> dict[str, float]:
-    """Return the fraction of the score that each reranker was given: by a user, its training, or the default."""
+    """Return the stored weight of each scored reranker in the sum with its first stage."""
     specs = origin_of(view.opened.folder).get("retrievers")
-    scored_names = {result.name for result in view.scored}
-    rerankers = [spec.name for spec in view.comparison.experiment.retriever if isinstance(spec, RerankSpec)]
-    reranker_specs = (
-        {name: specs[name] for name in rerankers if name in scored_names and name in specs}
-        if isinstance(specs, dict)
-        else {}
-    )
-    weights = {name: spec.get("weight") for name, spec in reranker_specs.items() if isinstance(spec, dict)}
+    if not isinstance(specs, dict):
+        return {}
+    rerankers = [result.name for result in view.scored if isinstance(view.spec(result.name), RerankSpec)]
+    weights = {name: specs[name].get("weight") for name in rerankers if isinstance(specs.get(name), dict)}
     return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}

@@ -35,8 +35,8 @@ from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named
 from mrc_workbench.workbench.views.ui.words import draw_damaged, moment, plain, word, word_or
 
-_OPENED = "opened_comparison"  # of the session
-_RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
+_OPENED = "opened_comparison"  # session key
+_RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # removed when a stored comparison is opened
 
 
 def draw(view: ComparisonView) -> None:
@@ -53,10 +53,9 @@ def draw(view: ComparisonView) -> None:
         return
     selected = comparisons[rows[0]]
     _draw_actions(selected)
-    if current := next(
-        (comparison for comparison in comparisons if comparison.key == displayed_key != selected.key), None
-    ):
-        _draw_changes(view, selected, current)
+    for comparison in comparisons:
+        if comparison.key == displayed_key != selected.key:
+            _draw_changes(view, selected, comparison)
 
 
 def title_of(stored: StoredComparison) -> str:
@@ -64,9 +63,10 @@ def title_of(stored: StoredComparison) -> str:
 
 
 def requested_comparison() -> StoredComparison | None:
-    """Return the stored comparison that the address names, its dataset made the one in use; None without one.
+    """Return the stored comparison in the address and select its dataset; None if there is no comparison.
 
-    A user who then selects another dataset leaves the comparison behind. If one cannot be shown, only the reason is.
+    If the user then selects another dataset, the comparison closes. If it cannot be displayed, the page stops with the
+    reason.
     """
     running.leave_other_dataset(selected_set())
     key = st.query_params.get(running.KEY)
@@ -81,7 +81,7 @@ def requested_comparison() -> StoredComparison | None:
     elif selected_set().fingerprint == stored.data_fingerprint:
         st.session_state[_OPENED] = stored.key
         return stored
-    elif st.session_state.get(_OPENED) == stored.key:  # its set was in use, and another one was picked since
+    elif st.session_state.get(_OPENED) == stored.key:  # the user has selected another dataset
         close()
     elif same := next((dataset for dataset in stored_sets() if dataset.fingerprint == stored.data_fingerprint), None):
         use_set(same.key)
@@ -100,14 +100,14 @@ def _report_and_stop(text: str) -> NoReturn:
 def _open(key: str) -> None:
     for name in _RESET_PARAMETERS:
         st.query_params.pop(name, None)
-    for name in (_OPENED, "kept_view"):  # it begins with the overview
+    for name in (_OPENED, "kept_view"):
         st.session_state.pop(name, None)
     running.clear_address()
     st.query_params[running.KEY] = key
 
 
 def close() -> None:
-    """Go back to the comparison of what is selected by default, without the stored one's choices."""
+    """Return from a stored comparison to the default selection."""
     running.clear_address(choices=True)
 
 
@@ -169,14 +169,12 @@ def _draw_changes(view: ComparisonView, selected: StoredComparison, current: Sto
     if not metric_changes:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return
-    table = in_points([change.test for change in metric_changes]).assign(
-        retriever=[change.retriever for change in metric_changes],
-        before=[100 * change.before for change in metric_changes],
-        after=[100 * change.after for change in metric_changes],
-        verdict=[
-            word("kept.changed" if change.test.is_significant else "kept.not_changed") for change in metric_changes
-        ],
-    )
+    table = in_points([change.test for change in metric_changes])
+    table["retriever"] = [change.retriever for change in metric_changes]
+    table["before"] = [100 * change.before for change in metric_changes]
+    table["after"] = [100 * change.after for change in metric_changes]
+    verdicts = {True: word("kept.changed"), False: word("kept.not_changed")}
+    table["verdict"] = [verdicts[change.test.is_significant] for change in metric_changes]
     columns = {
         "retriever": tables.retriever(),
         "before": tables.number("kept.before", "%.2f"),
@@ -210,6 +208,7 @@ def draw_export_tab(view: ComparisonView) -> None:
         return
     request = ExportRequest(view.opened.folder.name, name, engine)
     job = EXPORTS.job(request, str(store.origin_of(view.opened.folder).get("made")))
+    label = word("takeaway.make")
     if not job.done:
 
         def reason(status: Status) -> str:
@@ -218,25 +217,22 @@ def draw_export_tab(view: ComparisonView) -> None:
         def progress_text(status: Status) -> str:
             return word(f"takeaway.at_{status.phase or 'begin'}")
 
-        kwargs: dict[str, Any] = {
-            "about": _known_differences(view.comparison.experiment.specs, name, engine),
-            "reason": reason,
-        }
-        draw_job(job, lambda: job.start(request), progress_text, "takeaway", word("takeaway.make"), **kwargs)
+        about = _known_differences(view.comparison.experiment.specs, name, engine)
+        draw_job(job, lambda: job.start(request), progress_text, "takeaway", label, about=about, reason=reason)
         return
     try:
         result = job.load()
         size = archive_path(job).stat().st_size
     except (OSError, ValueError):
         st.error(word("takeaway.damaged"), icon=":material/error:")
-        if st.button(word("takeaway.make"), icon=":material/play_arrow:"):
+        if st.button(label, icon=":material/play_arrow:"):
             begin(lambda: job.start(request))
         return
     _draw_export(archive_path(job), result, engine, size)
 
 
 def _known_differences(specs: Mapping[str, Spec], name: str, engine: ExportTarget) -> str:
-    """Return what is known of the engine, and what certainly differs there, as Markdown."""
+    """Return, as Markdown, notes on an engine and its known differences from this workbench."""
     lines = [word(f"takeaway.of_{engine.value}")]
     if traits := TRAITS.get(engine):
         codes = expected_differences(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
@@ -258,8 +254,8 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
             st.markdown("\n".join(f"- {line}" for line in lines))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
-    name = f"takeaway-{engine.value}.zip"
-    st.download_button(label, archive.read_bytes, name, "application/zip", on_click="ignore", **kwargs)
+    kwargs |= {"file_name": f"takeaway-{engine.value}.zip", "mime": "application/zip", "on_click": "ignore"}
+    st.download_button(label, archive.read_bytes, **kwargs)
     if result.models:
         _draw_models(result.models)
     if result.figures:
@@ -301,8 +297,10 @@ def _draw_models(models: Sequence[OnnxMetrics]) -> None:
             ("float", model.agreement, model.ndcg_float, model.seconds_float, model.bytes_float),
             ("int8", model.agreement_int8, model.ndcg_int8, model.seconds_int8, model.bytes_int8),
         ):
-            texts = ("–" if agreement is None else f"{agreement:.4f}", f"{size / MEGABYTE:,.0f}" if size else "–")
-            rows.append((model.retriever, word(f"takeaway.form_{form}"), texts[0], ndcg * 100, seconds, texts[1]))
+            agreement_text = "–" if agreement is None else f"{agreement:.4f}"
+            megabytes = f"{size / MEGABYTE:,.0f}" if size else "–"
+            label = word(f"takeaway.form_{form}")
+            rows.append((model.retriever, label, agreement_text, ndcg * 100, seconds, megabytes))
     columns = {
         "retriever": tables.retriever(),
         "form": tables.text("takeaway.form"),

@@ -24,7 +24,8 @@ from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.analysis.evidence import PooledPair, pool
-from mrc_workbench.retrieval.comparison.store import get_comparison, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import get_comparison
+from mrc_workbench.workbench.views.choices import comparisons_of
 from mrc_workbench.workbench.views.names import answers_line, set_name
 from mrc_workbench.workbench.views.navigation import draw_page_link, open_page
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
@@ -63,12 +64,7 @@ def draw_judged(data: StoredSet) -> None:
     with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
         st.caption(word("judging.about"))
         words.draw_damaged_files(questions)
-        comparisons = (
-            comparison
-            for comparison in kept_comparisons()
-            if comparison.data_fingerprint == data.fingerprint and not comparison.lab
-        )
-        if newest := next(comparisons, None):
+        for newest in comparisons_of(data)[:1]:
             draw_pool_start(data, newest.key, newest.questions)
         if judged:
             _draw_list(questions, judged)
