@@ -121,7 +121,7 @@ def is_a_starter(reference: str) -> bool:
         return False
 
 
-def model_label(choice: str, kind: str = "", read: Mapping[str, TrainingPlan] | None = None) -> str:
+def model_label(choice: str, kind: str = "", plans: Mapping[str, TrainingPlan] | None = None) -> str:
     """Return the label of a model to choose; a run with its data and time, since names may be given twice."""
     if choice == DEFAULT_BI_ENCODER:
         return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
@@ -131,26 +131,26 @@ def model_label(choice: str, kind: str = "", read: Mapping[str, TrainingPlan] | 
         return word(words[choice])
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)
-    if plan := plan_of(choice, read):
+    if plan := plan_of(choice, plans):
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     return word("train.base_hub", model=choice)
 
 
-def plan_of(model: str, read: Mapping[str, TrainingPlan] | None = None) -> TrainingPlan | None:
+def plan_of(model: str, plans: Mapping[str, TrainingPlan] | None = None) -> TrainingPlan | None:
     """Return the plan of the training whose model this is, from those `read` if it is among them."""
-    if read and model in read:
-        return read[model]
+    if plans and model in plans:
+        return plans[model]
     run = find_model_run(model)
     return run.plan() if run else None
 
 
-def base_name(reference: str, kind: str = "", read: Mapping[str, TrainingPlan] | None = None) -> str:
+def base_name(reference: str, kind: str = "", plans: Mapping[str, TrainingPlan] | None = None) -> str:
     """Return the words for the base of a kind of training: a run by its name (see `plan_of`), or as it is called."""
     if reference == STARTER:
         return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
     if packaged := _packaged(reference):
         return packaged.name
-    plan = plan_of(reference, read)
+    plan = plan_of(reference, plans)
     return plan.name if plan else reference
 
 

@@ -52,7 +52,7 @@ def draw(case: QuestionCase) -> None:
         requested = st.query_params.get("explained", "")
         name = requested if requested in names else default
         labels = {option: case.view.display_names[option] for option in names}
-        choose_in_address("explained", labels, name, word("compare.retriever"), also=("against",))
+        choose_in_address("explained", labels, name, word("compare.retriever"), "against")
     with right:
         duel = _pick_wrong(case, name)
     if duel.wrong is None:

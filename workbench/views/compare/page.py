@@ -1,4 +1,4 @@
-"""Compare: what each retriever finds of the same questions, side by side; and the files it is exported as."""
+"""The Compare page: the scores of retrievers on the same questions, and the export of a comparison as files."""
 
 import json
 import math
@@ -35,14 +35,21 @@ from mrc_workbench.workbench.views.resources.sets import question_set, selected_
 from mrc_workbench.workbench.views.ui.state import choose_tab, remember
 from mrc_workbench.workbench.views.ui.words import duration, language, moment, plain, word
 
-File = tuple[Callable[[], str | bytes], str, str]  # what makes the content, name, MIME type
-
-
-_FILES = {  # of a menu, by group
+File = tuple[Callable[[], str | bytes], str, str]  # function that returns the content, name, MIME type
+_FILES = {  # files of the export menu by group
     "report": ("report",),
     "tables": ("table", "markdown", "latex"),
     "data": ("questions", "questions_json", "json", "everything"),
     "again": ("experiment",),
+}
+_MOST_NAMES = 2  # names on a button
+VIEWS = {  # module and function of each tab, imported when first drawn: the app opens without Altair
+    "overview": ("overview", "draw"),
+    "where": ("where", "draw"),
+    "why": ("why", "draw"),
+    "tune": ("tune", "draw"),
+    "takeaway": ("saved", "draw_export_tab"),
+    "kept": ("saved", "draw"),
 }
 
 
@@ -58,9 +65,8 @@ def draw_export(view: ComparisonView | None) -> None:
             for kind in kinds:
                 about = word("export.everything_help") if kind == "everything" else None
                 kwargs: dict[str, Any] = {"icon": ":material/download:", "help": about, "key": f"export_{kind}"}
-                column.download_button(
-                    word(f"export.{kind}"), *files[kind], on_click="ignore", type="tertiary", **kwargs
-                )
+                kwargs |= {"on_click": "ignore", "type": "tertiary"}
+                column.download_button(word(f"export.{kind}"), *files[kind], **kwargs)
         kwargs = {"icon": ":material/move_up:", "on_click": remember, "args": ("view", "takeaway")}
         right.button(word("export.take_away"), type="tertiary", **kwargs)
         right.caption(word("export.again_about"))
@@ -74,12 +80,12 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         return json.dumps(scores_content(comparison), ensure_ascii=False, indent=2)
 
     def report_html() -> str:
-        # charts and templates: only who takes a report away waits for them
+        # Import charts and templates only for a report
         from mrc_workbench.retrieval.report.report import report
 
-        by_baseline = (
-            opened.evidence if opened.evidence.baseline == view.baseline else evidence(comparison, view.baseline)
-        )
+        by_baseline = opened.evidence
+        if by_baseline.baseline != view.baseline:
+            by_baseline = evidence(comparison, view.baseline)
         return report(comparison, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
     return {
@@ -96,13 +102,11 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
 
 
 def _experiment(view: ComparisonView) -> str:
-    """Return the experiment, with what it takes elsewhere: `data` and trained models are names of this workspace."""
-    compared_questions = view.comparison.question_set
-    counts = {
-        "passages": f"{len(compared_questions.passages):,}",
-        "questions": f"{len(question_set(view.data.key).questions):,}",
-    }
-    remarks = [word("export.about_data", name=compared_questions.name, fingerprint=view.data.fingerprint, **counts)]
+    """Return the experiment as TOML, with remarks on the dataset and trained models that another workspace needs."""
+    compared = view.comparison.question_set
+    questions = question_set(view.data.key).questions
+    counts = {"passages": f"{len(compared.passages):,}", "questions": f"{len(questions):,}"}
+    remarks = [word("export.about_data", name=compared.name, fingerprint=view.data.fingerprint, **counts)]
     for spec in view.comparison.experiment.retriever:
         if run := find_run(str(dict(spec).get("model", ""))):
             remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
@@ -119,18 +123,6 @@ def _zipped(view: ComparisonView, in_language: str) -> bytes:
                 archive.write(path, path.relative_to(folder.parent))
             archive.writestr("comparison/experiment.toml", _experiment(view))
     return content.getvalue()
-
-
-_MOST_NAMES = 2  # on a button, which a narrow screen would cut
-
-VIEWS = {  # module and function that draw each; read when it is first drawn: opening the app does not wait for Altair
-    "overview": ("overview", "draw"),
-    "where": ("where", "draw"),
-    "why": ("why", "draw"),
-    "tune": ("tune", "draw"),
-    "takeaway": ("saved", "draw_export_tab"),
-    "kept": ("saved", "draw"),
-}
 
 
 def draw() -> None:
@@ -165,14 +157,14 @@ def draw() -> None:
                 draw_methods(names, choices)
     running.write_displayed(folder.name if view and folder else "", data, experiment.split, names)
     other_comparison = last if view and last and not running.is_superset(last, experiment) else None
-    awaits_user = job.is_unfinished and (view is None or other_comparison is not None)  # for a user to resume it
+    awaits_user = job.is_unfinished and (view is None or other_comparison is not None)
     with buttons:
         if not other_comparison and not awaits_user:
             _draw_start(word("compare.run_again" if view else "compare.run"), selected, again=view is not None)
         draw_export(view)
         draw_copy_link()
     with methods:
-        if not view and not job.running:  # one at work tells of each what it does
+        if not view and not job.running:  # the progress of a running job has them
             draw_methods(names, choices)
         if not job.done and not job.running:
             _draw_costs(data, experiment, choices)
@@ -195,7 +187,7 @@ def _draw_earlier_badge(last: StoredComparison) -> None:
 
 
 def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
-    """Return the earlier comparison to show in place of the selected one, None if that one has more to show."""
+    """Return the earlier comparison to display until the selected one ends; None if that one has more results."""
     if selected.job.done or selected.job.running:
         return None
     last = running.superset_in_address(selected.experiment, selected.data)
@@ -208,7 +200,7 @@ def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredCompar
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:
-    """Say how much is stored of every token, and how long reading takes, before a user waits for it."""
+    """Draw the expected disk space and time of late interaction retrievers before a user starts them."""
     for spec in experiment.retriever:
         comes_with_sample = choices.expected is None and spec.name == LATE_NAME
         if isinstance(spec, LateSpec) and not comes_with_sample:
@@ -218,7 +210,7 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoic
             seconds = forecast.seconds if forecast.is_measured else None
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
             if choices.expected and choices.expected.label(spec.name):
-                time = ""  # its chip says it
+                time = ""  # the chip has it
             counts = {"megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
             st.caption(f"{word('compare.cost', name=plain_names([spec.name]), **counts)} {time}".strip())
 
@@ -236,7 +228,7 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
 
 
 def _settings() -> DeltaGenerator:
-    st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
+    st.toggle(word("compare.controls"), key="show_controls")  # visible on a narrow screen: see look.css
     return st.container(key="controls")
 
 
@@ -268,7 +260,7 @@ def _draw_stored(stored: StoredComparison) -> None:
 def _draw_comparison(
     view: ComparisonView, choices: RetrieverChoices, answer: DeltaGenerator, *, more_offered: bool = False
 ) -> None:
-    """Draw a comparison; `more_offered` if a button above compares retrievers that it does not have."""
+    """Draw a comparison; `more_offered` if a button above compares other retrievers."""
     with answer:
         scores.draw_headline(view, choices, more_offered=more_offered)
         scores.draw_notices(view, choices)
@@ -286,14 +278,14 @@ def _draw_start(label: str, selected: SelectedComparison, *, again: bool = False
 
 
 def _draw_offer(selected: SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
-    """Offer to run the selected comparison in place of the earlier one that is shown."""
+    """Offer to run the selected comparison in place of the displayed earlier one."""
     new = [name for name in names if name not in earlier.retrievers]
-    label = word("compare.run_picked")
-    if running.asks_same_questions(earlier, selected.experiment) and new:
-        has_many = len(new) > _MOST_NAMES
-        label = (
-            word("compare.with_count", count=len(new)) if has_many else word("compare.with_new", names=plain_names(new))
-        )
+    if not new or not running.asks_same_questions(earlier, selected.experiment):
+        label = word("compare.run_picked")
+    elif len(new) > _MOST_NAMES:
+        label = word("compare.with_count", count=len(new))
+    else:
+        label = word("compare.with_new", names=plain_names(new))
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         _draw_start(label, selected)
 
@@ -304,8 +296,8 @@ def _open_view(folder: Path, data: StoredSet, selected: list[str], names: Sequen
         return None
     results = tuple(result for result in opened.comparison.results if result.name in selected)
     scored_names = [result.name for result in results if result.scores] or [result.name for result in results]
-    initial_baseline = default_baseline(opened.comparison)
-    measure, k, baseline = controls.pick_metric(
-        opened.comparison, scored_names, initial_baseline if initial_baseline in scored_names else scored_names[0]
-    )
+    baseline = default_baseline(opened.comparison)
+    if baseline not in scored_names:
+        baseline = scored_names[0]
+    measure, k, baseline = controls.pick_metric(opened.comparison, scored_names, baseline)
     return ComparisonView(data, opened, results, tuple(names), measure, k, baseline)

@@ -97,7 +97,7 @@ def _draw_filters(question_list: QuestionList) -> None:
     with st.expander(word("why.filters"), icon=":material/filter_alt:"):
         words = {"": word("why.any"), **{grouping.value: word(f"where.by_{grouping.value}") for grouping in properties}}
         grouping = question_list.grouping.value if question_list.grouping in properties else ""
-        choose_in_address("slice", words, grouping, word("why.slice"), also=("within",))
+        choose_in_address("slice", words, grouping, word("why.slice"), "within")
         parts = question_list.view.opened.slices(question_list.grouping) if question_list.grouping else []
         names = slice_names(parts, question_list.grouping) if question_list.grouping else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]

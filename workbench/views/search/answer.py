@@ -303,7 +303,7 @@ class QuestionSearch:
         pending = [pending_name for pending_name in self.order if pending_name in self.pending]
         details = {"name": plain(retriever_name(name)), "number": pending.index(name) + 1, "all": len(pending)}
         model = dict(self.choices.specs[name]).get("model")
-        details |= {"model": plain(base_name(model, read=self.choices.plans))} if model else {}
+        details |= {"model": plain(base_name(model, plans=self.choices.plans))} if model else {}
         text = word(f"search.loading_{'model' if model else 'one'}", **details)
         with container.container(horizontal=True, vertical_alignment="center"):
             st.caption(f":material/progress_activity: {text}", help=word("search.loading"))

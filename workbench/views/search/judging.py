@@ -64,8 +64,9 @@ def draw_judged(data: StoredSet) -> None:
     with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
         st.caption(word("judging.about"))
         words.draw_damaged_files(questions)
-        for newest in comparisons_of(data)[:1]:
-            draw_pool_start(data, newest.key, newest.questions)
+        comparisons = comparisons_of(data)
+        if comparisons:
+            draw_pool_start(data, comparisons[0].key, comparisons[0].questions)
         if judged:
             _draw_list(questions, judged)
         draw_agreement(questions)

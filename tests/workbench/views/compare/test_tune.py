@@ -256,10 +256,10 @@ def test_displays_tokens_of_any_text_and_unmatched_questions(data: StoredSet) ->
     tokens = dict(zip(table["analyzer"], table["tokens"], strict=True))
     assert list(tokens["Words"]) == ["b", "한글을", "b", "만든"]
     assert list(tokens["Whitespace-separated words"]) == ["<b>한글을</b>", "만든"]
-    (counts,) = worlds.tables(app, "own")
+    (counts,) = worlds.tables(app, "not_in_own")
     request = compare(lab, question_set(data.key)).question_set
     assert counts["analyzer"].tolist() == ["Words"]
     (questions,) = worlds.tables(app, "question")
-    assert len(questions) == counts["own"][0] > 0
+    assert len(questions) == counts["not_in_own"][0] > 0
     assert set(questions["question"]) <= {question.text for question in request.questions}
-    assert (~questions["anywhere"]).sum() == counts["anywhere"][0]
+    assert (~questions["anywhere"]).sum() == counts["not_anywhere"][0]
