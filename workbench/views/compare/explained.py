@@ -1,6 +1,4 @@
-"""What the scores of the answer passage and of a wrong one are made of, by the kind of retriever: a chart, a table, and
-both texts.
-"""
+"""The parts of the scores of the answer passage and of a wrong one, by kind of retriever: a chart, a table, texts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
@@ -38,7 +36,7 @@ from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
 
 T = TypeVar("T")
-Spans = Sequence[tuple[tuple[int, int], float]]  # parts of a text, start and end, with a weight or score each
+Spans = Sequence[tuple[tuple[int, int], float]]  # start and end of parts of a text, with a weight or score
 
 
 def draw(case: QuestionCase) -> None:
@@ -48,7 +46,7 @@ def draw(case: QuestionCase) -> None:
     st.caption(word("why.scores_help"))
     left, right = st.columns(2)
     with left:
-        default = next((name for name in names if case.duel(name).is_lost), names[0])  # to a wrong passage above
+        default = next((name for name in names if case.duel(name).is_lost), names[0])
         requested = st.query_params.get("explained", "")
         name = requested if requested in names else default
         labels = {option: case.view.display_names[option] for option in names}
@@ -73,16 +71,16 @@ def _pick_wrong(case: QuestionCase, name: str) -> PassagePair:
 
 
 def _duel_rows(duel: PassagePair) -> tuple[int, int]:
-    return duel.right, duel.wrong or 0  # without a wrong passage nothing is drawn
+    return duel.right, duel.wrong or 0  # `draw` requires a wrong passage
 
 
 def _explain_both(spec: Spec, duel: PassagePair, label_key: str, explain: Callable[[int], T]) -> list[T] | None:
-    """Draw the button that loads a model and, once it was pressed, return what it explains of both passages."""
+    """Draw the button that loads a model; after a click, return the explanations of both passages."""
     return compute_on_request(spec.name, word(label_key), lambda: [explain(row) for row in _duel_rows(duel)])
 
 
 def _columns(both: Sequence[T]) -> Iterator[tuple[T, str]]:
-    """Yield each of two with its side, "right" or "wrong", in a column of its own."""
+    """Yield each of two with its side, "right" or "wrong", in a separate column."""
     for column, explanation, side in zip(st.columns(2), both, ("right", "wrong"), strict=True):
         with column:
             yield explanation, side
@@ -90,7 +88,7 @@ def _columns(both: Sequence[T]) -> Iterator[tuple[T, str]]:
 
 @singledispatch
 def _draw_score(spec: Spec, case: QuestionCase, duel: PassagePair) -> None:
-    """Draw what the two scores of a retriever of this kind are made of; say so where that is not known."""
+    """Draw the parts of both scores of a retriever of this kind, or a note that they are unknown."""
     del case, duel
     key = f"why.whole_{spec.kind}"
     st.info(word(key if has_text(key) else "why.whole"), icon=":material/info:")
@@ -135,10 +133,9 @@ def _option_texts(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation
 
 
 def _show_lab() -> None:
-    parameters = {"lab": LabKind.LEXICAL.value, "view": "tune"}
-    for name, value in parameters.items():
-        store_choice(name, value)
-    change_address({"question": "", **parameters})
+    store_choice("lab", LabKind.LEXICAL.value)
+    store_choice("view", "tune")
+    change_address({"question": "", "lab": LabKind.LEXICAL.value, "view": "tune"})
 
 
 @_draw_score.register
@@ -150,8 +147,8 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, duel: PassagePair) -> Non
         return
     right, wrong = explanations
     _draw_sums(duel, right.score, wrong.score, spec.digits)
-    expansion = {"right": right.by_expansion, "wrong": wrong.by_expansion}
-    st.markdown(word("why.by_expansion", **{side: f"{value:.{spec.digits}f}" for side, value in expansion.items()}))
+    expansion = {"right": f"{right.by_expansion:.{spec.digits}f}", "wrong": f"{wrong.by_expansion:.{spec.digits}f}"}
+    st.markdown(word("why.by_expansion", **expansion))
     _draw_term_bars(weighted_term_table(right, wrong))
     _draw_texts(right, wrong)
 
@@ -202,16 +199,11 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, duel: PassagePair) -> N
         st.markdown(word(f"why.{side}_cosine", score=f"{explained.score:.3f}"))
         if isinstance(explained, WindowExplanation):
             _draw_window(explained, gold=side == "right")
-        else:
-            _draw_sentence(explained, gold=side == "right")
-
-
-def _draw_sentence(explanation: SentenceExplanation, *, gold: bool) -> None:
-    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
-    lowest = min((sentence.cosine for sentence in explanation.sentences), default=0.0)
-    weights = [(sentence.span, sentence.cosine - lowest) for sentence in explanation.sentences]
-    scored = [(sentence.span, sentence.cosine) for sentence in explanation.sentences]
-    _draw_scored(explanation.passage.text, weights, scored, ("sentence", "cosine"), gold=gold)
+            continue
+        scored = [(sentence.span, sentence.cosine) for sentence in explained.sentences]
+        lowest = min((cosine for _, cosine in scored), default=0.0)  # not shaded: a cosine of 0 has no meaning here
+        weights = [(span, cosine - lowest) for span, cosine in scored]
+        _draw_scored(explained.passage.text, weights, scored, ("sentence", "cosine"), gold=side == "right")
 
 
 @_draw_score.register
@@ -274,9 +266,11 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, duel: PassagePair, read
     st.caption(word("why.windows_help"))
     request = (case.key, spec.model_dump_json(), case.question.text)
     is_read = dict(zip(_duel_rows(duel), read, strict=True))
-    explanations = _explain_both(
-        spec, duel, "why.windows_ask", lambda row: retrieval.explain_reranking(*request, row) if is_read[row] else None
-    )
+
+    def explain(row: int) -> WindowExplanation | None:
+        return retrieval.explain_reranking(*request, row) if is_read[row] else None
+
+    explanations = _explain_both(spec, duel, "why.windows_ask", explain)
     if explanations is None:
         return
     for (explained, was_read), side in _columns([*zip(explanations, read, strict=True)]):
@@ -291,15 +285,12 @@ def _draw_window(explanation: WindowExplanation, *, gold: bool) -> None:
     st.caption(word("why.windows_best", position=explanation.best + 1, count=len(explanation.windows)))
     best = explanation.windows[explanation.best].window
     weights = [((best.start, best.end), 1.0), ((0, best.title_length), 1.0)]
-    scored = [
-        ((scored_window.window.start, scored_window.window.end), scored_window.score)
-        for scored_window in explanation.windows
-    ]
+    scored = [((entry.window.start, entry.window.end), entry.score) for entry in explanation.windows]
     _draw_scored(explanation.text, weights, scored, ("window", "score"), gold=gold)
 
 
 def _draw_scored(text: str, weights: Spans, scored: Spans, names: tuple[str, str], *, gold: bool) -> None:
-    """Draw a text shaded by weights, and a table of parts of it with their scores; `names` are its two columns."""
+    """Draw a text shaded by weights, and a table of its parts and scores with the columns `names`."""
     st.html(weighed_html([], weighted_pieces(text, weights, 0, len(text)), gold=gold))
     part, score = names
     columns = {part: tables.text(f"why.{part}", width="large"), score: tables.number(f"why.{score}", "%.3f")}
@@ -317,11 +308,11 @@ def _draw_sums(duel: PassagePair, right: float, wrong: float, digits: int) -> No
 
 def _draw_term_bars(table: pd.DataFrame) -> None:
     sides = {"right": word("why.right"), "wrong": word("why.wrong")}
-    displayed = table.head(12)  # of most difference; the table has all
-    labels = [
-        f"{term} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else term
-        for term, kind in zip(displayed["term"], displayed["kind"], strict=True)
-    ]
+    displayed = table.head(12)  # the largest differences; the table has all
+    labels = []
+    for term, kind in zip(displayed["term"], displayed["kind"], strict=True):
+        has_note = kind in ("letters", "expansion", "added")
+        labels.append(f"{term} ({word(f'why.kind_{kind}')})" if has_note else term)
     bars = displayed.assign(term=labels).rename(columns=sides)
     long = bars.melt("term", [*sides.values()], var_name="side")
     draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
@@ -331,14 +322,12 @@ def _draw_term_bars(table: pd.DataFrame) -> None:
 
 def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
     def of_passage(side: str) -> dict[str, Any]:
-        whether = f"in_{side}" in table and pd.api.types.is_bool_dtype(table[f"in_{side}"])  # or how often
-        return {
-            f"title_{side}": tables.number(f"why.title_{side}", explained_by=""),
-            f"text_{side}": tables.number(f"why.text_{side}", explained_by=""),
-            f"in_{side}": tables.checkbox(f"why.stands_{side}") if whether else tables.number(f"why.in_{side}"),
-            f"held_{side}": tables.number("why.weight_held", "%.3f"),
-            side: tables.number(f"why.{side}", "%.3f"),
-        }
+        keys = (f"title_{side}", f"text_{side}")
+        counts = {key: tables.number(f"why.{key}", explained_by="") for key in keys}
+        is_bool = f"in_{side}" in table and pd.api.types.is_bool_dtype(table[f"in_{side}"])
+        in_passage = tables.checkbox(f"why.stands_{side}") if is_bool else tables.number(f"why.in_{side}")
+        weight = {f"held_{side}": tables.number("why.weight_held", "%.3f")}
+        return {**counts, f"in_{side}": in_passage, **weight, side: tables.number(f"why.{side}", "%.3f")}
 
     total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
     rows = table.assign(kind=[word(f"why.kind_{kind}") for kind in table["kind"]])
@@ -359,9 +348,8 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "difference": tables.number("compare.difference", "%+.3f", ""),
     }
     displayed_columns = {name: column for name, column in columns.items() if name in table}
-    tables.draw(
-        pd.concat([rows.astype(object), pd.DataFrame([total])], ignore_index=True), displayed_columns, placeholder=""
-    )
+    with_total = pd.concat([rows.astype(object), pd.DataFrame([total])], ignore_index=True)
+    tables.draw(with_total, displayed_columns, placeholder="")
 
 
 def _draw_texts(right: Explanation, wrong: Explanation) -> None:

@@ -1,4 +1,4 @@
-"""Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered; a table."""
+"""The Search page: a question, a column for each retriever, filled as soon as it answers, and a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,15 +32,21 @@ from mrc_workbench.workbench.views.ui import passages, state, tables
 from mrc_workbench.workbench.views.ui.job import compute_on_request
 from mrc_workbench.workbench.views.ui.words import has_text, language, plain, search_failure_text, word
 
+_KNOWN = "newest_searched_with"  # session key: the newest trained retriever when columns were last drawn
+_KS = ("5", "10", "20")
+_EXAMPLES = 3
+_EXAMPLE_POOL = 200  # questions from which examples are selected
+_BOX = "question_box"  # session key
+
 
 class ResultColumns:
-    """The containers of the columns: all heads in one row, so that the results below begin at one height."""
+    """The containers of the columns. All headers share a row, so that the results begin at the same height."""
 
     def __init__(self, search: QuestionSearch, answer: SearchAnswer) -> None:
         self._search = search
         self._answer = answer
         self._every = [*search.choices.specs]
-        self._building = st.empty()  # says which retriever is being built
+        self._building = st.empty()  # shows which retriever is being built
         st.html(passages.legend_html(truth=bool(answer.truth and answer.truth.answers)))
         with st.container(key="beside_search"):
             self._switch = st.empty()
@@ -56,10 +62,9 @@ class ResultColumns:
             self._draw_switch()
         for name in pending:
             self._draw_header(name, "")
-            text = word("search.pending")
             wait = search.expected.get(name, 0.0)
-            if wait > SOON_SECONDS:
-                text = word("search.pending_time", time=rounded_duration(wait))
+            is_slow = wait > SOON_SECONDS
+            text = word("search.pending_time", time=rounded_duration(wait)) if is_slow else word("search.pending")
             self._bodies[name].caption(f":material/hourglass_empty: {text}")
         for name, outcome in search.outcomes(self._building):
             self._answer.outcomes[name] = outcome
@@ -69,10 +74,8 @@ class ResultColumns:
 
     def _draw_switch(self) -> None:
         findings = [self._answer.findings.get(name) for name in self._search.selected]
-        ranks = [
-            next(iter(passages.answer_ranks(result, self._answer.right)), None) if result else None
-            for result in findings
-        ]
+        right = self._answer.right
+        ranks = [passages.first_answer_rank(result, right) if result else None for result in findings]
         self._switch.html(passages.switch_html(self._search.selected, self._every, ranks, "search"))
 
     def _draw_header(self, name: str, truth: str) -> None:
@@ -85,9 +88,8 @@ class ResultColumns:
 
     def _draw_outcome(self, name: str, outcome: Outcome) -> None:
         right = self._answer.right
-        self._draw_header(
-            name, passages.answer_rank_text(outcome, right, DEPTH) if isinstance(outcome, QueryHits) and right else ""
-        )
+        has_rank = isinstance(outcome, QueryHits) and right
+        self._draw_header(name, passages.answer_rank_text(outcome, right, DEPTH) if has_rank else "")
         with self._bodies[name].container():
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
@@ -104,31 +106,20 @@ class ResultColumns:
         for row, texts in zip(rows, marks, strict=True):
             id_ = answer.questions.passages.ids[row]
             key = f"{spec.name} {row}"
+            card = passages.hit_card(spec, answer.findings, row, id_, texts, relevant=row in answer.right)
             with st.container(key=f"card_{key}", gap=None):
-                st.html(
-                    passages.hits_html(
-                        [passages.hit_card(spec, answer.findings, row, id_, texts, relevant=row in answer.right)]
-                    )
-                )
+                st.html(passages.hits_html([card]))
                 if row not in known:
                     draw_mark(answer.questions, answer.question, row, key, is_right=row in answer.judged)
 
 
-_KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
-_KS = ("5", "10", "20")
-_EXAMPLES = 3
-_LOOKED_AT = 200  # questions of a set that examples are chosen from
-_BOX = "question_box"  # of the session
-
-
 def draw() -> None:
     data = selected_set()
+    passages.draw_style()
     if st.query_params.get("pool"):
-        passages.draw_style()
         draw_pool(data)
         return
     choices = choices_for(data)
-    passages.draw_style()
     st.title(word("search.title"))
     examples, disputed = _examples(data, choices)
     with st.container(key="ask"):
@@ -159,13 +150,13 @@ def _ask_the_box() -> None:
 
 
 def _examples(data: StoredSet, choices: RetrieverChoices) -> tuple[list[str], bool]:
-    """Return some questions of the set, those of the page's language first; and whether a comparison disputes them."""
+    """Return example questions, first in the language of the page, and whether retrievers disagree on them."""
     disputed = _disputed(data, choices)
     questions = question_set(data.key).questions
-    looked_at = disputed or [question.text for question in questions[:: max(1, len(questions) // _LOOKED_AT)]]
-    korean = language() == "ko"
-    of_the_page_first = sorted(looked_at, key=lambda text: (script_of([text]) is Script.KOREAN) != korean)
-    return of_the_page_first[:_EXAMPLES], bool(disputed)
+    texts = disputed or [question.text for question in questions[:: max(1, len(questions) // _EXAMPLE_POOL)]]
+    is_korean = language() == "ko"
+    texts = sorted(texts, key=lambda text: (script_of([text]) is Script.KOREAN) != is_korean)
+    return texts[:_EXAMPLES], bool(disputed)
 
 
 def _disputed(data: StoredSet, choices: RetrieverChoices) -> list[str]:
@@ -176,7 +167,7 @@ def _disputed(data: StoredSet, choices: RetrieverChoices) -> list[str]:
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
             opened = retrieval.open_comparison(data.key, job.folder)
-            return opened.disputed_questions(_LOOKED_AT) if opened else []
+            return opened.disputed_questions(_EXAMPLE_POOL) if opened else []
     return []
 
 
@@ -192,10 +183,9 @@ def _controls(data: StoredSet, choices: RetrieverChoices, expected: Mapping[str,
         chip = plain(display_names[name])
         return chip if wait <= SOON_SECONDS else word("search.chip_time", name=chip, time=rounded_duration(wait))
 
-    kwargs = {"format_func": label, "help": word("search.retrievers_help", most=passages.MOST), "wrap": True}
-    key = f"columns_{data.key}_{len(names)}"
-    title = word("compare.retrievers")
-    selected = state.choose_several(left.pills, "columns", title, names, default, key=key, **kwargs)
+    kwargs: dict[str, Any] = {"help": word("search.retrievers_help", most=passages.MOST), "wrap": True}
+    kwargs |= {"format_func": label, "key": f"columns_{data.key}_{len(names)}"}
+    selected = state.choose_several(left.pills, "columns", word("compare.retrievers"), names, default, **kwargs)
     k = state.choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(selected) > passages.MOST:
         displayed_names = plain(", ".join(display_names[name] for name in selected[: passages.MOST]))
@@ -206,19 +196,19 @@ def _controls(data: StoredSet, choices: RetrieverChoices, expected: Mapping[str,
 
 
 def _put_into_address(selected: Sequence[str]) -> None:
-    """Have the address name the columns of a question, also the default ones: a training changes which these are."""
+    """Put the columns into the address, even the default ones: a training changes the defaults."""
     if "columns" not in st.query_params or state.is_assumed("columns"):
         state.assume("columns", "|".join(selected))
         st.query_params["columns"] = "|".join(selected)
 
 
 def _default_columns(choices: RetrieverChoices, expected: Mapping[str, float]) -> list[str]:
-    """Return the columns before anybody chooses: what answers soon, the newest training's retriever among them."""
-    soon = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON_SECONDS]
-    newest = [name for name in [_newest(choices)] if name in soon]
-    default = [name for name in choices.default_names if name in soon and name not in newest]
+    """Return the default columns: fast retrievers, with the newest trained one."""
+    fast = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON_SECONDS]
+    newest = [name for name in [_newest(choices)] if name in fast]
+    default = [name for name in choices.default_names if name in fast and name not in newest]
     selected = [*default[: passages.MOST - len(newest)], *newest]
-    return [name for name in soon if name in selected] or choices.searchable[:1]
+    return [name for name in fast if name in selected] or choices.searchable[:1]
 
 
 def _newest(choices: RetrieverChoices) -> str:
@@ -227,7 +217,7 @@ def _newest(choices: RetrieverChoices) -> str:
 
 
 def _restore_columns(choices: RetrieverChoices, default: Sequence[str]) -> None:
-    """Put the columns chosen before into the address; what was trained since then stands among them."""
+    """Put the earlier columns into the address, with a retriever that was trained since then."""
     known = st.session_state.get(_KNOWN)
     newest = st.session_state[_KNOWN] = _newest(choices)
     stored = st.session_state.get("kept_columns")
@@ -262,17 +252,15 @@ def _draw_results(search: QuestionSearch, k: int) -> None:
         display_names = retriever_names(choices.specs)
         for part, names in answered.blind(specs).items():
             key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
-            text = word(
-                key, part=plain(display_names[part]), names=plain(", ".join(display_names[name] for name in names))
-            )
-            st.info(text, icon=":material/visibility_off:")
+            listed = plain(", ".join(display_names[name] for name in names))
+            st.info(word(key, part=plain(display_names[part]), names=listed), icon=":material/visibility_off:")
+    answered_specs = [spec for spec in specs if spec.name in answered.findings]
     if answered.right:
         expander = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
         with expander, st.spinner(word("why.reading")):
-            answered_specs = [spec for spec in specs if spec.name in answered.findings]
             draw_reasons(answered.results, answered_specs, list(choices.specs))
-    for spec in specs:
-        if isinstance(spec, LateSpec) and spec.name in answered.findings:
+    for spec in answered_specs:
+        if isinstance(spec, LateSpec):
             draw_token_matches(answered, spec, search.experiment)
     draw_table(answered, specs)
     draw_judged(data)
@@ -309,9 +297,9 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
             table[passage] = pd.Series([label(row) for row in outcome.rows[: answer.k]], dtype=object)
             table[score] = pd.Series(outcome.scores[: answer.k], dtype=float)
             columns[passage] = st.column_config.TextColumn(name)
-            title = word("search.score_of", name=name)
+            form = f"%.{spec.local_spec.digits}f"
             about = word(f"{score_word(spec)}_help")
-            columns[score] = tables.labelled_number(title, f"%.{spec.local_spec.digits}f", about)
+            columns[score] = tables.labelled_number(word("search.score_of", name=name), form, about)
     with st.expander(word("search.as_table"), icon=":material/table:"):
         tables.draw(table, columns)
         tables.draw_csv("search.csv", lambda: _long_table(answer, findings), "search.csv")
@@ -339,7 +327,7 @@ def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.Data
 def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
     findings = answer.findings[spec.name]
     corpus = answer.questions.passages
-    compared = findings.rows[: spec.depth] if spec.first else findings.rows  # below, another retriever's order stays
+    compared = findings.rows[: spec.depth] if spec.first else findings.rows  # it reranks only the first `depth`
     rows = [row for row in answer.displayed_rows(spec.name) if row in compared]
     if not rows:
         return
@@ -350,8 +338,8 @@ def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) ->
     title = word("search.pieces", name=plain(retriever_name(spec.name)))
     with st.expander(title, icon=":material/join_inner:", expanded=True):
         st.caption(word("why.matches_help"))
-        key = f"pieces {spec.name} {answer.question}"
-        selected: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
+        kwargs: dict[str, Any] = {"format_func": label, "key": f"pieces {spec.name} {answer.question}"}
+        selected: int = st.selectbox(word("search.pieces_of"), rows, **kwargs)
         request = (answer.data.key, experiment, spec.model_dump_json(), answer.question, selected)
         explained = compute_on_request(spec.name, word("search.pieces_ask"), lambda: retrieval.explain_late(*request))
         if explained is None:

@@ -62,7 +62,7 @@ def test_term_contributions_sum_to_score() -> None:
     assert sum(terms["right"]) == pytest.approx(total["right"])
     assert right == pytest.approx(float(total["right"]), abs=0.005)
     assert wrong == pytest.approx(float(total["wrong"]), abs=0.005)
-    assert html(app).count("found weighed") == 2
+    assert html(app).count("results weighed") == 2
     assert 'class="plus"' in html(app)
 
 
@@ -209,7 +209,7 @@ def test_explains_late_score_by_token_matches(tmp_path: Path, dimensions: int) -
     scores = dict(zip(rankings.indices[1].tolist(), rankings.scores[1].tolist(), strict=True))
     assert sums(app) == pytest.approx((scores[1], scores[4]), abs=0.002)
     (table,) = tables(app, "right_cosine")
-    assert "".join(table["asked"]) == QUESTIONS[1].text.replace(" ", "")
+    assert "".join(table["question"]) == QUESTIONS[1].text.replace(" ", "")
     held = [f"{passage.title}\n{passage.text}" for passage in (PASSAGES[1], PASSAGES[4])]
     for side, text in zip(("right", "wrong"), held, strict=True):
         assert all(piece in text for piece in table[side])

@@ -348,7 +348,7 @@ def test_imports_neither_torch_nor_faiss() -> None:
         "from tests.workbench.views.driving import opened\n"
         "from tests.workbench.views.search.test_page import QUESTION, page\n"
         "app = opened(page, columns='BM25', q=QUESTION)\n"
-        "assert any('class=\"found\"' in str(one.value) for one in app.get('html'))\n"
+        "assert any('class=\"results\"' in str(one.value) for one in app.get('html'))\n"
         "app = why(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
         "assert app.dataframe\n"
         "assert 'torch' not in sys.modules and 'faiss' not in sys.modules, sorted(sys.modules)\n"
