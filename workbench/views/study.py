@@ -1,7 +1,7 @@
-"""What labs share: a page for a lab that has none of its own, and the choice of a text to learn from.
+"""A page for labs that have no page module, and the choice of a text for tokenizers and language models.
 
-The page draws a form for the spec, its job, and the tables and charts of the result. A tokenizer or a language model
-learns from the passages of the dataset or from a text file stored before.
+The page draws a form for the spec, the job, and the tables and charts of the result. A text is the passages of the
+dataset or a stored text file.
 """
 
 from enum import Enum
@@ -38,8 +38,13 @@ from mrc_workbench.workbench.views.ui.words import (
     word_or,
 )
 
+TextSource = StoredSet | StoredText
 _HEIGHT = 320
-_DATA = "data"  # a spec's field of this name holds the key of the dataset that is selected in the sidebar
+_DATA = "data"  # the spec's field with the key of the dataset that is selected in the sidebar
+_IN_ADDRESS = "corpus"
+# Session keys
+_ROUND = "text_upload_round"
+_REFUSED = "text_refused"
 
 
 def draw(name: str) -> None:
@@ -58,7 +63,7 @@ def draw(name: str) -> None:
 
 
 def _form(study: Study[Any, Any]) -> BaseModel | None:
-    """Draw a control for each field of the spec; returns the spec, None if its values are refused, with the reason."""
+    """Draw a control for each field of the spec; return the spec, or draw the errors and return None."""
     fields = study.spec.model_fields
     values: dict[str, Any] = {}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -143,15 +148,8 @@ def _chart(rows: pd.DataFrame, chart: Chart, titles: dict[str, str]) -> alt.Char
     return marks[chart.kind]().properties(height=_HEIGHT, description=f"{titles[chart.y]}, {titles[chart.x]}")
 
 
-TextSource = StoredSet | StoredText
-_IN_ADDRESS = "corpus"
-# of the session
-_ROUND = "text_upload_round"
-_REFUSED = "text_refused"
-
-
 def pick_text(data: StoredSet) -> TextSource:
-    """Draw the choice among the passages of the dataset and the stored texts, with the ways to add and remove one."""
+    """Draw the choice among the passages of the dataset and the stored texts; users may add and remove texts."""
     texts = {stored_text.reference: stored_text for stored_text in stored()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {data.key: word("texts.passages_of", name=set_name(data.name))}
@@ -161,10 +159,9 @@ def pick_text(data: StoredSet) -> TextSource:
         _draw_upload()
         text = texts.get(selected)
         if text and not text.shared:
-            name = plain(text.name)
-            confirmation = word("texts.remove_sure", name=name)
-            done_message = word("texts.removed", name=name)
-            draw_remove(text.key, remove, confirmation=confirmation, message=done_message)
+            confirmation = word("texts.remove_sure", name=plain(text.name))
+            message = word("texts.removed", name=plain(text.name))
+            draw_remove(text.key, remove, confirmation=confirmation, message=message)
         source = text or data
         counts = {"documents": f"{documents_in(source):,}", "characters": f"{characters_in(source):,}"}
         st.caption(word("texts.about_text" if text else "texts.about_passages", **counts), width="content")
@@ -191,7 +188,7 @@ def documents_in(source: TextSource) -> int:
 
 
 def _draw_upload() -> None:
-    number = st.session_state.setdefault(_ROUND, 0)  # with another one field and popover begin anew, empty and closed
+    number = st.session_state.setdefault(_ROUND, 0)  # another number gives an empty field and a closed popover
     with st.popover(word("texts.add"), icon=":material/upload_file:", key=f"add_text_{number}"):
         translate_field(f"upload_text_{number}")
         file = st.file_uploader(word("texts.file"), type="txt", key=f"upload_text_{number}")
@@ -202,7 +199,7 @@ def _draw_upload() -> None:
 
 
 def _store_upload(file: UploadedFile) -> None:
-    """Store an uploaded text and select it. A refusal is shown as long as its file stays in the field."""
+    """Store an uploaded text and select it. The page displays an error while its file stays in the field."""
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read == file.file_id:
         raise refusal
@@ -211,10 +208,12 @@ def _store_upload(file: UploadedFile) -> None:
     checking = word("texts.checking")
     bar.progress(0.0, text=checking)
     st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
+
+    def report_progress(fraction: float) -> None:
+        bar.progress(fraction, text=checking)
+
     try:
-        stored_text = keep(
-            file, name, source=file.name, on_progress=lambda fraction: bar.progress(fraction, text=checking)
-        )
+        stored_text = keep(file, name, source=file.name, on_progress=report_progress)
     except (Failure, OSError) as error:
         st.session_state[_REFUSED] = file.file_id, error
         st.rerun()
