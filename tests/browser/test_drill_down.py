@@ -52,8 +52,8 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
     expect(reasons.nth(1)).to_contain_text(
         re.compile(r"LSA ranks the answer passage at \d+\. Cosine of the answer passage: 0\.\d+")
     )
-    expect(page.locator(".found-head")).to_have_count(2)
-    expect(page.locator(".found .gold u").first).to_be_visible()
+    expect(page.locator(".results-head")).to_have_count(2)
+    expect(page.locator(".results .gold u").first).to_be_visible()
 
     page.get_by_role("radio", name="How scores are computed").click()
     expect(
@@ -94,7 +94,7 @@ def test_marks_a_hard_negative_in_the_menu_of_a_column(app: str, page: Page, wor
     page.locator(".st-key-why_first button").click()
     menus = page.get_by_test_id("stExpander").filter(has_text="Use as hard negative")
     for _ in range(20):  # questions that measure models have none
-        expect(page.locator(".found-head")).to_have_count(2)
+        expect(page.locator(".results-head")).to_have_count(2)
         wait_until_idle(page)
         if menus.count():
             break

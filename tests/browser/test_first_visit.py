@@ -130,16 +130,16 @@ def test_shows_mix_weights_and_matched_tokens(app: str, visited: Page, sets: tup
     visited.goto(f"{app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")
     expect(main.get_by_text(words["why.matches_help"])).to_be_visible(timeout=3 * MINUTES)
     ask = main.get_by_role("button", name=words["search.pieces_ask"])
-    pairs = visited.locator(".found.pairs")
+    pairs = visited.locator(".results.pairs")
     expect(ask.or_(pairs).first).to_be_visible()
     while not pairs.count():  # told only to who asks, once; a page that is just drawn anew loses a click
         wait_until_idle(visited)
         if ask.count():
             ask.click()
         visited.wait_for_timeout(1000)
-    expect(pairs.locator("p.asked sup").first).to_be_visible(timeout=3 * MINUTES)
+    expect(pairs.locator("p.question sup").first).to_be_visible(timeout=3 * MINUTES)
     question_labels, passage_labels = (
-        {*pairs.locator(f"{selector} sup").all_text_contents()} for selector in ("p.asked", "div")
+        {*pairs.locator(f"{selector} sup").all_text_contents()} for selector in ("p.question", "div")
     )
     numbers = {number for label in question_labels for number in label.split(",")}
     assert numbers >= {number for label in passage_labels for number in label.split(",")}

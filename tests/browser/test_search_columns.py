@@ -31,7 +31,7 @@ setInterval(() => {
   const rows = document.querySelectorAll('.st-key-beside_search .stHorizontalBlock');
   const bodies = rows.length > 1 ? [...rows[1].querySelectorAll(':scope > .stColumn')] : [];
   bodies.forEach((body, place) => {
-    if (!window.filled[place]) window.filled[place] = body.querySelector('.found') ? performance.now() : 0;
+    if (!window.filled[place]) window.filled[place] = body.querySelector('.results') ? performance.now() : 0;
   });
 }, 50);
 """
@@ -48,7 +48,7 @@ def searched(workspace: Path, fork_server: None, module_page: Page) -> Iterator[
     with running_app(workspace, free_port()) as address:
         module_page.add_init_script(WATCH)
         module_page.goto(f"{address}/search?q={quote(QUESTION)}")
-        results = module_page.locator(".st-key-beside_search .found").first
+        results = module_page.locator(".st-key-beside_search .results").first
         expect(results).to_be_visible(timeout=3 * MINUTES)
         yield module_page
 
@@ -60,7 +60,7 @@ def wait_for_columns(page: Page, count: int) -> list[float]:
 
 
 def test_columns_render_separately_and_default_columns_are_ready(searched: Page) -> None:
-    expect(searched.locator(".st-key-beside_search .found-head .name")).to_have_text(READY)
+    expect(searched.locator(".st-key-beside_search .results-head .name")).to_have_text(READY)
     times = wait_for_columns(searched, len(READY))
     assert times[0] < times[1], times  # BM25 did not wait for a model
     assert times[0] == min(times)
@@ -78,7 +78,7 @@ def test_aligns_the_first_cards_and_names_columns_in_the_address(searched: Page)
     wait_for_columns(searched, 4)
     wait_until_idle(searched)
     tops = searched.locator(".st-key-beside_search .stColumn").evaluate_all(
-        "columns => columns.map(column => column.querySelector('.found')?.getBoundingClientRect().y).filter(Boolean)"
+        "columns => columns.map(column => column.querySelector('.results')?.getBoundingClientRect().y).filter(Boolean)"
     )
     assert len(tops) == 4
     assert max(tops) - min(tops) < 1, tops
@@ -89,11 +89,11 @@ def test_phone_shows_a_single_column_and_switches(searched: Page) -> None:
     wait_for_columns(searched, 4)
     wait_until_idle(searched)
     searched.set_viewport_size({"width": 390, "height": 844})
-    headers = searched.locator(".st-key-beside_search .found-head")
+    headers = searched.locator(".st-key-beside_search .results-head")
     expect(headers.first).to_be_visible()
     expect(headers.nth(1)).to_be_hidden()
-    searched.locator(".found-switch label").nth(1).click()
+    searched.locator(".results-switch label").nth(1).click()
     expect(headers.nth(1)).to_be_visible()
     expect(headers.first).to_be_hidden()
-    assert searched.locator(".st-key-beside_search .found:visible").count() == 5
+    assert searched.locator(".st-key-beside_search .results:visible").count() == 5
     searched.set_viewport_size({"width": 1280, "height": 900})

@@ -1,8 +1,8 @@
-"""Who may come in, whose workspace they get, and what stands before Streamlit's server.
+"""Sign-in, the workspace of each user, and the middleware before Streamlit's server.
 
 Sign-in is Streamlit's with an OpenID provider, if `.streamlit/secrets.toml` has a section `[auth]`. Callbacks and
-fragments run without the rest of the script, so the user is looked up every time. Streamlit takes every session's files
-and holds them in memory: the gate refuses them before a byte is kept, and counts those without a length as they arrive.
+fragments run without the rest of the script, so each looks up the user. Streamlit holds uploaded files in memory:
+the middleware refuses too large ones before they are stored, and counts those without a length as they arrive.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from mrc_workbench.models.files import forget_tokens
 from mrc_workbench.workbench.views.navigation import MISSING, UPLOADS, preload_first_page
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-_DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
+_DAYS_OF_A_COOKIE = 32  # Streamlit accepts a cookie for 31 days
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
 _STREAMLIT_PATHS = ("/_stcore/", "/app/static/", "/auth/login", "/auth/logout", "/component/", "/media/", "/static/")
@@ -45,21 +45,21 @@ _UPLOAD_CHECK_SECONDS = 5.0
 
 
 def configure() -> None:
-    """Decide workspaces by who is signed in. Raises `ValueError` for limits that make no sense."""
+    """Give each signed-in user a workspace. Raises `ValueError` for invalid limits."""
     workspaces.set_user_provider(_current_user)
     limits()
-    if is_on():
+    if is_sign_in_enabled():
         forget_tokens()
 
 
-def is_on() -> bool:
-    """Whether users sign in here. Raises Streamlit's error if its secrets cannot be read: no user gets in then."""
+def is_sign_in_enabled() -> bool:
+    """Whether users sign in. Raises Streamlit's error if its secrets are not readable."""
     return any(Path(path).exists() for path in st.get_option("secrets.files")) and "auth" in st.secrets
 
 
 def is_granted() -> bool:
-    """Whether the pages may be drawn; draws the way in if not."""
-    if not is_on():
+    """Whether the user may see the pages; draw the sign-in if not."""
+    if not is_sign_in_enabled():
         reached_at = urlsplit(st.context.url or "").hostname or "localhost"
         if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
             st.warning(word("access.everybody"), icon=":material/lock_open:")
@@ -75,18 +75,18 @@ def is_granted() -> bool:
 
 
 def user_from_cookies(cookies: Mapping[str, str]) -> str | None:
-    """Return the folder name of the user whom the cookies of a request sign in."""
+    """Return the folder name of the user that the cookies of a request sign in."""
     content = _signed_claims(cookies)
     return None if not content or _sign_out_marker(content).exists() else _user_from_claims(json.loads(content))
 
 
-def address_of_sign_in() -> str:
-    """Return the address to which a provider sends users back; empty without sign-in."""
-    return str(st.secrets["auth"].get("redirect_uri", "")) if is_on() else ""
+def sign_in_redirect_uri() -> str:
+    """Return the address to which the provider sends users back; "" without sign-in."""
+    return str(st.secrets["auth"].get("redirect_uri", "")) if is_sign_in_enabled() else ""
 
 
 def draw_user(*, is_running: bool) -> None:
-    """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs the caches."""
+    """Draw the user, the size of the workspace, and buttons to sign out and to clear caches, unless a job runs."""
     st.divider()
     st.markdown(f":material/person: {plain(_name())}")
     used = workspaces.used_bytes() / workspaces.MEGABYTE
@@ -100,8 +100,8 @@ def draw_user(*, is_running: bool) -> None:
 
 
 def _current_user() -> str | None:
-    """Return the folder name of the signed-in user; None without sign-in. Raises `NobodySignedInError`."""
-    if not is_on():
+    """Return the folder name of the signed-in user; None without sign-in. Raises `NotSignedInError`."""
+    if not is_sign_in_enabled():
         return None
     name = _user_from_claims(st.user)
     if not name or _has_signed_out():
@@ -110,33 +110,35 @@ def _current_user() -> str | None:
 
 
 def _user_from_claims(claims: Mapping[str, Any]) -> str | None:
-    """Return the folder name of the user in a provider's claims, if they are signed in and admitted."""
+    """Return the folder name of the user in a provider's claims, if the user is signed in and admitted."""
     issuer = claims.get("iss")
     subject = claims.get("sub")
     if claims.get("is_logged_in") is not True or not issuer or not subject:
         return None
-    # an address that nobody has verified may be anybody's
+    # Anybody may claim an address that is not verified
     verified = claims.get("email_verified") in (True, "true")
     is_admitted = limits().allows_email(str(claims.get("email") or "") if verified else "")
     return workspaces.user_of(str(issuer), str(subject)) if is_admitted else None
 
 
 def _signed_claims(cookies: Mapping[str, str]) -> bytes | None:
-    """Return a provider's claims as Streamlit's cookie stores them, if this server signed it."""
+    """Return a provider's claims from Streamlit's cookie, if this server signed it."""
     session_cookies = tuple((name, value) for name, value in cookies.items() if name.startswith(USER_COOKIE_NAME))
     return _content(session_cookies, get_cookie_secret()) if session_cookies else None
 
 
-@lru_cache(maxsize=256)  # a page asks many times whose workspace it is
+@lru_cache(maxsize=256)  # a page looks up its workspace many times
 def _content(cookies: tuple[tuple[str, str], ...], secret: str) -> bytes | None:
     values = {name: value.encode("latin-1", errors="replace") for name, value in cookies}
-    return get_cookie_with_chunks(
-        lambda name: decode_signed_value(secret, name, values.get(name, b"")), USER_COOKIE_NAME
-    )
+
+    def decode(name: str) -> bytes | None:
+        return decode_signed_value(secret, name, values.get(name, b""))
+
+    return get_cookie_with_chunks(decode, USER_COOKIE_NAME)
 
 
 def _sign_out() -> None:
-    """Sign out, and remember that this cookie signs nobody in any more: somebody may have a copy of it."""
+    """Sign out, and mark the cookie as ended, so that a copy of it no longer signs in."""
     if content := _signed_claims(st.context.cookies):
         marker = _sign_out_marker(content)
         marker.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +155,7 @@ def _has_signed_out() -> bool:
 
 
 def _sign_out_marker(content: bytes) -> Path:
-    """Return the file that marks a sign-in as ended; its claims have a nonce, so no two are alike."""
+    """Return the file that marks a sign-in as ended. Its claims have a nonce, so each sign-in has its own file."""
     return shared_workspace() / "users" / ".signed_out" / hashlib.sha256(content).hexdigest()
 
 
@@ -170,7 +172,7 @@ def _draw_sign_in() -> None:
             st.error(word("access.not_let_in", name=plain(_name())), icon=":material/block:")
             st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
             return
-        section = st.secrets["auth"]  # `[auth]` itself is a provider without a name
+        section = st.secrets["auth"]  # `[auth]` may itself be a provider, without a name
         names = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
         for name in ["", *names] if "client_id" in section else names:
             label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")
@@ -220,7 +222,7 @@ class AccessMiddleware:
                     return message
 
                 async def answered(message: Message) -> None:
-                    if message["type"] == "http.response.start":  # from here on Streamlit holds it, or nobody does
+                    if message["type"] == "http.response.start":  # from now on Streamlit counts the file, if it took it
                         UPLOADS.end(upload)
                     await send(message)
 
@@ -233,49 +235,48 @@ class AccessMiddleware:
 
 
 def _missing_page_url(scope: Scope) -> str:
-    """Return the redirect of an address of several levels, which no page has; empty for others.
+    """Return the redirect for an address of several levels, which no page has; "" for others.
 
-    Streamlit would answer with the app, whose scripts a browser then looks for one level too deep: a blank page.
+    Streamlit would answer with the app, and the browser would request its scripts one level too deep: a blank page.
     """
     path = scope["path"]
     base = st.get_option("server.baseUrlPath").strip("/")
     page_path = path.removeprefix(f"/{base}") if base else path
-    is_page_request = scope["method"] in _SAFE_METHODS and "text/html" in HTTPConnection(scope).headers.get(
-        "accept", ""
-    )
+    accepted = HTTPConnection(scope).headers.get("accept", "")
+    is_page_request = scope["method"] in _SAFE_METHODS and "text/html" in accepted
     if not is_page_request or "/" not in page_path.strip("/") or page_path.startswith(("//", *_STREAMLIT_PATHS)):
         return ""
     query = scope.get("query_string", b"").decode("latin-1")
-    parent_path = "../" * (page_path.count("/") - 1)  # relative: a proxy may take a prefix away
+    parent_path = "../" * (page_path.count("/") - 1)  # relative: a proxy may remove a prefix
     return f"{parent_path}{MISSING}?{query}{'&' * bool(query)}{urlencode({'address': page_path})}"
 
 
 def _has_app_origin(scope: Scope) -> bool:
-    """Whether a page of the app opens a websocket: Streamlit takes those of any page of this machine, too.
+    """Whether a page of the app opens a websocket: Streamlit also accepts those of other pages on this machine.
 
-    Every browser sends its page's origin; a program that sends none has no cookies but its own.
+    Every browser sends the origin of its page; a program without an origin has no cookies of a user.
     """
-    if not is_on():
+    if not is_sign_in_enabled():
         return True
-    own = urlsplit(address_of_sign_in())
+    own = urlsplit(sign_in_redirect_uri())
     origin = HTTPConnection(scope).headers.get("origin")
     return origin is None or origin.lower() == f"{own.scheme}://{own.netloc}".lower()
 
 
 def _is_allowed(scope: Scope, session: str) -> bool:
-    """Whether its sender may make this request: with sign-in, only who is signed in changes anything."""
+    """Whether the sender may make this request: with sign-in, only signed-in users may change data."""
     is_safe = scope["method"] in _SAFE_METHODS
     if session and not is_safe and not UPLOADS.owner(session):
         return False
-    if not is_on() or (is_safe and not scope["path"].endswith("/_stcore/metrics")):
+    if not is_sign_in_enabled() or (is_safe and not scope["path"].endswith("/_stcore/metrics")):
         return True
     user = user_from_cookies(HTTPConnection(scope).cookies)
     return bool(user) and (is_safe or UPLOADS.owner(session) == user)
 
 
 def _with_safe_cookies(scope: Scope, send: Send) -> Send:
-    """Have browsers send cookies back over TLS alone if they came that way."""
-    if scope["scheme"] != "https" and urlsplit(address_of_sign_in()).scheme != "https":
+    """Mark cookies as secure if the app is served over TLS."""
+    if scope["scheme"] != "https" and urlsplit(sign_in_redirect_uri()).scheme != "https":
         return send
 
     def safe(name: bytes, value: bytes) -> bytes:
@@ -292,9 +293,9 @@ def _with_safe_cookies(scope: Scope, send: Send) -> Send:
 
 @asynccontextmanager
 async def app_lifespan(_: st.App) -> AsyncIterator[None]:
-    """While the server runs, release the uploads of closed pages; prepare the first page and job; open a browser."""
+    """Prepare the first page and job, open a browser, and release the uploads of closed pages while the server runs."""
     prepare_fork_server()
-    Thread(target=preload_first_page, daemon=True).start()  # while the browser is on its way
+    Thread(target=preload_first_page, daemon=True).start()
     Thread(target=remove_leftovers, args=[shared_workspace()], daemon=True).start()
     release_task = asyncio.create_task(_release_uploads())
     if not st.get_option("server.headless"):

@@ -1,8 +1,8 @@
-"""The retrievers a person can pick for a question set, what each does, and what it is expected to take.
+"""The retrievers that a user can select for a dataset, their descriptions and expected times.
 
-On the sample every retriever starts by itself. On a user's own question set BM25 starts, and then, in their order, the
-retrievers with which the whole comparison is expected to end within a minute. A retriever that was compared on the set
-before takes no time. See `retrieval.comparison.forecast` for where the seconds come from.
+On the sample every retriever starts without a click. On a user's dataset BM25 starts, and then, in their order, the
+retrievers with which the whole comparison should end within a minute. A retriever with stored results takes no time.
+`retrieval.comparison.pace` forecasts the seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from mrc_workbench.retrieval.comparison import first_stage, multistage
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added_retrievers, with_dependencies
 from mrc_workbench.retrieval.comparison.pace import Forecast, forecast_retrievers, total_forecast
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import kept_comparisons
+from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparisons
 from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus import MilvusSearchMode
 from mrc_workbench.retrieval.outside.adapt import plugins
@@ -36,24 +36,28 @@ from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, planned_runs, shared_runs
 from mrc_workbench.workbench.views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, cached, question_set, split_of
-from mrc_workbench.workbench.views.ui.words import duration, free_name, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import free_name, plain, rounded_duration, word, word_or
 
 START_SECONDS = 60.0
+_TRAINED = "trained"  # in the name of a mix with a retriever trained here
+_WEAK_BASELINES = (multistage.WORDS_NAME, multistage.LSA_NAME)
+_MAX_OTHERS_SELECTED = 2
+_LARGE = 50_000  # passages: a transformer takes hours to encode them, a static model minutes
 
 
 @dataclass(frozen=True)
 class ExpectedTimes:
-    """What the retrievers of a question set are expected to take, by name, each without what it wraps."""
+    """The expected times of the retrievers of a dataset, by name, each without its components."""
 
     specs: Mapping[str, Spec]
     forecast_by_name: Mapping[str, Forecast]
-    always_started: str  # the retriever that starts whatever it takes
+    always_started: str  # this retriever starts even if it is slow
 
     def total(self, names: Iterable[str]) -> Forecast:
         return total_forecast([self.forecast_by_name[spec.name] for spec in with_dependencies(self.specs, names)])
 
     def starting(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that start by themselves: together they end within `START_SECONDS`."""
+        """Return the retrievers that start without a click: together they end within `START_SECONDS`."""
         selected: list[str] = []
         for name in names:
             if name == self.always_started or self._is_quick([*selected, name]):
@@ -61,7 +65,7 @@ class ExpectedTimes:
         return selected
 
     def label(self, name: str) -> str:
-        """Return what the chip of a slow retriever says about its time; empty for a quick one."""
+        """Return the time in the chip of a slow retriever, "" for a quick one."""
         if name == self.always_started or self._is_quick([name]):
             return ""
         forecast = self.total([name])
@@ -77,8 +81,8 @@ class ExpectedTimes:
 
 
 def expected_times(data: StoredSet, specs: Mapping[str, Spec], always: str) -> ExpectedTimes | None:
-    """Return what retrievers take on a user's own question set; None on the sample, where everything starts."""
-    if is_sample(data) or not data.questions:
+    """Return the expected times on a user's dataset; None for the sample, where every retriever starts."""
+    if data.source == SAMPLE or data.name == CATALOG[SAMPLE].title or not data.questions:
         return None
     described = "\n".join(spec.model_dump_json() for spec in specs.values())
     try:
@@ -86,26 +90,14 @@ def expected_times(data: StoredSet, specs: Mapping[str, Spec], always: str) -> E
     except OSError:
         measured_at = 0.0
     forecast_by_name = dict(_forecasts(data.key, described, measured_at, specs))
-    compared = [
-        stored for stored in kept_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab
-    ]
-    for name in forecast_by_name.keys() & {name for comparison in compared for name in comparison.figures}:
+    for name in forecast_by_name.keys() & {name for stored in comparisons_of(data) for name in stored.figures}:
         forecast_by_name[name] = Forecast(0.0, is_measured=True)
     return ExpectedTimes(specs, forecast_by_name, always)
 
 
-def is_sample(data: StoredSet) -> bool:
-    return data.source == SAMPLE or data.name == CATALOG[SAMPLE].title
-
-
-def rounded_duration(seconds: float) -> str:
-    """Return a duration as a forecast is told: minutes without seconds."""
-    if seconds < 60:
-        return duration(seconds)
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return word("time.only_minutes", minutes=minutes)
-    return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
+def comparisons_of(data: StoredSet) -> list[StoredComparison]:
+    """Return the stored comparisons of a dataset, newest first, without those of labs."""
+    return [stored for stored in kept_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab]
 
 
 @cached(max_entries=32)
@@ -114,58 +106,40 @@ def _forecasts(key: str, described: str, measured_at: float, _specs: Mapping[str
     return forecast_retrievers(_specs, question_set(key))
 
 
-_TRAINED = "trained"  # a mix with what was trained here
-_WEAK_BASELINES = (
-    multistage.WORDS_NAME,
-    multistage.LSA_NAME,
-)  # worth a look, but what the others are better than says little of them
-_MAX_OTHERS_SELECTED = 2
-_LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
-
-
 @dataclass(frozen=True)
 class RetrieverChoices:
-    """Everything that can be picked, by name, and what is picked before anybody chooses: of a `large` set little."""
+    """All retrievers that a user can select, by name, and the default selection."""
 
     specs: dict[str, Spec]
     default_names: tuple[str, ...]
-    trained: dict[str, TrainingPlan]  # by name of the retriever that uses the trained model
-    added: tuple[str, ...]  # names of those that a person added
-    analyzer: Analyzer  # what suits the passages
-    plans: dict[str, TrainingPlan]  # of finished trainings on any set, by what an experiment file calls their models
+    trained: dict[str, TrainingPlan]  # by name of the retriever with the trained model
+    added: tuple[str, ...]  # names of the retrievers that a user added
+    analyzer: Analyzer  # suits the passages
+    plans: dict[str, TrainingPlan]  # of finished trainings on any dataset, by the name of the model in experiment files
     large: bool = False
-    expected: ExpectedTimes | None = None  # what they take on a user's own set; None where all start by themselves
+    expected: ExpectedTimes | None = None  # None if every retriever starts without a click
 
     @property
     def searchable(self) -> list[str]:
-        """Names of those that answer any question: an imported run knows only its own."""
+        """Names of the retrievers for any question; an imported run has only its own questions."""
         return [name for name in self.specs if all(spec.searchable for spec in with_dependencies(self.specs, [name]))]
 
     def needed(self, selected: list[str]) -> list[Spec]:
-        """Return the specs picked and those they wrap, each after what it wraps."""
+        """Return the selected specs and their components, each after its components."""
         return with_dependencies(self.specs, [name for name in self.specs if name in selected])
 
     def experiment(
         self, data: StoredSet, selected: list[str], part: Part, relevant_from: int = RELEVANT_GRADE
     ) -> Experiment:
         plans = [self.trained[name] for name in selected if name in self.trained]
-        split_options = plans[-1].split if plans else SplitOptions()
-        split = {
-            "validation_share": split_options.validation,
-            "test_share": split_options.test,
-            "strict_split": split_options.strict,
-        }
-        options: dict[str, Any] = {
-            "seed": split_options.seed,
-            "relevant_from": relevant_from,
-            "ks": DEFAULT_KS,
-            **split,
-        }
+        split = plans[-1].split if plans else SplitOptions()
+        options: dict[str, Any] = {"seed": split.seed, "relevant_from": relevant_from, "ks": DEFAULT_KS}
+        options |= {"validation_share": split.validation, "test_share": split.test, "strict_split": split.strict}
         return Experiment(data=data.key, split=part, retriever=tuple(self.needed(selected)), **options)
 
 
 def choices_for(data: StoredSet) -> RetrieverChoices:
-    """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
+    """Return the built-in retrievers, one or two for each finished training on this dataset, and the added ones."""
     analyzer = _suited_analyzer(data.key, data.fingerprint)
     defaults = multistage.DefaultRetrievers.of(data.passages, data.questions - data.generated)
     default_specs = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else [])]
@@ -180,7 +154,7 @@ def choices_for(data: StoredSet) -> RetrieverChoices:
         specs[multistage.WORDS_NAME] = words
     if defaults.is_pretrained:
         specs[multistage.LSA_NAME] = lsa
-    registered = {free_name(entry, specs): entry for entry in plugins()}  # by installed packages or the operator
+    registered = {free_name(entry, specs): entry for entry in plugins()}
     specs |= {name: first_stage.PluginSpec(name=name, entry=entry) for name, entry in registered.items()}
     added_specs = {spec.name: spec for spec in added_retrievers(data.fingerprint)}
     trained: dict[str, TrainingPlan] = {}
@@ -189,7 +163,7 @@ def choices_for(data: StoredSet) -> RetrieverChoices:
         if plan.fingerprint != data.fingerprint:
             continue
         lenient = replace(plan.split, strict=False)
-        if plan.split.strict and split_of(data.key, lenient).method is SplitMethod.GROUPED:  # strict is the same
+        if plan.split.strict and split_of(data.key, lenient).method is SplitMethod.GROUPED:  # both splits are equal
             plan = replace(plan, split=lenient)  # noqa: PLW2901
         plan_specs = _specs_of(reference, plan, {**specs, **added_specs})
         specs |= {spec.name: spec for spec in plan_specs}
@@ -200,7 +174,7 @@ def choices_for(data: StoredSet) -> RetrieverChoices:
         trained[mix.name] = [*trained.values()][-1]
         selected.append(mix.name)
     for spec in added_specs.values():
-        if set(spec.components) <= specs.keys():  # a training it needs may be gone
+        if set(spec.components) <= specs.keys():  # its trained model may have been removed
             specs[spec.name] = spec
             selected.append(spec.name)
     added_names = tuple(name for name in specs if name in added_specs)
@@ -212,37 +186,34 @@ def choices_for(data: StoredSet) -> RetrieverChoices:
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, TrainingPlan]) -> multistage.LearnedSpec | None:
-    """Return the best mix with the newest retriever of each kind trained here; None without one.
+    """Return the best mix with the newest trained retriever of each kind; None without one.
 
-    Only trainings of the newest one's split count: another's test questions may be among its training questions. A
-    reranker is left out: it costs more than all the others together.
+    Only trainings with the newest split count, because all must have the same test questions. Rerankers are too slow.
     """
     split = next((plan.split for plan in reversed(trained.values())), None)
-    alike = [name for name, plan in trained.items() if plan.split == split and not specs[name].components]
-    newest = {type(specs[name]): name for name in alike}
+    same_split = [name for name, plan in trained.items() if plan.split == split and not specs[name].components]
+    newest = {type(specs[name]): name for name in same_split}
+    if not newest:
+        return None
     name = free_name(f"{multistage.MIX_NAME} · {_TRAINED}", specs)
-    return (
-        multistage.LearnedSpec(name=name, of=(*specs[multistage.MIX_NAME].components, *newest.values()))
-        if newest
-        else None
-    )
+    return multistage.LearnedSpec(name=name, of=(*specs[multistage.MIX_NAME].components, *newest.values()))
 
 
 def without_weak_baselines(names: Sequence[str]) -> list[str]:
-    """Return the names without those of the plainest retrievers if two others are left."""
+    """Return the names without weak baselines, which are easy to beat, if two others remain."""
     others = [name for name in names if name not in _WEAK_BASELINES]
     return others if len(others) > 1 else [*names]
 
 
 @lru_cache(maxsize=64)
 def _suited_analyzer(key: str, fingerprint: str) -> Analyzer:
-    """Return the analyzer that suits a set: it cuts finer than words in Korean (morphemes) and Chinese (letters)."""
-    del fingerprint  # a key may come to mean another set
+    """Return the analyzer for the language of a dataset: morphemes for Korean, characters for Chinese."""
+    del fingerprint  # a part of the cache key
     return resolve_analyzer(Analyzer.AUTO, passages_of(key).indexed_texts(title=True))
 
 
 def finished_runs() -> dict[Run, TrainingPlan]:
-    """Return the completed runs, newest first, then the shared ones; without the short trials of a settings search."""
+    """Return the completed runs, newest first, then the shared ones, without short trials of a settings search."""
     own = {run: plan for run, plan in planned_runs() if plan.is_training and run.status().state is State.DONE}
     return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.whole}
 
@@ -255,7 +226,7 @@ def local_models(kind: str, choices: RetrieverChoices) -> list[str]:
         return any(spec.kind == kind for spec in specs)
 
     trained = [reference for reference, plan in reversed(choices.plans.items()) if fits(reference, plan)]
-    if kind != "dense":  # the others need a model that was trained for its task
+    if kind != "dense":  # other kinds need a trained model
         return trained
     packaged = base_at_hand()
     return [*([packaged.reference] if packaged else []), *trained, STARTER]
@@ -308,7 +279,7 @@ def _description(spec: Spec, choices: RetrieverChoices) -> str:
     elif model := dict(spec).get("model"):
         details = {"model": _model(model, choices)}
     kind = spec.kind
-    if isinstance(spec, first_stage.LateSpec) and spec.model.startswith(PREFIX):  # other models may have no layers
+    if isinstance(spec, first_stage.LateSpec) and spec.model.startswith(PREFIX):  # other models may lack layers
         kind += "_upper" if spec.layers.of_passages is TokenLayers.UPPER else ""
         kind += "_idf" if spec.layers.are_weighted else ""
     return word_or(f"method.{kind}", spec.kind, **details)
@@ -337,7 +308,7 @@ def _term_description(spec: first_stage.TermSpec, analyzer: Analyzer) -> str:
 def _model(reference: str, choices: RetrieverChoices) -> str:
     if reference == STARTER:
         return word("method.starter")
-    if reference.startswith(PREFIX):  # of a model of the hub, or of a folder, nothing is known
+    if reference.startswith(PREFIX):
         return word("method.untrained", model=base_name(reference))
     if plan := plan_of(reference, choices.plans):
         return word("method.trained", base=base_name(plan.options.base, plan.kind, choices.plans), name=plan.name)

@@ -1,4 +1,4 @@
-"""What sets, splits, models and trainings are called on the pages, what each is doing, and which metric leads."""
+"""Display names of datasets, splits, models and trainings, phases of trainings, and the leading metric."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,10 +28,12 @@ from mrc_workbench.training.jobs import UNTRAINED, Ablation, SettingsSearch
 from mrc_workbench.training.runs import Phase, Run, TrainingPlan, find_model_run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.ui.state import remembered
-from mrc_workbench.workbench.views.ui.words import has_text, language, moment, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import language, moment, plain, word, word_or
 
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 OTHER = "other"
+DEFAULT = "ndcg"
+MEASURES = ("ndcg", "recall", "hit", "mrr", "ndcg_exp")  # the last only for graded judgements
 
 
 def set_name(name: str) -> str:
@@ -47,19 +49,19 @@ def retriever_name(name: str) -> str:
 
 
 def retriever_names(names: Iterable[str]) -> dict[str, str]:
-    """Return what a page calls each of these retrievers, by its name: as they are if two would be called the same."""
+    """Return the display name of each retriever; the stored names if two display names would be equal."""
     return called_retrievers(names, language())
 
 
 def plain_names(names: Iterable[str]) -> str:
-    """Return what a page calls these retrievers, as Markdown between commas."""
+    """Return the display names of retrievers as Markdown, separated by commas."""
     return ", ".join(plain(retriever_name(name)) for name in names)
 
 
 def with_display_names(
     table: pd.DataFrame, names: Mapping[str, str], columns: Sequence[str] = ("retriever",)
 ) -> pd.DataFrame:
-    """Return a copy of a chart's table with the retrievers in these columns by `names`, those of `retriever_names`."""
+    """Return a copy of a chart's table with retrievers in these columns replaced by `names`, see `retriever_names`."""
     return table.assign(**{column: table[column].map(names) for column in columns})
 
 
@@ -68,12 +70,12 @@ def pair_set_name(pairs: StoredPairs) -> str:
 
 
 def as_shared(name: str, *, shared: bool) -> str:
-    """Return a name, and that what it names is everybody's where it is `shared`. Not Markdown."""
+    """Return a name, with a note if it is shared by all users. Not Markdown."""
     return word("sidebar.shared", name=name) if shared else name
 
 
 def kind_words(kind: str) -> str:
-    return word(f"question_kind.{kind}") if has_text(f"question_kind.{kind}") else kind
+    return word_or(f"question_kind.{kind}", kind)
 
 
 def analyzer_words(analyzer: Analyzer) -> str:
@@ -83,7 +85,7 @@ def analyzer_words(analyzer: Analyzer) -> str:
 
 
 def language_name(code: str) -> str:
-    """Return the name of a language by its ISO 639-1 code; the code where it has none here."""
+    """Return the name of a language by its ISO 639-1 code; the code if it has no name."""
     return word_or(f"language_name.{code}", code)
 
 
@@ -96,16 +98,15 @@ def slice_names(parts: Sequence[Slice], grouping: SliceProperty) -> list[str]:
 
 
 def generator_name(generator: str) -> str:
-    """Return what made a question, as `Question.generator` says it: not Markdown, a person named the model."""
-    return generator_model(generator) or (
-        word(f"made.by_{generator}") if generator in list(QuestionGenerator) else generator
-    )
+    """Return the name of a question generator (see `Question.generator`). Not Markdown."""
+    name = word(f"made.by_{generator}") if generator in list(QuestionGenerator) else generator
+    return generator_model(generator) or name
 
 
 def generated_text(counts: Mapping[str, int], questions: int) -> str:
-    """Return, as Markdown, how many of the questions were made and by what."""
-    generator_names = ", ".join(plain(generator_name(generator)) for generator in counts)
-    return word("made.of_this_set", made=f"{sum(counts.values()):,}", questions=f"{questions:,}", by=generator_names)
+    """Return, as Markdown, how many of the questions were generated, and by which generators."""
+    names = ", ".join(plain(generator_name(generator)) for generator in counts)
+    return word("made.of_this_set", generated=f"{sum(counts.values()):,}", questions=f"{questions:,}", by=names)
 
 
 def kind_name(kind: str) -> str:
@@ -119,8 +120,8 @@ def is_a_starter(reference: str) -> bool:
         return False
 
 
-def model_label(choice: str, kind: str = "", read: Mapping[str, TrainingPlan] | None = None) -> str:
-    """Return the label of a model to choose; a run with its data and time, since names may be given twice."""
+def model_label(choice: str, kind: str = "", plans: Mapping[str, TrainingPlan] | None = None) -> str:
+    """Return the label of a model in a choice; a run with its dataset and time, because its name may not be unique."""
     if choice == DEFAULT_BI_ENCODER:
         return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
     starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
@@ -129,31 +130,31 @@ def model_label(choice: str, kind: str = "", read: Mapping[str, TrainingPlan] | 
         return word(words[choice])
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)
-    if plan := plan_of(choice, read):
+    if plan := plan_of(choice, plans):
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     return word("train.base_hub", model=choice)
 
 
-def plan_of(model: str, read: Mapping[str, TrainingPlan] | None = None) -> TrainingPlan | None:
-    """Return the plan of the training whose model this is, from those `read` if it is among them."""
-    if read and model in read:
-        return read[model]
+def plan_of(model: str, plans: Mapping[str, TrainingPlan] | None = None) -> TrainingPlan | None:
+    """Return the plan of the training of this model, from `plans` if they have it."""
+    if plans and model in plans:
+        return plans[model]
     run = find_model_run(model)
     return run.plan() if run else None
 
 
-def base_name(reference: str, kind: str = "", read: Mapping[str, TrainingPlan] | None = None) -> str:
-    """Return the words for the base of a kind of training: a run by its name (see `plan_of`), or as it is called."""
+def base_name(reference: str, kind: str = "", plans: Mapping[str, TrainingPlan] | None = None) -> str:
+    """Return the name of the base model of a kind of training: the name of a run (see `plan_of`), or the reference."""
     if reference == STARTER:
         return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
     if packaged := _packaged(reference):
         return packaged.name
-    plan = plan_of(reference, read)
+    plan = plan_of(reference, plans)
     return plan.name if plan else reference
 
 
 def name_with_download_note(reference: str, name: str) -> str:
-    """Return the name of a model, with a note if it is not on this machine yet. Not Markdown."""
+    """Return the name of a model, with a note if it needs a download. Not Markdown."""
     try:
         hub_id = find_model(reference).hub_id
     except ModelError:
@@ -185,7 +186,7 @@ def experiment_of(plan: TrainingPlan) -> AblationExperiment | None:
 
 
 def is_varied(plan: TrainingPlan) -> bool:
-    """Whether an ablation varies anything: else it asks what pre-training is worth."""
+    """Whether an ablation varies settings; otherwise it measures the gain of pre-training."""
     experiment = experiment_of(plan)
     return experiment is None or bool(experiment.vary)
 
@@ -228,18 +229,13 @@ def split_text(parts: Split) -> str:
     return describe_split(parts, _translate)
 
 
-def few_questions_text(count: int, part: str) -> str:
-    """Return the warning that so few questions are too few for `of`, empty if they are enough."""
-    return few_questions_warning(count, part, _translate)
+def few_questions_text(count: int, part: str, name: str = "") -> str:
+    """Return the warning that a part, or the training queries of the mix `name`, are too few; "" if enough."""
+    return few_questions_warning(count, part, _translate, name)
 
 
-def warn_if_few(count: int, part: str) -> None:
-    if text := few_questions_text(count, part):
-        st.warning(text, icon=":material/warning:")
-
-
-def draw_few_training_queries(name: str, count: int) -> None:
-    if text := few_questions_warning(count, "taught", _translate, name):
+def warn_if_few(count: int, part: str, name: str = "") -> None:
+    if text := few_questions_text(count, part, name):
         st.warning(text, icon=":material/warning:")
 
 
@@ -252,16 +248,12 @@ def _translate(key: str, /, **values: Any) -> str:
     return catalog(language())[key].format(**values)
 
 
-DEFAULT = "ndcg"
-MEASURES = ("ndcg", "recall", "hit", "mrr", "ndcg_exp")  # the last only of questions with grades
-
-
 def leading_name(known: Sequence[str] = MEASURES) -> str:
     return remembered("measure", DEFAULT if DEFAULT in known else known[0], known)
 
 
 def leading_measure(ks: Sequence[int] = DEFAULT_KS) -> Measure:
-    """Return the leading metric at the K the user chose, if it is one of `ks`, else at the default K."""
+    """Return the leading metric at the selected K if it is one of `ks`, else at the default K."""
     default = default_measure(leading_name(), ks)
     return Measure(default.name, int(remembered("k", str(default.cutoff), [str(k) for k in ks])))
 

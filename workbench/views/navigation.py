@@ -1,8 +1,7 @@
-"""The pages of the app, the way from one to another, the document around them, and the files uploaded on them.
+"""The pages of the app, links between them, the HTML document around them, and uploaded files.
 
-Streamlit holds uploaded files in memory: `Uploads` limits who may upload, how much and for how long. A file belongs to
-a session, a page that is open in a browser. It is released when its field is emptied, when another page is opened, and
-soon after the session has lost its connection.
+Streamlit holds uploaded files in memory, and `Uploads` limits them. A file belongs to a session, a page in a browser.
+It is released when the user clears its field or opens another page, and soon after the session loses its connection.
 """
 
 import json
@@ -28,15 +27,20 @@ from mrc_workbench.labs import LabDefinition, labs
 from mrc_workbench.workbench.views.ui.state import VISIT
 from mrc_workbench.workbench.views.ui.words import language, plain, word, word_or
 
-_SECONDS_WITHOUT_CONNECTION = 30.0  # a network may stumble, and the page comes back to its files
-_OVERHEAD_BYTES = 1000  # bytes that a file takes beside its content: a million empty ones are not free
-_MAX_CONCURRENT = 64  # more than a browser sends of what is dropped on a page together
+_SECONDS_WITHOUT_CONNECTION = 30.0  # a page may reconnect to its files
+_OVERHEAD_BYTES = 1000  # memory of a file beside its content
+_MAX_CONCURRENT = 64  # more than a browser sends at once
 _LOOK = Path(__file__).parent / "uploading.css"
+_SCRIPT = (Path(__file__).parent / "ui" / "document.js").read_text(encoding="utf-8")
+_SHARED_PARAMETERS = ("data", "lang")  # address parameters that links to other pages keep
+FIRST = "first"  # path of the first page, which Streamlit serves without a path
+MISSING = "page-not-found"  # target of addresses with several levels; see `access.AccessMiddleware`
+_MISSING = "missing_page"  # session key: the opened address, if it names no page
 
 
 @dataclass(eq=False)
 class Upload:
-    """A file that is arriving: what came of it counts, until it ends or Streamlit holds it."""
+    """A file that is arriving; its bytes count until the upload ends or Streamlit has the file."""
 
     owner: str
     bytes: int = _OVERHEAD_BYTES
@@ -44,11 +48,11 @@ class Upload:
 
 @dataclass
 class Uploads:
-    """Who may hand in files, and what they hold."""
+    """The owners of sessions and the memory of their uploaded files."""
 
-    _owners: dict[str, str] = field(default_factory=dict)  # by session: a user, or the session where nobody signs in
+    _owners: dict[str, str] = field(default_factory=dict)  # by session: a user, or the session without sign-in
     _arriving: set[Upload] = field(default_factory=set)
-    _refusals: dict[str, LimitError] = field(default_factory=dict)  # by session: what its page has yet to say
+    _refusals: dict[str, LimitError] = field(default_factory=dict)  # by session: not displayed yet
     _disconnected_since: dict[str, float] = field(default_factory=dict)  # by session
 
     def register_session(self, user: str) -> None:
@@ -76,20 +80,22 @@ class Uploads:
             self.end(upload)
 
     def add(self, upload: Upload, arrived: int) -> None:
-        """Count so many bytes more of a file. Raises `LimitError` (`uploads`, `all_uploads`)."""
+        """Count more bytes of a file. Raises `LimitError` (`uploads`, `all_uploads`)."""
         if arrived:
             self.require_room(upload, arrived)
             upload.bytes += arrived
 
     def require_room(self, upload: Upload, more: int) -> None:
-        """Raise `LimitError` (`uploads`, `all_uploads`) where so many bytes more of a file are too many."""
+        """Raise `LimitError` (`uploads`, `all_uploads`) if `more` bytes of a file exceed a limit."""
         allowed = limits()
-        bytes_by_session = {session: _total_bytes(files) for session, files in list(_storage().items())}
-        own = sum(
-            size for session, size in bytes_by_session.items() if self._owners.get(session, session) == upload.owner
-        )
-        own += sum(other.bytes for other in self._arriving if other.owner == upload.owner)
-        total = sum(bytes_by_session.values()) + sum(other.bytes for other in self._arriving)
+        own = total = 0
+        sizes = [(other.owner, other.bytes) for other in self._arriving]
+        for session, files in list(_storage().items()):
+            size = sum(len(file.data) + len(file.name) + _OVERHEAD_BYTES for file in list(files.values()))
+            sizes.append((self._owners.get(session, session), size))
+        for owner, size in sizes:
+            total += size
+            own += size if owner == upload.owner else 0
         for code, size, limit in (("uploads", own, allowed.uploads), ("all_uploads", total, allowed.all_uploads)):
             if size + more > limit * MEGABYTE:
                 message = f"files that are open would take more than {limit:,} MB of memory"
@@ -99,15 +105,15 @@ class Uploads:
         self._arriving.discard(upload)
 
     def refuse(self, session: str, error: LimitError) -> None:
-        """Have the session's page say why a file was not taken: its field knows no reasons."""
+        """Let the page of the session display why a file was refused: an upload field cannot."""
         self._refusals[session] = error
-        # there is no public way to have another session drawn
+        # Streamlit has no public function that runs another session
         if info := runtime.get_instance()._session_mgr.get_session_info(session):
-            info.session.request_rerun(info.session._client_state)  # else it would be the first page
+            info.session.request_rerun(info.session._client_state)  # without the state it would open the first page
 
     @contextmanager
     def show_refusal(self) -> Iterator[None]:
-        """Say why a file was not taken, above what the block draws; once, unless that begins anew before its end."""
+        """Display once why a file was refused, above the content of the block; again if the block does not end."""
         context = get_script_run_ctx()
         error = self._refusals.get(context.session_id) if context else None
         if error:
@@ -117,12 +123,12 @@ class Uploads:
             self._refusals.pop(context.session_id, None)
 
     def leave_page(self) -> None:
-        """Let go what was handed in on the page that the session leaves: its fields are gone, and nobody reads it."""
+        """Release the files of the page that the session leaves."""
         if context := get_script_run_ctx():
             context.uploaded_file_mgr.remove_session_files(context.session_id)
 
     def release_disconnected(self) -> None:
-        """Let go what was handed in by sessions without a connection; asked again and again while the server runs."""
+        """Release the files of sessions without a connection. The server calls this regularly."""
         server = runtime.get_instance()
         now = time.monotonic()
         disconnected = [session for session in {*self._owners, *_storage()} if not server.is_active_session(session)]
@@ -139,18 +145,11 @@ def _storage() -> dict[str, dict[str, Any]]:
     return storage
 
 
-def _total_bytes(files: dict[str, Any]) -> int:
-    return sum(len(file.data) + len(file.name) + _OVERHEAD_BYTES for file in list(files.values()))
-
-
 UPLOADS = Uploads()
 
 
 def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False, is_folder: bool = False) -> None:
-    """Give the field of this `key`, which begins with "upload", its words; a large one is a place to drop files on.
-
-    `megabytes` is its `max_upload_size`; 0: that of the server.
-    """
+    """Translate the upload field with this key, which starts with "upload"; `megabytes` 0: the server's limit."""
     limit = f"{megabytes or st.get_option('server.maxUploadSize'):,}"
     words = {"press": word("upload.press_folder" if is_folder else "upload.press"), "drop": word("upload.drop")}
     words["limit"] = word("upload.limit", megabytes=limit)
@@ -160,25 +159,18 @@ def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False, is_
     st.html(f"<style>.st-key-{key} {{ {css_variables}{layout} }}</style>")
 
 
-_SHARED_PARAMETERS = ("data", "lang")  # of an address, on the way to another page
-FIRST = "first"  # path of the first page, which Streamlit serves without one
-MISSING = "page-not-found"  # where an address of several levels leads, which `address` tells; see `access.Gate`
-_MISSING = "missing_page"  # of the session: what the address named when it was opened, if no page is called so
-
-
 @dataclass(frozen=True)
 class Page:
-    """A page: its name in addresses and its words (`page.<name>`), its icon, and the module whose `draw` draws it."""
+    """A page: its name in addresses and locale keys (`page.<name>`), its icon, and the module with its `draw`."""
 
     name: str
     icon: str
     module: str
-    is_in_menu: bool = False  # one menu holds these pages
-    lab: str = ""  # name of the lab that it belongs to
+    is_in_menu: bool = False  # in the menu "More"
+    lab: str = ""  # name of its lab
 
     @property
     def title(self) -> str:
-        """What it is called; by its name where there are no words for it."""
         return word_or(f"page.{self.name}", self.name.capitalize())
 
     @property
@@ -186,10 +178,11 @@ class Page:
         return f":material/{self.icon}:"
 
     def draw(self) -> None:
-        """Draw it, read when it is first opened: who opens the app waits for one page, not for all."""
+        """Import the module when the page is first opened, and draw the page."""
         if st.session_state.get("page") != self.name:
             UPLOADS.leave_page()
-            st.session_state["page"], st.session_state[VISIT] = self.name, st.session_state.get(VISIT, 0) + 1
+            st.session_state["page"] = self.name
+            st.session_state[VISIT] = st.session_state.get(VISIT, 0) + 1
         if self.module:
             import_module(self.module).draw()
         else:
@@ -197,11 +190,11 @@ class Page:
 
 
 def _lab_page(lab: LabDefinition) -> Page:
-    module = lab.module(lab.page) if lab.page else ""  # without one the page is made from the lab's study
+    module = lab.module(lab.page) if lab.page else ""  # without a module the lab's study gives the page
     return Page(lab.page_name or lab.name, lab.icon, module, is_in_menu=lab.in_menu, lab=lab.name)
 
 
-PAGES = (  # the first one opens; a page is added by its module, a line here, and its words; a lab brings its own
+PAGES = (  # the app opens the first; a new page needs a module, a line here, and texts; a lab adds its own page
     Page("compare", "leaderboard", "mrc_workbench.workbench.views.compare.page"),
     Page("data", "description", "mrc_workbench.workbench.views.data.page"),
     Page("train", "model_training", "mrc_workbench.workbench.views.train.page"),
@@ -211,18 +204,15 @@ PAGES = (  # the first one opens; a page is added by its module, a line here, an
 
 
 def pages() -> dict[str, list[Any]]:
-    """Return the pages in their order by menu, no menu first; the first page opens, and is found at its name, too."""
+    """Return the pages by menu, first those without a menu. The app opens the first page, also under its name."""
     first = PAGES[0]
 
     def redirect() -> None:
-        """Go to the first page with what the address asks for."""
-        st.switch_page(
-            _streamlit_page(first), query_params={key: st.query_params.get_all(key) for key in st.query_params}
-        )
+        parameters = {key: st.query_params.get_all(key) for key in st.query_params}
+        st.switch_page(_streamlit_page(first), query_params=parameters)
 
-    first_by_name = st.Page(
-        redirect, title=first.title, icon=first.material_icon, url_path=first.name, visibility="hidden"
-    )
+    kwargs: dict[str, Any] = {"title": first.title, "icon": first.material_icon, "visibility": "hidden"}
+    first_by_name = st.Page(redirect, url_path=first.name, **kwargs)
     top_pages = [_streamlit_page(page) for page in PAGES if not page.is_in_menu]
     hidden = [first_by_name, *_missing_page()]
     return {"": [*top_pages, *hidden], word("page.more"): [_streamlit_page(page) for page in PAGES if page.is_in_menu]}
@@ -232,7 +222,7 @@ def _missing_page() -> list[Any]:
     """Return a hidden page for an address that names no page: Streamlit would open the first page."""
     context = get_script_run_ctx()
     manager = context.pages_manager if context else None
-    if manager and not manager.intended_page_script_hash:  # the address is opened, no link was followed
+    if manager and not manager.intended_page_script_hash:  # the user opened the address and followed no link
         st.session_state[_MISSING] = manager.intended_page_name or ""
     name = str(st.session_state.get(_MISSING, ""))
     if not name or "/" in name or name in {FIRST, *(page.name for page in PAGES)}:
@@ -248,12 +238,8 @@ def _missing_page() -> list[Any]:
 
 def preload_first_page() -> None:
     with without_garbage_collection():
-        for name in (
-            "mrc_workbench.workbench.views.sidebar",
-            "mrc_workbench.workbench.views.compare.page",
-            "mrc_workbench.workbench.views.compare.overview",
-        ):
-            import_module(name)
+        for name in (".sidebar", ".compare.page", ".compare.overview"):
+            import_module(name, __package__)
 
 
 def find_page(name: str) -> Page:
@@ -265,10 +251,7 @@ def open_page(name: str, **parameters: str) -> None:
 
 
 def draw_page_links(opened: str) -> None:
-    """Draw the pages in one row, for screens so narrow that Streamlit folds its own row away (`look.css`).
-
-    The menu shows that the page `opened`, told by its place in the address, is one of its own.
-    """
+    """Draw a row of links for narrow screens (`look.css`); the menu has the title of its page `opened`, if any."""
     parameters = {name: st.query_params[name] for name in _SHARED_PARAMETERS if name in st.query_params}
     with st.container(horizontal=True, key="ways"):
         for page in PAGES:
@@ -294,14 +277,10 @@ def _streamlit_page(page: Page) -> Any:
     return st.Page(page.draw, title=page.title, icon=page.material_icon, url_path=path, default=page is PAGES[0])
 
 
-_SCRIPT = (Path(__file__).parent / "ui" / "document.js").read_text(encoding="utf-8")
-_KEY = "document"  # of the container without a height, see `look.css`
-
-
 def document_routes(pages: Sequence[str]) -> list[Route]:
-    """Return the routes of these pages' document: Streamlit's own, but the script that keeps the history runs first.
+    """Return the routes of the pages' HTML document: Streamlit's, with the script for the history at its start.
 
-    Drawn with the page alone, it would run after the app has written into the address, and after a first click.
+    The copy within the page runs only after the app has changed the address and after a first click.
     """
     document = Path(get_static_dir(), "index.html").read_text(encoding="utf-8")
     document = document.replace("<head>", f"<head><script>{_SCRIPT}</script>", 1)
@@ -314,14 +293,14 @@ def document_routes(pages: Sequence[str]) -> list[Route]:
 
 
 def draw_document() -> None:
-    """Set the document's language to that of the page, and have a click make one entry in the browser's history."""
+    """Set the language of the document, and let each click add a single entry to the browser's history."""
     body = f"<script>document.documentElement.lang = '{language()}';\n{_SCRIPT}</script>"
-    with st.container(key=_KEY):
+    with st.container(key="document"):  # `look.css` gives it no height
         st.html(body, unsafe_allow_javascript=True)
 
 
 def draw_copy_link() -> None:
-    """Draw the button that copies the address of what is displayed; the browser copies it (`document.js`)."""
+    """Draw the button that copies the address (`document.js`)."""
     with st.container(width="content"):
         _draw_copy_button()
 

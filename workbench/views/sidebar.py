@@ -19,29 +19,27 @@ from mrc_workbench.workbench.views.ui.state import distinct_labels
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, language, plain, word
 
 _POLL_SECONDS = 2.0
-_JOB_FOLDERS = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line
+_JOB_FOLDERS = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # of jobs outside the queue
 
 
 def draw() -> None:
     with st.sidebar:
         st.subheader(word("app.title"))
         _pick_set()
-        if QUEUE.running_job() or QUEUE.queued():
-            _follow_training(QUEUE.running_job())
+        training = QUEUE.running_job()
+        if training or QUEUE.queued():
+            _follow_training(training)
         _pick_language()
         if user():
             others = (path for folder in _JOB_FOLDERS for path in workspace().glob(f"{folder}/*/status.json"))
-            draw_user(
-                is_running=QUEUE.running_job() is not None
-                or any(Job(path.parent).status().is_running for path in others)
-            )
+            draw_user(is_running=bool(training) or any(Job(path.parent).status().is_running for path in others))
 
 
 def _pick_set() -> None:
     labels = {dataset.key: as_shared(set_name(dataset.name), shared=dataset.shared) for dataset in stored_sets()}
     names = distinct_labels(labels, labels.__getitem__)
-    current = None if missing_set() else selected_set()  # the page reports a missing one
-    # without a key of its own the box follows the choice wherever it was made
+    current = None if missing_set() else selected_set()  # the page reports a missing dataset
+    # Without a key the box follows a choice made elsewhere
     kwargs: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
     kwargs["index"] = [*names].index(current.key) if current else None
     kwargs["placeholder"] = None if current else word("missing_set.placeholder")
@@ -59,7 +57,7 @@ def _pick_set() -> None:
         return
     try:
         split = split_of(current.key, SplitOptions())
-    except DataError:  # the page tells what is wrong with the set
+    except DataError:  # the page reports it
         return
     counts = {part.value: f"{len(rows):,}" for part, rows in split.rows.items()}
     help_text = word("sidebar.split_help" if split.by_article else "sidebar.split_passages_help")
@@ -100,8 +98,6 @@ def set_title(opened: str) -> None:
 
 def title_of(opened: str) -> str:
     page = PAGES[0] if opened in ("", FIRST) else next((page for page in PAGES if page.name == opened), None)
-    if (
-        page and not page.is_in_menu and not missing_set()
-    ):  # pages of "More" work with other data; a missing set has no name
+    if page and not page.is_in_menu and not missing_set():  # pages in the menu use other data
         return word("app.tab_of_data", page=page.title, data=set_name(selected_set().name))
     return word("app.tab", page=page.title if page else word("page.missing_title"))

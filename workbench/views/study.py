@@ -1,7 +1,7 @@
-"""What labs share: a page for a lab that has none of its own, and the choice of a text to learn from.
+"""A page for labs that have no page module, and the choice of a text for tokenizers and language models.
 
-The page draws a form for the spec, its job, and the tables and charts of the result. A tokenizer or a language model
-learns from the passages of the dataset or from a text file stored before.
+The page draws a form for the spec, the job, and the tables and charts of the result. A text is the passages of the
+dataset or a stored text file.
 """
 
 from enum import Enum
@@ -18,28 +18,25 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from mrc_workbench.data.formats.opening import derive_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies import Chart, Column, ColumnUnit, ResultTable, Study, StudyJob, report
+from mrc_workbench.data.studies import Chart, Column, ColumnUnit, Study, StudyJob, report
 from mrc_workbench.data.text.corpora import StoredText, damaged, remove, save_text, stored
 from mrc_workbench.labs import labs
 from mrc_workbench.workbench.views.names import as_shared, set_name
 from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import characters_of, selected_set
-from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.job import draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named, remember
-from mrc_workbench.workbench.views.ui.words import (
-    draw_damaged,
-    draw_remove,
-    has_text,
-    plain,
-    show_errors,
-    word,
-    word_or,
-)
+from mrc_workbench.workbench.views.ui.words import has_text, plain, show_errors, word, word_or
 
+TextSource = StoredSet | StoredText
 _HEIGHT = 320
-_DATA = "data"  # a spec's field of this name holds the key of the dataset that is selected in the sidebar
+_DATA = "data"  # the spec's field with the key of the dataset that is selected in the sidebar
+_IN_ADDRESS = "corpus"
+# Session keys
+_ROUND = "text_upload_round"
+_REFUSED = "text_refused"
 
 
 def draw(name: str) -> None:
@@ -48,7 +45,8 @@ def draw(name: str) -> None:
     spec = _form(study)
     if spec is None:
         return
-    job = study.job(spec, *((selected_set().fingerprint,) if _DATA in study.spec.model_fields else ()))
+    fingerprints = [selected_set().fingerprint] if _DATA in study.spec.model_fields else []
+    job = study.job(spec, *fingerprints)
     if job.done:
         _draw_result(job)
     else:
@@ -58,7 +56,7 @@ def draw(name: str) -> None:
 
 
 def _form(study: Study[Any, Any]) -> BaseModel | None:
-    """Draw a control for each field of the spec; returns the spec, None if its values are refused, with the reason."""
+    """Draw a control for each field of the spec; return the spec, or draw the errors and return None."""
     fields = study.spec.model_fields
     values: dict[str, Any] = {}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -103,7 +101,10 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
         st.subheader(word_or(name, table.name.replace("_", " ").capitalize()), anchor=False)
         texts = {column.name: f"{job.study.name}.{column.name}" for column in table.columns}
         titles = {column.name: word_or(texts[column.name], column.title.capitalize()) for column in table.columns}
-        displayed = _displayed(table, rows)
+        percent = [column.name for column in table.columns if column.unit is ColumnUnit.FRACTION]
+        whole = [column.name for column in table.columns if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES)]
+        displayed = rows.assign(**{name: rows[name] * 100 for name in percent})
+        displayed = displayed.assign(**{name: rows[name].round() for name in whole})
         if table.chart:
             draw_chart(_chart, displayed, table.chart, titles)
         columns = {column.name: _column(column, titles[column.name], texts[column.name]) for column in table.columns}
@@ -113,13 +114,6 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
             content = partial(table.rows, result)
             tables.draw_csv("study.table", content, f"{table.name}.csv", f"csv_{table.name}")
         tables.draw_file("study.report", partial(report, job), f"{job.study.name}.md", "text/markdown", "study_report")
-
-
-def _displayed(table: ResultTable[Any], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows in displayed units: fractions as percentages, counts as whole numbers."""
-    fractions = [column.name for column in table.columns if column.unit is ColumnUnit.FRACTION]
-    whole = [column.name for column in table.columns if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES)]
-    return rows.assign(**{name: rows[name] * 100 for name in fractions}, **{name: rows[name].round() for name in whole})
 
 
 def _column(column: Column, title: str, text: str) -> Any:
@@ -143,15 +137,8 @@ def _chart(rows: pd.DataFrame, chart: Chart, titles: dict[str, str]) -> alt.Char
     return marks[chart.kind]().properties(height=_HEIGHT, description=f"{titles[chart.y]}, {titles[chart.x]}")
 
 
-TextSource = StoredSet | StoredText
-_IN_ADDRESS = "corpus"
-# of the session
-_ROUND = "text_upload_round"
-_REFUSED = "text_refused"
-
-
 def pick_text(data: StoredSet) -> TextSource:
-    """Draw the choice among the passages of the dataset and the stored texts, with the ways to add and remove one."""
+    """Draw the choice among the passages of the dataset and the stored texts; users may add and remove texts."""
     texts = {stored_text.reference: stored_text for stored_text in stored()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {data.key: word("texts.passages_of", name=set_name(data.name))}
@@ -161,14 +148,13 @@ def pick_text(data: StoredSet) -> TextSource:
         _draw_upload()
         text = texts.get(selected)
         if text and not text.shared:
-            name = plain(text.name)
-            confirmation = word("texts.remove_sure", name=name)
-            done_message = word("texts.removed", name=name)
-            draw_remove(text.key, remove, confirmation=confirmation, message=done_message)
+            confirmation = word("texts.remove_sure", name=plain(text.name))
+            message = word("texts.removed", name=plain(text.name))
+            words.draw_remove(text.key, remove, confirmation=confirmation, message=message)
         source = text or data
         counts = {"documents": f"{documents_in(source):,}", "characters": f"{characters_in(source):,}"}
         st.caption(word("texts.about_text" if text else "texts.about_passages", **counts), width="content")
-    draw_damaged(damaged(), remove)
+    words.draw_damaged(damaged(), remove)
     return source
 
 
@@ -191,7 +177,7 @@ def documents_in(source: TextSource) -> int:
 
 
 def _draw_upload() -> None:
-    number = st.session_state.setdefault(_ROUND, 0)  # with another one field and popover begin anew, empty and closed
+    number = st.session_state.setdefault(_ROUND, 0)  # another number gives an empty field and a closed popover
     with st.popover(word("texts.add"), icon=":material/upload_file:", key=f"add_text_{number}"):
         translate_field(f"upload_text_{number}")
         file = st.file_uploader(word("texts.file"), type="txt", key=f"upload_text_{number}")
@@ -202,7 +188,7 @@ def _draw_upload() -> None:
 
 
 def _store_upload(file: UploadedFile) -> None:
-    """Store an uploaded text and select it. A refusal is shown as long as its file stays in the field."""
+    """Store an uploaded text and select it. The page displays an error while its file stays in the field."""
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read == file.file_id:
         raise refusal
@@ -211,16 +197,18 @@ def _store_upload(file: UploadedFile) -> None:
     checking = word("texts.checking")
     bar.progress(0.0, text=checking)
     st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
+
+    def report_progress(fraction: float) -> None:
+        bar.progress(fraction, text=checking)
+
     try:
-        stored_text = save_text(
-            file, name, source=file.name, on_progress=lambda fraction: bar.progress(fraction, text=checking)
-        )
+        stored_text = save_text(file, name, source=file.name, on_progress=report_progress)
     except (Failure, OSError) as error:
         st.session_state[_REFUSED] = file.file_id, error
         st.rerun()
     _empty_field()
     remember(_IN_ADDRESS, stored_text.reference)
-    st.toast(word("texts.kept", name=plain(name)), icon=":material/check:")
+    st.toast(word("texts.stored", name=plain(name)), icon=":material/check:")
     st.rerun()
 
 

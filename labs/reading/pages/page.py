@@ -102,7 +102,7 @@ def _draw_example(data: StoredSet) -> None:
     draw_style()
     st.caption(word("answers.example"))
     st.markdown(f"**{plain(question)}**")
-    st.html(f'<div class="found-legend"><span><mark>{escape(word("answers.legend_known"))}</mark></span></div>')
+    st.html(f'<div class="results-legend"><span><mark>{escape(word("answers.legend_known"))}</mark></span></div>')
     st.html(hits_html([hit]))
 
 

@@ -148,7 +148,7 @@ def draw_legend(*, others: bool) -> None:
     """Draw the meaning of the marks; stored evaluations have no `others` than the best span."""
     best, second = (escape(word(f"answers.legend_{kind}")) for kind in ("best", "second"))
     more = f"<span><u>{second}</u></span>" if others else ""
-    st.html(f'<div class="found-legend"><span><mark>{best}</mark></span>{more}</div>')
+    st.html(f'<div class="results-legend"><span><mark>{best}</mark></span>{more}</div>')
 
 
 def draw_head(column: ReadColumn, names: Sequence[str]) -> None:

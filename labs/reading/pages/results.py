@@ -167,11 +167,11 @@ def draw_slices(view: ReadingView) -> None:
     heading = word("answers.at_k", measure=measure, k=view.k)
     retrievers = list(view.answers_by_retriever)
     baseline = retrievers[0]
-    where.draw_slices(chart_data, retrievers, view.names, order, baseline=baseline, heading=heading, figure=measure)
+    where.draw_slices(chart_data, retrievers, view.names, order, baseline=baseline, heading=heading, metric=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     slice_names = [*map(label_text, slice_scores["slice"])]
     mean = tables.number("answers.mean")
-    table, styled, columns = tables.of_slices(slice_scores, slice_names, baseline, name, mean)
+    table, styled, columns = tables.slices_table(slice_scores, slice_names, baseline, name, mean)
     with st.expander(word("where.as_table")):
         tables.draw(styled, columns)
         tables.draw_csv("where.csv", lambda: table, "answers_by_slice.csv", "answer_slices_csv")

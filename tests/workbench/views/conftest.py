@@ -1,4 +1,4 @@
-"""Every test of a page begins, and leaves the next, without anything cached."""
+"""Clear all caches before and after each test."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -9,21 +9,21 @@ from streamlit.components.v2 import manifest_scanner
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _installed_packages_are_searched_once() -> Iterator[None]:
-    """Every app that is opened looks through all of them for components, which takes longer than most pages."""
+def _skip_component_search() -> Iterator[None]:
+    """Skip the search for components in installed packages, which takes longer than most pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         yield
 
 
 @pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
+def _clear_caches() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
 
 
 @pytest.fixture(autouse=True)
-def no_estimate_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that are drawn measure nothing unless a test asks for it."""
+def skip_dry_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not start dry runs unless a test does."""
     monkeypatch.setattr("mrc_workbench.workbench.views.train.start.may_start_without_request", lambda *_: False)

@@ -1,5 +1,4 @@
-"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in. Whose
-files the server takes and how much of them: a visitor without a browser against the real server."""
+"""Sign-in, the workspace of callbacks, which run without `app.py`, and uploads to the real server without a browser."""
 
 import asyncio
 import os
@@ -33,6 +32,7 @@ ISSUER = "https://id.example.org"
 ALICE = {"is_logged_in": True, "iss": ISSUER, "sub": "alice", "name": "Alice <b>", "email": "alice@example.org"}
 WORDS = catalog("en")
 _CLIMBING = ("/{0}", "/static/{0}", "/static/../../{0}", "/media/..%2f..%2f{0}", "/component/a/../../{0}", "//{0}")
+FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers": []}
 
 
 def page() -> None:
@@ -47,7 +47,7 @@ def page() -> None:
     if access.is_granted():
         st.text(str(workspace()))
         st.button("press", on_click=press, key="press")
-        if access.is_on():
+        if access.is_sign_in_enabled():
             access.draw_user(is_running=False)
 
 
@@ -59,7 +59,7 @@ def _provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "is_on", lambda: True)
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: True)
     monkeypatch.setattr(st, "secrets", {"auth": {"client_id": "x"}})
 
 
@@ -84,7 +84,7 @@ def test_callbacks_use_workspace_of_signed_in_user() -> None:
 
 @pytest.mark.usefixtures("sign_in")
 @pytest.mark.parametrize(
-    "changed",  # a header that a proxy passes on is a text
+    "changed",  # a header from a proxy is a text
     [{"is_logged_in": False}, {"is_logged_in": "True"}, {"sub": ""}, {"sub": None}, {"iss": ""}],
 )
 def test_shows_only_sign_in_page_if_not_signed_in(changed: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def test_shows_only_sign_in_page_if_not_signed_in(changed: dict[str, Any]) -> No
 
 @pytest.mark.usefixtures("sign_in")
 def test_admits_only_verified_addresses_of_the_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotSignedInError):  # in a thread that belongs to no session
+    with pytest.raises(NotSignedInError):  # in a thread without a session
         workspace()
     monkeypatch.setenv("MRC_USER_EMAILS", "@example.org")
     assert opened_by({**ALICE, "email_verified": True}).text
@@ -161,7 +161,7 @@ def test_enables_sign_in_only_if_secrets_configure_it(tmp_path: Path, monkeypatc
         config.set_option("secrets.files", [str(path)])
         monkeypatch.setattr(st, "secrets", Secrets())
         try:
-            states[name] = access.is_on()
+            states[name] = access.is_sign_in_enabled()
         except FileNotFoundError:
             states[name] = "nobody gets in"
     assert states == {"none": False, "other": False, "auth": True, "broken": "nobody gets in"}
@@ -183,7 +183,7 @@ def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_USER_UPLOADS", "100")
         patch.setenv("MRC_USER_ALL_UPLOADS", "150")
-        patch.setenv("MRC_FORK_SERVER", os.devnull)  # nothing here starts a job
+        patch.setenv("MRC_FORK_SERVER", os.devnull)  # no job starts here
         port = free_port()
         before = set(psutil.Process().children())
         if secrets.exists():
@@ -195,8 +195,8 @@ def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that people sign in to."""
+def sign_in_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with sign-in."""
     secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
     values = {"redirect_uri": "http://localhost:PORT/oauth2callback", "cookie_secret": "s" * 40, "client_id": "x"}
     values |= {"client_secret": "x", "server_metadata_url": "http://127.0.0.1:9"}
@@ -205,25 +205,25 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server where nobody signs in."""
+def public_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server without sign-in."""
     yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
 
 
-def test_rejects_uploads_of_anonymous_users_before_reading(closed: Server) -> None:
-    with visiting(closed.address) as nobody:
+def test_rejects_uploads_of_anonymous_users_before_reading(sign_in_server: Server) -> None:
+    with visiting(sign_in_server.address) as nobody:
         assert WORDS["access.about"][:40] in nobody.draw()
-        before = closed.megabytes()
+        before = sign_in_server.megabytes()
         assert [nobody.upload(50) for _ in range(5)] == [403] * 5
         assert nobody.upload(50, in_chunks=True) == 403
-        assert closed.megabytes() - before < 40
+        assert sign_in_server.megabytes() - before < 40
         assert nobody.delete_upload() == 403
         assert nobody.get_status("/_stcore/metrics") == 403
         assert nobody.get_status("/_stcore/health") == 200
 
 
-def is_taken(app: str, origin: str | None) -> bool:
-    """Whether a websocket that a page of this origin opens is taken."""
+def accepts_websocket(app: str, origin: str | None) -> bool:
+    """Return whether the server accepts a websocket of a page with this origin."""
     try:
         with connect(f"{app.replace('http', 'ws')}/_stcore/stream", origin=origin, subprotocols=["streamlit"]):
             return True
@@ -233,20 +233,20 @@ def is_taken(app: str, origin: str | None) -> bool:
     return False
 
 
-def test_accepts_websockets_only_from_app_pages(closed: Server) -> None:
-    assert is_taken(closed.address, closed.address)
-    assert is_taken(closed.address, None)  # a program: no browser leaves it out
-    port = urlsplit(closed.address).port
+def test_accepts_websockets_only_from_app_pages(sign_in_server: Server) -> None:
+    assert accepts_websocket(sign_in_server.address, sign_in_server.address)
+    assert accepts_websocket(sign_in_server.address, None)  # a program: every browser sends an origin
+    port = urlsplit(sign_in_server.address).port
     others = (
         *(f"https://localhost:{port}", f"http://127.0.0.1:{port}", "http://localhost", f"http://localhost:{port + 1}"),
         *(f"http://localhost:{port}.evil.com", f"http://evil.com:{port}", f"http://0.0.0.0:{port}", "null", "file://"),
         *(f"http://localhost:{port}/", f"http://user@localhost:{port}", "http://[::1]", ""),
     )
-    assert [origin for origin in others if is_taken(closed.address, origin)] == []
+    assert [origin for origin in others if accepts_websocket(sign_in_server.address, origin)] == []
 
 
-def test_serves_no_server_file_at_any_address(closed: Server) -> None:
-    with visiting(closed.address) as nobody:
+def test_serves_no_server_file_at_any_address(sign_in_server: Server) -> None:
+    with visiting(sign_in_server.address) as nobody:
         nobody.draw()
         page, no_page = (nobody.get_content(address)[1] for address in ("/", "/nopage"))
         assert no_page == Path(get_static_dir(), "index.html").read_bytes()
@@ -259,22 +259,23 @@ def test_serves_no_server_file_at_any_address(closed: Server) -> None:
             assert nobody.upload(1, session=session) in (400, 403, 404, 405), session
 
 
-def test_users_upload_only_to_their_own_pages(closed: Server) -> None:
-    with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:
+def test_users_upload_only_to_their_own_pages(sign_in_server: Server) -> None:
+    address = sign_in_server.address
+    with visiting(address, sign_in_server.cookie("alice")) as alice, visiting(address) as nobody:
         alice.draw()
         assert alice.upload(1) == 204
         assert alice.delete_upload() == 204
         assert alice.get_status("/_stcore/metrics") == 200
         assert nobody.upload(1, session=alice.session) == 403
-        with visiting(closed.address, closed.cookie("bob")) as bob:
+        with visiting(address, sign_in_server.cookie("bob")) as bob:
             bob.draw()
             assert bob.upload(1, session=alice.session) == 403
             assert bob.upload(1) == 204
 
 
-def test_limits_uploads_of_all_open_pages_of_a_user(closed: Server) -> None:
-    cookie = closed.cookie("carol")
-    with visiting(closed.address, cookie) as carol, visiting(closed.address, cookie) as other:
+def test_limits_uploads_of_all_open_pages_of_a_user(sign_in_server: Server) -> None:
+    cookie = sign_in_server.cookie("carol")
+    with visiting(sign_in_server.address, cookie) as carol, visiting(sign_in_server.address, cookie) as other:
         carol.draw()
         other.draw()
         assert [carol.upload(45), other.upload(45), carol.upload(45)] == [204, 204, 413]
@@ -282,26 +283,26 @@ def test_limits_uploads_of_all_open_pages_of_a_user(closed: Server) -> None:
         assert carol.upload(45, in_chunks=True) == 413
 
 
-def test_counts_uploads_without_length_as_they_arrive(opened: Server) -> None:
-    with visiting(opened.address) as visitor:
+def test_counts_uploads_without_length_as_they_arrive(public_server: Server) -> None:
+    with visiting(public_server.address) as visitor:
         assert visitor.upload(1, session="of-no-page") == 403
         visitor.draw()
-        before = opened.megabytes()
+        before = public_server.megabytes()
         assert visitor.upload(400, in_chunks=True) == 413
-        assert opened.megabytes() - before < 60
+        assert public_server.megabytes() - before < 60
         assert visitor.wait_for_text(WORDS["limit.uploads"].format(limit="100"))
 
 
-def test_limits_uploads_of_all_users_together(opened: Server) -> None:
-    with visiting(opened.address) as first, visiting(opened.address) as other:
+def test_limits_uploads_of_all_users_together(public_server: Server) -> None:
+    with visiting(public_server.address) as first, visiting(public_server.address) as other:
         first.draw()
         other.draw()
         assert [first.upload(90), other.upload(40), other.upload(40)] == [204, 204, 413]
         assert other.wait_for_text(WORDS["limit.all_uploads"].format(limit="150"))
 
 
-def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
-    """Return what the gate answers a request with, before an app that answers everything with `answer`."""
+def respond(scope: dict[str, Any], answer: Message) -> list[Message]:
+    """Return the middleware's response to a request, before an app that always answers `answer`."""
     answers: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -313,12 +314,9 @@ def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
     async def send(message: Message) -> None:
         answers.append(message)
 
-    with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
+    with ThreadPoolExecutor(1) as other:  # browser tests may have left a running loop in this thread
         other.submit(asyncio.run, AccessMiddleware(app)({"type": "http"} | scope, receive, send)).result()
     return answers
-
-
-FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers": []}
 
 
 @pytest.mark.parametrize(
@@ -338,13 +336,13 @@ FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers"
 def test_redirects_nested_addresses_to_missing_page(
     path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "address_of_sign_in", lambda: "")
-    monkeypatch.setattr(access, "is_on", lambda: False)
+    monkeypatch.setattr(access, "sign_in_redirect_uri", lambda: "")
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
     scope = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
-    by_browser = answered(scope | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
+    by_browser = respond(scope | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
     assert dict(by_browser["headers"]).get(b"location", b"").decode() == way
-    assert answered(scope | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
+    assert respond(scope | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
 
 
 @pytest.mark.parametrize(
@@ -359,14 +357,10 @@ def test_redirects_nested_addresses_to_missing_page(
 def test_marks_cookies_secure_over_tls(
     scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "address_of_sign_in", lambda: address)
-    monkeypatch.setattr(access, "is_on", lambda: False)
+    monkeypatch.setattr(access, "sign_in_redirect_uri", lambda: address)
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]
     scope = {"method": "GET", "path": "/", "scheme": scheme, "headers": []}
-    (answer,) = answered(scope, {"type": "http.response.start", "status": 200, "headers": given})
+    (answer,) = respond(scope, {"type": "http.response.start", "status": 200, "headers": given})
     mark = b"; Secure" if secure else b""
-    assert answer["headers"] == [
-        (b"set-cookie", b"a=secure; Path=/" + mark),
-        (b"Set-Cookie", b"b=1; Secure"),
-        (b"x-other", b"c=1"),
-    ]
+    assert answer["headers"] == [(b"set-cookie", b"a=secure; Path=/" + mark), *given[1:]]

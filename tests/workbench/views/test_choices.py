@@ -1,5 +1,4 @@
-"""What can be picked for a question set, and the experiment it makes. What a retriever does, in a line. The sample
-speaks the person's language; what others bring keeps its own names."""
+"""The retrievers that a user can select for a dataset, their experiment, and their descriptions."""
 
 import json
 from dataclasses import replace
@@ -29,10 +28,13 @@ from tests.data.split.worlds import chain
 from tests.workbench.views.compare.worlds import whole_sample
 from tests.workbench.views.driving import opened
 
-DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
+DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # a dataset with training questions
 E5 = "packaged:multilingual-e5-small"
 SPECS: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
 CHOICES = RetrieverChoices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
+M3 = "BAAI/bge-m3"
+RANKER = "BAAI/bge-reranker-base"
+BOTH = ("BM25", "Dense")
 
 
 def sample() -> StoredSet:
@@ -55,7 +57,7 @@ def test_selects_default_retrievers_and_mix_but_not_word_bm25() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picked", "told"),
+    ("selected", "expected"),
     [
         (["BM25", "Dense", "BM25 words", "LSA"], ["BM25", "Dense"]),
         (["BM25", "BM25 words"], ["BM25", "BM25 words"]),
@@ -63,8 +65,8 @@ def test_selects_default_retrievers_and_mix_but_not_word_bm25() -> None:
         (["BM25"], ["BM25"]),
     ],
 )
-def test_drops_weak_baselines_only_if_two_others_remain(picked: list[str], told: list[str]) -> None:
-    assert without_weak_baselines(picked) == told
+def test_drops_weak_baselines_only_if_two_others_remain(selected: list[str], expected: list[str]) -> None:
+    assert without_weak_baselines(selected) == expected
 
 
 def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
@@ -75,7 +77,7 @@ def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
 
 def test_offers_word_bm25_only_beside_another_analyzer() -> None:
     swahili = single_passage_choices("Maneno matatu tofauti.", "Maneno gani?")
-    assert list(swahili.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
+    assert list(swahili.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # too few questions for a mix
     assert swahili.default_names == tuple(swahili.specs)
     english = single_passage_choices("Words that are spaced, and nothing else.", "Which words?")
     assert list(english.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "BM25 words"]
@@ -84,9 +86,7 @@ def test_offers_word_bm25_only_beside_another_analyzer() -> None:
 
 
 @pytest.mark.packaged
-def test_uses_packaged_base_for_dense_search_and_names_the_starter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_uses_packaged_base_for_dense_search_and_names_the_starter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     choices = choices_for(sample())
     assert list(choices.specs) == ["BM25", "Dense", "Late", *DEFAULT_NAMES[2:], "BM25 words", "LSA"]
@@ -96,7 +96,7 @@ def test_uses_packaged_base_for_dense_search_and_names_the_starter(
     assert models == {"Dense": E5, "Late": E5, "LSA": "starter"}
     dimensions = [choices_for(replace(sample(), passages=count)).specs["Late"].dimensions for count in (500, 501)]  # type: ignore[attr-defined]
     assert dimensions == [0, 128]
-    more = choices_for(replace(sample(), passages=5_001))  # their tokens are kept when a person asks for them
+    more = choices_for(replace(sample(), passages=5_001))  # the cache has tokens only on request
     assert more.default_names == ("BM25", "Dense", "Best mix")
     assert more.specs["Best mix"].components == ("BM25", "Dense")
     assert "Late" in more.specs
@@ -125,7 +125,7 @@ def test_adds_finished_trainings_but_not_unfinished_ones() -> None:
 def test_mix_includes_newest_trained_retriever_of_each_kind_and_split() -> None:
     data = sample()
     finished(BI_ENCODER, "of another split", data, seed=7)
-    for name in ("one", "another"):  # in the same second: either is the newest
+    for name in ("one", "another"):  # in the same second, so either is the newest
         finished(BI_ENCODER, name, data)
     finished(SPARSE_ENCODER, "terms", data)
     choices = choices_for(data)
@@ -171,14 +171,9 @@ def test_imported_run_and_its_wrappers_are_not_searchable() -> None:
 
 
 @pytest.fixture(params=["en", "ko"])
-def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def page_language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(st, "query_params", {"lang": request.param})
     return str(request.param)
-
-
-M3 = "BAAI/bge-m3"
-RANKER = "BAAI/bge-reranker-base"
-BOTH = ("BM25", "Dense")
 
 
 @pytest.mark.parametrize(
@@ -215,34 +210,34 @@ BOTH = ("BM25", "Dense")
     ],
     ids=lambda value: value.name if isinstance(value, Spec) else "",
 )
-def test_describes_every_kind_of_retriever(spec: Spec, en: str, ko: str, spoken: str) -> None:
+def test_describes_every_kind_of_retriever(spec: Spec, en: str, ko: str, page_language: str) -> None:
     line = method_line(spec, CHOICES)
     assert line.startswith(f"{retriever_name(spec.name)}: ")
-    assert {"en": en, "ko": ko}[spoken] in line
+    assert {"en": en, "ko": ko}[page_language] in line
 
 
-def test_describes_trained_model_by_base_and_name(spoken: str) -> None:
+def test_describes_trained_model_by_base_and_name(page_language: str) -> None:
     plan = new_plan(BI_ENCODER, "Bi-encoder 1", ("k", "n", "f"), SplitOptions(), BiEncoderOptions(base=E5))
     run = create_run(plan)
     run.write_status(replace(run.status(), state=State.DONE))
     spec = DenseSpec(name="Dense · 1", model=run.id)
     phrase_by_language = {"en": "trained here (", "ko": "여기서 학습("}
-    assert f"multilingual-e5-small, {phrase_by_language[spoken]}Bi-encoder 1)" in method_line(spec, CHOICES)
+    assert f"multilingual-e5-small, {phrase_by_language[page_language]}Bi-encoder 1)" in method_line(spec, CHOICES)
     read = replace(CHOICES, plans={run.id: replace(plan, name="as it was read")})
-    assert f"multilingual-e5-small, {phrase_by_language[spoken]}as it was read)" in method_line(spec, read)
+    assert f"multilingual-e5-small, {phrase_by_language[page_language]}as it was read)" in method_line(spec, read)
 
 
-def test_describes_unknown_analyzer_as_suited_to_the_language(spoken: str) -> None:
+def test_describes_unknown_analyzer_as_suited_to_the_language(page_language: str) -> None:
     phrase_by_language = {"en": "split into terms for the language", "ko": "언어에 맞춤"}
-    assert phrase_by_language[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
+    assert phrase_by_language[page_language] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
 
 
-@pytest.mark.usefixtures("spoken")
+@pytest.mark.usefixtures("page_language")
 def test_describes_added_kind_by_its_kind() -> None:
-    class Letters(RunSpec):
+    class CustomSpec(RunSpec):
         kind: str = "letters"  # type: ignore[assignment]
 
-    assert method_line(Letters(name="Mine", path="x"), CHOICES) == "Mine: letters"
+    assert method_line(CustomSpec(name="Mine", path="x"), CHOICES) == "Mine: letters"
 
 
 def page() -> None:
@@ -270,8 +265,8 @@ def test_translates_every_kind_of_the_sample() -> None:
         assert {f"question_kind.{kind}" for kind in kinds} <= catalog(language).keys()
 
 
-def before_there_was_a_choice(run: Run) -> None:
-    """Make the file of a run what an earlier version wrote, which knew strict splits alone."""
+def write_earlier_plan(run: Run) -> None:
+    """Write the file of a run as an earlier version, which had only strict splits."""
     path = run.folder / "run.json"
     plan = json.loads(path.read_text(encoding="utf-8"))
     del plan["split"]["strict"]
@@ -280,9 +275,9 @@ def before_there_was_a_choice(run: Run) -> None:
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_evaluates_earlier_model_on_its_strict_split(strict: bool) -> None:
-    """The questions it was trained on would be test questions of the split that is drawn now."""
+    """Its training questions would be test questions of the present split."""
     data = save_question_set(chain(60)) if strict else sample()
-    before_there_was_a_choice(finished(BI_ENCODER, "old", data))
+    write_earlier_plan(finished(BI_ENCODER, "old", data))
     choices = choices_for(data)
     name = next(iter(choices.trained))
     assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions(strict=strict)

@@ -1,6 +1,4 @@
-"""Every page, drawn where there is nothing but the sample; one is added by its module and a line of `PAGES`. The ways
-between them: five names to begin with, and a menu that holds the others and tells when one is open. The sidebar: which
-set is in use, also where several have the same name, and how it is split. The document around the app, as served."""
+"""Every page with the sample, links between pages, the sidebar, and the HTML document of the app."""
 
 import json
 import os
@@ -25,6 +23,9 @@ from tests.workbench.views.driving import opened, run
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "kiwipiepy", "faiss", "pymilvus", "openai"}
 TOY = "import streamlit as st\n\n\ndef draw() -> None:\n    st.title('A toy')\n"
+FIVE = ["compare", "data", "train", "search", "answers"]
+EN = catalog("en")
+CITIES = ("서울", "부산", "대구", "인천", "광주")
 
 
 def single_page() -> None:
@@ -75,11 +76,6 @@ def test_adds_page_by_module_and_entry(tmp_path: Path, monkeypatch: pytest.Monke
     assert [menu.proto.popover.label for menu in app.main.get("popover")] == ["Toy"]
 
 
-FIVE = ["compare", "data", "train", "search", "answers"]
-EN = catalog("en")
-CITIES = ("서울", "부산", "대구", "인천", "광주")
-
-
 def menus() -> None:
     import streamlit as st
 
@@ -94,21 +90,21 @@ def opened_at(page: str) -> AppTest:
     return opened(menus, data="sample", q="왜?", at=page)
 
 
-def test_shows_five_pages_and_one_menu_with_stable_addresses() -> None:
+def test_shows_five_pages_and_a_menu_with_stable_addresses() -> None:
     app = opened_at("")
     links = app.get("page_link")
     assert [link.proto.label for link in links] == [EN[f"page.{name}"] for name in [*FIVE, "embeddings", "language"]]
     assert {link.proto.query_string for link in links} == {"data=sample&lang=en"}
     menu_json = json.loads(app.json[0].value)
     first, *others = FIVE
-    assert menu_json[""] == ["", *others, first]  # the first has no path, and is found at its name, too
+    assert menu_json[""] == ["", *others, first]  # the first page has no path, but also opens at its name
     assert menu_json[EN["page.more"]] == ["embeddings", "language"]
 
 
-@pytest.mark.parametrize(("page", "told"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")])
-def test_names_menu_after_its_open_page(page: str, told: str) -> None:
-    (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
-    assert menu == EN[f"page.{told}"]
+@pytest.mark.parametrize(("page", "menu"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")])
+def test_names_menu_after_its_open_page(page: str, menu: str) -> None:
+    (label,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
+    assert label == EN[f"page.{menu}"]
 
 
 def page() -> None:
@@ -117,18 +113,14 @@ def page() -> None:
     sidebar.draw()
 
 
-def a_set(name: str, title: str = "") -> QuestionSet:
-    return QuestionSet(
-        name,
-        [
-            Passage(f"p{number}", f"{name}의 {city}", title and f"{title} {number}")
-            for number, city in enumerate(CITIES)
-        ],
-        tuple(Question(f"q{number}", f"{city}은?", (city,), (f"p{number}",)) for number, city in enumerate(CITIES)),
-    )
+def cities_set(name: str, title: str = "") -> QuestionSet:
+    cities = list(enumerate(CITIES))
+    passages = [Passage(f"p{number}", f"{name}의 {city}", title and f"{title} {number}") for number, city in cities]
+    questions = [Question(f"q{number}", f"{city}은?", (city,), (f"p{number}",)) for number, city in cities]
+    return QuestionSet(name, passages, tuple(questions))
 
 
-def in_use(app: AppTest) -> str:
+def dataset_in_address(app: AppTest) -> str:
     (key,) = [app.query_params["data"]] if isinstance(app.query_params["data"], str) else app.query_params["data"]
     return key
 
@@ -136,28 +128,30 @@ def in_use(app: AppTest) -> str:
 @pytest.fixture
 def sets() -> tuple[StoredSet, StoredSet]:
     """An older and a newer set."""
-    return save_question_set(a_set("older")), save_question_set(a_set("newer"))
+    return save_question_set(cities_set("older")), save_question_set(cities_set("newer"))
 
 
 def test_session_without_address_opens_last_used_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
     older, newer = sets
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
     app = opened(page)
     app.selectbox[0].set_value(older.key)
-    assert in_use(run(app)) == older.key
-    assert in_use(opened(page)) == older.key
-    assert in_use(opened(page, data=newer.key)) == newer.key
-    assert in_use(opened(page)) == newer.key, "a set that is opened by its address is used"
+    assert dataset_in_address(run(app)) == older.key
+    assert dataset_in_address(opened(page)) == older.key
+    assert dataset_in_address(opened(page, data=newer.key)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key, "a set that is opened by its address is used"
 
 
 def test_sessions_keep_their_own_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
     older, newer = sets
     app = opened(page, data=older.key)
     opened(page, data=newer.key)
-    del app.query_params["data"]  # as on the way to another page
-    assert in_use(run(app)) == older.key
+    del app.query_params["data"]  # as a link to another page
+    assert dataset_in_address(run(app)) == older.key
     assert last_used() == newer.key
-    app = opened(page, data=newer.key, at="3")  # a page drawn again stays, another set begins at its first passages
+    app = opened(
+        page, data=newer.key, at="3"
+    )  # another run keeps the position, another dataset starts at its first passages
     assert run(app).query_params["at"] in ("3", ["3"])
     app.selectbox[0].set_value(older.key)
     assert run(app).query_params["at"] in ("1", ["1"])
@@ -167,19 +161,19 @@ def test_uses_newest_dataset_if_last_used_is_missing(sets: tuple[StoredSet, Stor
     older, newer = sets
     opened(page, data=older.key)
     (tmp_path / "workspace" / "last_used.json").write_text("{", encoding="utf-8")
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
     opened(page, data=older.key)
     remove(older.key)
-    assert in_use(opened(page)) == newer.key
-    app = opened(page, data=older.key)  # an address that names it is not answered by another set
-    assert in_use(app) == older.key
+    assert dataset_in_address(opened(page)) == newer.key
+    app = opened(page, data=older.key)  # an address with it opens no other dataset
+    assert dataset_in_address(app) == older.key
     assert app.selectbox[0].value is None
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
 
 
 def test_counts_split_questions_and_names_split_unit() -> None:
     for title, unit in (("도시", "document"), ("", "passage")):
-        app = opened(page, data=save_question_set(a_set("도시", title)).key)
+        app = opened(page, data=save_question_set(cities_set("도시", title)).key)
         (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
         assert split.value == "Questions: 4 training · 0 validation · 1 test"
         assert f"split by {unit}" in split.proto.help
@@ -217,8 +211,8 @@ def test_tab_title_names_page_and_dataset_unless_missing(language: str, path: st
     assert opened(page_title, lang="ko", data="missing").text[0].value == "비교 – MRC 워크벤치"
 
 
-def named_alike(*texts: str) -> list[str]:
-    """Store a set of one question for each text, all called the same; return their keys."""
+def keep_same_named(*texts: str) -> list[str]:
+    """Store a dataset with one question for each text, all with the same name; return their keys."""
     sets = [
         QuestionSet("질문", (Passage("p1", text),), (Question(f"q-{text}", f"{text}?", relevant=("p1",)),))
         for text in texts
@@ -238,7 +232,7 @@ def sidebar() -> None:
 
 
 def test_selects_each_dataset_of_equal_name() -> None:
-    keys = named_alike("서울", "부산", "대구")
+    keys = keep_same_named("서울", "부산", "대구")
     for key in keys:
         app = opened(sidebar, data=key)
         box = app.sidebar.selectbox[0]
@@ -258,4 +252,4 @@ def test_history_script_runs_before_the_app(base: str, page: str, monkeypatch: p
     answer = browser.get(page)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert 0 < answer.text.index("window.mrcDocument = true") < answer.text.index('<script type="module"')
-    assert browser.get(f"{page}x").status_code == 404  # of no page: left to Streamlit
+    assert browser.get(f"{page}x").status_code == 404  # no page: handled by Streamlit

@@ -1,4 +1,4 @@
-"""The choice of a text to learn from: uploaded, chosen, removed; what cannot be used is told and changes nothing."""
+"""The choice of a text for training: upload, select, remove; invalid files are reported and change nothing."""
 
 from dataclasses import replace
 from io import BytesIO
@@ -23,17 +23,12 @@ HOSTILE = "<b>**글** [x](y)"
 def page() -> None:
     import streamlit as st
 
+    from mrc_workbench.workbench.views import study
     from mrc_workbench.workbench.views.resources.sets import selected_set
-    from mrc_workbench.workbench.views.study import (
-        characters_in,
-        documents_in,
-        pick_text,
-        reference_of,
-        text_source_name,
-    )
 
-    selected = pick_text(selected_set())
-    st.text(f"{reference_of(selected)}|{text_source_name(selected)}|{documents_in(selected)}|{characters_in(selected)}")
+    text = study.pick_text(selected_set())
+    counts = f"{study.documents_in(text)}|{study.characters_in(text)}"
+    st.text(f"{study.reference_of(text)}|{study.text_source_name(text)}|{counts}")
 
 
 @pytest.fixture
@@ -59,7 +54,7 @@ def upload(app: AppTest, name: str, content: bytes) -> AppTest:
 
 
 def signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let somebody be at work, in whatever thread."""
+    """Run as this user, in any thread."""
     monkeypatch.setattr(data_workspace, "_user_providers", [lambda: "a" * 32])
 
 
@@ -82,9 +77,7 @@ def test_trains_on_passages_unless_a_text_is_selected(data: StoredSet) -> None:
     assert app.query_params["corpus"] == text.reference
     assert "2 documents · 13 characters" in page_text(app)
     assert selected_label(opened(page, data=data.key, corpus=text.reference)) == selected_label(app)
-    assert selected_label(opened(page, data=data.key, corpus="text:" + "0" * 16)).startswith(
-        data.key
-    )  # one that is gone
+    assert selected_label(opened(page, data=data.key, corpus="text:" + "0" * 16)).startswith(data.key)  # a removed text
 
 
 def test_keeps_selected_text_and_replaces_passages_with_another_dataset(data: StoredSet) -> None:

@@ -1,5 +1,6 @@
-"""What every lab does: it is started and followed, its results are charted, and a setting is taken into use."""
+"""The common part of labs: start and progress, charts of the results, and the use of a setting."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,48 +22,35 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, legend
 from mrc_workbench.retrieval.report.words import difference_interval
-from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import select_also
-from mrc_workbench.workbench.views.compare.kept import close
 from mrc_workbench.workbench.views.compare.running import follow_lab
+from mrc_workbench.workbench.views.compare.saved import close
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import analyzer_words, as_shared, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import (
-    HEIGHT,
-    color_and_shape,
-    interval_tooltips,
-    marked_lines,
-    percent_scale,
-    tooltips,
-)
 from mrc_workbench.workbench.views.ui.job import begin
 from mrc_workbench.workbench.views.ui.state import choose, remember
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
+Columns = dict[str, Any]  # by name, for `st.dataframe`
+BM25_KINDS = (BM25Spec, WindowedBM25Spec)
+_FRACTIONS = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
 _AXIS = 56  # pixels of an axis with its title
-_SEPARATORS = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
+_SEPARATORS = str.maketrans("|·", "//")  # separate names in the address, and values within a name
 
 
 def dictionary_names() -> dict[str, str]:
     """Return unique names of the stored dictionaries by reference, the newest first."""
-    dictionaries = stored()
-    names = [as_shared(dictionary.name.translate(_SEPARATORS), shared=dictionary.shared) for dictionary in dictionaries]
-    return {
-        dictionary.reference: name if names.count(name) == 1 else f"{name} ({dictionary.key[:6]})"
-        for dictionary, name in zip(dictionaries, names, strict=True)
-    }
-
-
-BM25_KINDS = (BM25Spec, WindowedBM25Spec)
-_FRACTIONS = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
+    names = {entry: as_shared(entry.name.translate(_SEPARATORS), shared=entry.shared) for entry in stored()}
+    repeated = {name for name, count in Counter(names.values()).items() if count > 1}
+    return {entry.reference: f"{name} ({entry.key[:6]})" if name in repeated else name for entry, name in names.items()}
 
 
 @dataclass(frozen=True)
 class LabResult:
-    """A finished lab: its experiment, its comparison, and its table (see `lab_results.lab_figures`)."""
+    """A finished lab: its experiment, its comparison, and the table of its settings."""
 
     experiment: Experiment
     opened: OpenComparison
@@ -71,7 +59,7 @@ class LabResult:
 
 @dataclass(frozen=True)
 class Bench:
-    """The comparison that is tuned, the metric it is tuned for, and the number of validation questions."""
+    """The comparison to tune, the metric to maximize, and the number of validation questions."""
 
     view: ComparisonView
     measure: Measure
@@ -92,7 +80,7 @@ class Bench:
     def pick(
         self, kinds: tuple[type[Any], ...], name: str, needs: str = "", label: str = "tune.present", **kwargs: Any
     ) -> str:
-        """Draw the choice of the retriever to tune, in the address as `name`; without one say what the lab `needs`."""
+        """Draw the choice of a retriever of these kinds; if there is none, draw what the lab `needs`."""
         names = self.names(*kinds)
         if not names:
             st.info(word(f"tune.{needs}"), icon=":material/info:")
@@ -101,15 +89,15 @@ class Bench:
         return choose(st.selectbox, name, word(label), names, names[0], follows=True, **kwargs)
 
     def run(self, experiment: Experiment, tries: str = "") -> LabResult | None:
-        """Draw the button that starts a lab, with what it `tries`, or its progress; return the result at the end."""
+        """Draw the start button of a lab with the text `tries`, or its progress; return its result when it is done."""
         job = ComparisonJob.of(experiment, self.view.data.fingerprint)
         if job.done:
             if opened := open_comparison(self.view.data.key, job.folder):
                 table = opened.lab_results(str(self.measure))
                 if not table.empty:
                     return LabResult(experiment, opened, table)
-                st.error(word("tune.nothing", figure=self.measure.long_name), icon=":material/error:")
-        elif job.running or job.folder.is_dir():  # it was started before
+                st.error(word("tune.nothing", metric=self.measure.long_name), icon=":material/error:")
+        elif job.running or job.folder.is_dir():
             follow_lab(job)
             if job.running:
                 return None
@@ -133,66 +121,44 @@ class Bench:
         }
 
     def draw_settings(
-        self,
-        lab: LabResult,
-        table: pd.DataFrame,
-        columns: dict[str, Any],
-        present: str,
-        *,
-        key: str,
-        answer: DeltaGenerator,
+        self, lab: LabResult, table: pd.DataFrame, columns: Columns, present: str, *, key: str, answer: DeltaGenerator
     ) -> None:
         """Draw a lab's table and, in `answer`, how the selected setting compares with the `present` one."""
         leader = best_setting_name(table)
         name = self.draw_table(lab, table, columns, leader, key=key)
         with answer:
             if name not in {spec.name for spec in tried_specs(lab.experiment)}:
-                text = word("tune.one_alone", name=plain(retriever_name(name)), figure=self.measure.long_name)
+                text = word("tune.single_retriever", name=plain(retriever_name(name)), metric=self.measure.long_name)
                 st.info(text, icon=":material/info:")
             elif name == UNCHANGED:
-                st.info(word("tune.unchanged_is_best", figure=self.measure.long_name), icon=":material/info:")
+                st.info(word("tune.unchanged_is_best", metric=self.measure.long_name), icon=":material/info:")
             else:
                 self._draw_verdict(lab, name, present, is_best=name == leader)
 
     @staticmethod
     def draw_table(
-        lab: LabResult,
-        table: pd.DataFrame,
-        columns: dict[str, Any],
-        leader: str,
-        *,
-        key: str,
-        smallest_first: str = "",
-        caption: str = "",
+        lab: LabResult, table: pd.DataFrame, columns: Columns, leader: str, *, key: str, smallest_first: str = ""
     ) -> str:
-        """Draw a lab's table, the best setting in bold, fractions in percent; return the name of the selected row.
-
-        The highest means stand first, or the lowest of the column `smallest_first`.
-        """
+        """Draw a lab's table, fractions in percent and the best row in bold; return the name of the selected row."""
         by = smallest_first or "value"
-        ascending = bool(smallest_first)
-        rows = table.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
+        rows = table.sort_values(by, ascending=bool(smallest_first), kind="stable", ignore_index=True)
         displayed = rows[[name for name in columns if name in rows]].copy()
         for name in _FRACTIONS & set(displayed):
             displayed[name] *= 100
         leader_row = int(rows.index[rows["name"] == leader][0])
-        st.caption(caption or word("tune.choose_a_row"))
-        forms: dict[Any, Any] = {
-            name: "{:.2f}" if name in _FRACTIONS else "{:.3g}" for name in displayed.select_dtypes("float")
-        }
-        styled = displayed.style.map(lambda _: tables.BOLD, subset=([leader_row], displayed.columns)).format(
-            forms, na_rep="–"
-        )
-        selected_rows = tables.draw_choice(
-            styled, columns, f"{key}_{lab.opened.folder}", height=min(38 + 35 * len(displayed), 360)
-        )
+        st.caption(word("tune.choose_an_index" if smallest_first else "tune.choose_a_row"))
+        floats = displayed.select_dtypes("float")
+        forms: dict[Any, Any] = {name: "{:.2f}" if name in _FRACTIONS else "{:.3g}" for name in floats}
+        styled = displayed.style.format(forms, na_rep="–")
+        styled = styled.map(lambda _: tables.BOLD, subset=([leader_row], displayed.columns))
+        height = min(38 + 35 * len(displayed), 360)
+        selected_rows = tables.draw_choice(styled, columns, f"{key}_{lab.opened.folder}", height=height)
         return str(rows["name"][selected_rows[0] if selected_rows else leader_row])
 
     def _draw_verdict(self, lab: LabResult, name: str, present: str, *, is_best: bool) -> None:
         """Draw how a setting compares with the present one.
 
-        The best of all is judged by the cross-fitted gain of selecting it: on the questions that select it, it looks
-        too good.
+        The gain of the best setting is cross-fitted: on the questions that select it, its score is biased upwards.
         """
         measure = str(self.measure)
         fit = lab.opened.cross_fit(present, measure) if is_best else None
@@ -200,19 +166,23 @@ class Bench:
         values = {
             "best": plain(retriever_name(named_setting(lab.experiment, name).name)),
             "present": plain(retriever_name(present)),
-            "figure": self.measure.long_name,
+            "metric": self.measure.long_name,
             "questions": f"{self.questions:,}",
             "count": f"{len(tried_specs(lab.experiment)):,}",
         }
         verdict = "alone"
         with st.container(border=True):
             if test is None:
-                st.markdown(word("tune.verdict_alone", **values))
+                st.markdown(word("tune.verdict_only", **values))
             else:
                 lead = test if fit or test.a == name else reversed_test(test)
                 verdict = ("more" if lead.difference > 0 else "less") if test.is_significant else "unsure"
                 kind = "selection" if fit else "verdict"
-                st.markdown(word(f"tune.{kind}_{verdict}", **values, **_lead_values(lead)))
+                values |= signed_interval(lead.difference, lead.low, lead.high)
+                if lead.is_significant:  # the text has the direction
+                    values["points"] = f"{abs(lead.difference) * 100:.1f}"
+                    values |= difference_interval(lead.difference, lead.low, lead.high)
+                st.markdown(word(f"tune.{kind}_{verdict}", p=f"{lead.p:.2g}", **values))
             if fit:
                 same = fit.selections.get(name, 0)
                 st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
@@ -231,35 +201,27 @@ class Bench:
     def _use(self, spec: Spec) -> None:
         data = self.view.data
         known = choices_for(data).specs
-        # of a stored comparison, some may not be selected any more
+        # The components of a stored comparison may have been removed
         for part in self.experiment.with_dependencies(spec.components):
             if part.name not in known:
                 add_retriever(data.fingerprint, part)
         add_retriever(data.fingerprint, spec)
-        close()  # the selected retrievers are compared, not the stored ones
+        close()
         select_also([result.name for result in self.view.results], spec.name, Part.TEST)
         remember("measure", self.measure.name)  # the test shows the metric that was tuned
         remember("k", str(self.measure.cutoff))
         remember("view", "overview")
 
 
-def _lead_values(lead: PairTest) -> dict[str, str]:
-    """Return a difference in percentage points with its interval and p: without a sign if the sign is certain."""
-    values = signed_interval(lead.difference, lead.low, lead.high)
-    if lead.is_significant:
-        points = f"{abs(lead.difference) * 100:.1f}"
-        values = {"points": points, **difference_interval(lead.difference, lead.low, lead.high)}
-    return {**values, "p": f"{lead.p:.2g}"}
-
-
 def named_setting(experiment: Experiment, name: str) -> Spec:
-    """Return the setting of this name as a retriever whose name has the labels of the values in the user's language."""
+    """Return a setting as a retriever, with the values in its name in the user's language."""
     spec = selected_spec(experiment, name)
     if experiment.lab is LabKind.BM25 and isinstance(spec, TermSpec):
         window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
         parts = ["BM25", *window, analyzer_words(spec.analyzer), f"k1 {spec.k1:g}", f"b {spec.b:g}"]
         return spec.model_copy(update={"name": " · ".join(parts)})
-    if not isinstance(spec, TermSpec) or not (dictionary_name := dictionary_names().get(spec.dictionary)):
+    dictionary_name = dictionary_names().get(spec.dictionary) if isinstance(spec, TermSpec) else None
+    if not isinstance(spec, TermSpec) or not dictionary_name:
         return spec
     return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, dictionary_name)})
 
@@ -267,14 +229,14 @@ def named_setting(experiment: Experiment, name: str) -> Spec:
 def heat(
     table: pd.DataFrame, best: str, *, x: tuple[str, str], y: tuple[str, str], value: str, bounds: tuple[float, float]
 ) -> alt.LayerChart:
-    """One cell a setting, coloured by its "value" within `bounds`, the best one framed; `x`, `y`: column and title."""
+    """Draw a cell for each setting, coloured by "value"; a frame marks the best. `x` and `y`: column and title."""
     base = alt.Chart(table).encode(
         x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
         y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[*tooltips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *interval_tooltips("value", value)],
+        tooltip=[*charts.tooltips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *charts.interval_tooltips("value", value)],
     )
     scale = alt.Scale(scheme="viridis", domain=[*bounds])
-    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
+    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))
     readable = alt.condition(alt.datum["value"] > sum(bounds) / 2, alt.value("#111111"), alt.value("#ffffff"))
     texts = base.mark_text(fontSize=11).encode(text=alt.Text("percent:Q", format=".1f"), color=readable)
     only_best = base.transform_filter(alt.datum["name"] == best)
@@ -290,15 +252,15 @@ def heat(
 def bands(
     table: pd.DataFrame, best: str, *, x: str, y: str, detail: tuple[str, str], names: Sequence[str], ordinal: bool
 ) -> alt.LayerChart:
-    """One line a name of `detail` (column and title) over `x` in its band "low" to "high", the best setting ringed."""
-    scale, axis = percent_scale(float(table["low"].min()), float(table["high"].max()))
+    """Draw a line with its interval for each name of `detail` (column and title); a ring marks the best setting."""
+    scale, axis = charts.percent_scale(float(table["low"].min()), float(table["high"].max()))
     x_axis = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
-    color, mark = color_and_shape(detail[0], names, names, legend())
+    color, mark = charts.color_and_shape(detail[0], names, names, legend())
     base = alt.Chart(table).encode(
         x=x_axis,
         y=alt.Y("value:Q", title=y, scale=scale, axis=axis),
         color=color,
-        tooltip=[*tooltips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *interval_tooltips("value", y)],
+        tooltip=[*charts.tooltips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *charts.interval_tooltips("value", y)],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
     only_best = base.transform_filter(alt.datum["name"] == best)
@@ -306,16 +268,15 @@ def bands(
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
     description = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
-    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=description)
+    return alt.layer(areas, *charts.marked_lines(base, mark, size=45), ring).properties(
+        height=charts.HEIGHT, description=description
+    )
 
 
 def against_cost(
     table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str], joined: bool
 ) -> alt.Chart | alt.LayerChart:
-    """Points of "y" over the cost "x", one for each name of `label` (column and title).
-
-    Points that are `joined` by a line have their names beside them, others differ in colour and shape.
-    """
+    """Draw "y" over the cost "x", a point for each name of `label` (column and title), `joined` by a line or not."""
     low = float(table["y"].min())
     high = float(table["y"].max())
     margin = max(0.005, (high - low) * 0.15)
@@ -323,7 +284,7 @@ def against_cost(
     base = alt.Chart(table).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
         y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - margin, high + margin]), axis=percent_axis),
-        tooltip=tooltips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
+        tooltip=charts.tooltips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
     )
     if joined:
         dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
@@ -331,8 +292,7 @@ def against_cost(
         chart = base.mark_line(color=PALETTE[0], opacity=0.4) + dots + words
     else:
         names = table[label[0]].tolist()
-        chart = base.mark_point(filled=True, size=140, opacity=1).encode(
-            *color_and_shape(label[0], names, names, legend())
-        )
+        color, mark = charts.color_and_shape(label[0], names, names, legend())
+        chart = base.mark_point(filled=True, size=140, opacity=1).encode(color, mark)
     rows = [f"{row[label[0]]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
-    return chart.properties(height=HEIGHT, description=charts.describe(y, rows))
+    return chart.properties(height=charts.HEIGHT, description=charts.describe(y, rows))

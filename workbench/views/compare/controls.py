@@ -1,4 +1,4 @@
-"""What a user selects on the Compare page: retrievers, added ones among them, questions, metrics and filters."""
+"""The controls of the Compare page: retrievers, the form that adds one, questions, metrics and filters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -36,16 +36,19 @@ from mrc_workbench.workbench.views.names import MEASURES, base_name, leading_nam
 from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import state, tables
-from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, free_name, label_and_help, plain, word
 
-_PREVIEW_HITS = 5  # results
+_PREVIEW_HITS = 5
 _PREVIEW_CHARACTERS = 80  # of a passage
 _LONGEST_NAME = 60
 _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
+# Address parameters of the filters of the Why tab
+NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within", "words"), "")
+_ROUND = "selection_round"  # session key: how often the app, not a click, changed the selected retrievers
 
 
 def draw_retriever_form(choices: RetrieverChoices, data: StoredSet) -> str | None:
-    """Draw what adds and removes; returns the name of a retriever that was just added."""
+    """Draw the form that adds retrievers and the list that removes them; return the name of a new one."""
     kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
     add_retriever = {"run": _add_run, "milvus": _add_milvus, "http": _add_http}.get(kind)
     name = add_retriever(choices, data) if add_retriever else _add_model(kind, choices, data)
@@ -62,7 +65,7 @@ def draw_retriever_form(choices: RetrieverChoices, data: StoredSet) -> str | Non
 
 
 def short_name(model: str) -> str:
-    """Return what a model is called in a retriever's name: the name of its training, else the last part of its id."""
+    """Return a model's name within a retriever's name: the name of its training, else the last part of its id."""
     base = base_name(model)
     return PurePath(model).name if base == model else base
 
@@ -72,12 +75,13 @@ def _free_name(kind: str, given: str, choices: RetrieverChoices) -> str:
 
 
 def _pick_model(kind: str, choices: RetrieverChoices) -> str:
-    """Draw a choice among the models at hand that also takes a hub id or a folder; returns the model, "" for none."""
-    at_hand = local_models(kind, choices)
+    """Draw a choice of a local model, a hub id or a folder; return the model, "" if none is selected."""
     key = f"add_{kind}_model"
+    options = local_models(kind, choices)
+    labels = state.distinct_labels(options, partial(model_label, plans=choices.plans))
     typed = st.session_state.get(key)
-    labels = state.distinct_labels(at_hand, partial(model_label, read=choices.plans))
-    options = [*at_hand, *([typed] if typed and typed not in at_hand else [])]
+    if typed and typed not in options:
+        options = [*options, typed]
     kwargs: dict[str, Any] = {"index": None, "accept_new_options": True, "placeholder": word(f"adding.example_{kind}")}
     kwargs |= {"format_func": lambda model: labels.get(model, model), "help": word("compare.add_model_help")}
     selected = st.selectbox(word("compare.add_model"), options, key=key, **kwargs)
@@ -99,7 +103,7 @@ def _add_model(kind: str, choices: RetrieverChoices, data: StoredSet) -> str | N
 
 
 def _pick_windows() -> dict[str, Any] | None:
-    """Draw how long passages are read; None if that leaves something out."""
+    """Draw how passages are split into windows; None if the stride would skip text."""
     if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
         return {}
     lengths = []
@@ -128,7 +132,7 @@ def _add_run(choices: RetrieverChoices, data: StoredSet) -> str | None:
     except (LimitError, RunError) as error:
         st.error(f"**{plain(file.name)}**: {plain(failure_text(error))}", icon=":material/error:")
         return None
-    st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file
+    st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # the next field is empty
     return name
 
 
@@ -157,7 +161,7 @@ def _add_http(choices: RetrieverChoices, data: StoredSet) -> str | None:
     questions = question_set(data.key).questions
     default_question = questions[0].text if questions else ""
     question = st.text_input(word("outside.question"), default_question, key=f"http_question_{data.key}")
-    outcome = st.container()  # above the buttons: what comes below them is out of sight in the popover
+    outcome = st.container()  # above the buttons: the popover hides its end
     with st.container(horizontal=True):
         is_tried = st.button(word("outside.try_it"), icon=":material/play_arrow:", key="http_try")
         is_added = st.button(word("compare.add_this"), type="primary", key="http_add")
@@ -212,7 +216,7 @@ def _draw_fields() -> dict[str, Any]:
 
 
 def _draw_more(preset: str, header: str) -> dict[str, Any]:
-    """Draw what most engines do not need. With sign-in, no variable of the server can be sent."""
+    """Draw options that few engines need. With sign-in, users cannot send environment variables of the server."""
     values: dict[str, Any] = {}
     if not user():
         left, right = st.columns(2)
@@ -252,10 +256,8 @@ def _draw_hits(hits: list[ExternalHit], seconds: float, data: StoredSet) -> None
     unknown = [hit.reference for hit in hits if hit.row < 0]
     message = word("outside.tried", count=len(hits), milliseconds=f"{1000 * seconds:,.0f}")
     if unknown:
-        example = plain(unknown[0])
-        own = plain(passages.ids[0])
-        counts = {"count": len(unknown), "of": len(hits)}
-        details = word("outside.tried_unknown", example=example, own=own, **counts)
+        examples = {"example": plain(unknown[0]), "own": plain(passages.ids[0])}
+        details = word("outside.tried_unknown", count=len(unknown), of=len(hits), **examples)
         st.warning(f"{message} {details}", icon=":material/warning:")
     else:
         st.success(message, icon=":material/check_circle:")
@@ -271,26 +273,20 @@ def _draw_hits(hits: list[ExternalHit], seconds: float, data: StoredSet) -> None
 
 
 def choose_in_address(
-    name: str,
-    options: Mapping[str, str],
-    selected: str,
-    label: str,
-    *,
-    also: Sequence[str] = (),
-    disabled: bool = False,
+    name: str, options: Mapping[str, str], selected: str, label: str, *resets: str, disabled: bool = False
 ) -> None:
-    """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
-    kwargs = bind_to_address(name, selected, *also)
+    """Draw a choice that is stored in the address; a change removes the parameters `resets` from it."""
+    kwargs = bind_to_address(name, selected, *resets)
     st.selectbox(label, [*options], format_func=lambda option: options.get(option, option), disabled=disabled, **kwargs)
 
 
-def bind_to_address(name: str, value: str, *also: str) -> dict[str, Any]:
-    """Return what ties a widget to a parameter of the address, at `value`; an entry takes `also` out of it."""
+def bind_to_address(name: str, value: str, *resets: str) -> dict[str, Any]:
+    """Return the arguments that bind a widget to an address parameter; a change removes the parameters `resets`."""
     key = f"why_{name}"
     st.session_state[key] = value
 
     def enter() -> None:
-        change_address({**dict.fromkeys(also, ""), name: str(st.session_state.get(key) or "").strip()})
+        change_address({**dict.fromkeys(resets, ""), name: str(st.session_state.get(key) or "").strip()})
 
     return {"key": key, "on_change": enter}
 
@@ -300,15 +296,9 @@ def change_address(parameters: Mapping[str, str]) -> None:
     st.query_params.from_dict(other_parameters | {name: value for name, value in parameters.items() if value})
 
 
-NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within", "words"), "")  # of the address
-
-
 def show_why(filters: Mapping[str, str]) -> None:
     state.store_choice("view", "why")
     change_address({**NO_FILTERS, "question": "", **filters, "view": "why"})
-
-
-_ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
 def pick_retrievers(choices: RetrieverChoices, data: StoredSet) -> list[str]:
@@ -316,9 +306,9 @@ def pick_retrievers(choices: RetrieverChoices, data: StoredSet) -> list[str]:
     with left:
         time_labels = {name: choices.expected.label(name) if choices.expected else "" for name in choices.specs}
         key = f"{data.key}_{len(choices.specs)}"
-        # forecasts change with every measurement: what was selected at first stays selected in this session
-        default_names = st.session_state.setdefault(f"first_picked_{key}", choices.default_names)
-        # a chip is known to the browser by its label: other labels make another widget
+        # Forecasts change with every measurement; the defaults stay the same within a session
+        default_names = st.session_state.setdefault(f"default_retrievers_{key}", choices.default_names)
+        # The browser identifies chips by their labels, so other labels need another widget
         selected = pick_among([*choices.specs], default_names, f"{key}_{key_of(time_labels)[:8]}", time_labels)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         added = draw_retriever_form(choices, data)
@@ -345,20 +335,15 @@ def pick_grade(data: StoredSet) -> int:
     options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
     if len(options) == 1:
         return RELEVANT_GRADE
-    label = word("compare.relevant_from")
-    kwargs = {"help": word("compare.relevant_from_help"), "width": 110}
-    return int(state.choose(st.selectbox, "grade", label, options, options[0], follows=True, **kwargs))
+    kwargs = {**label_and_help("compare.relevant_from"), "follows": True, "width": 110}
+    return int(state.choose(st.selectbox, "grade", options=options, default=options[0], **kwargs))
 
 
 def pick_metric(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
-    """Draw the choice of metric, K and baseline; returns them. The default K is one that tells the retrievers apart."""
+    """Draw and return metric, K and baseline. At the default K the retrievers differ."""
     available_ks = comparison.experiment.ks
     ks = [str(k) for k in available_ks]
-    known = {
-        Measure.parse(metric).name
-        for retriever_scores in comparison.scores.values()
-        for metric in retriever_scores.per_question
-    }
+    known = {Measure.parse(metric).name for scores in comparison.scores.values() for metric in scores.per_question}
     measures = [metric for metric in MEASURES if metric in known] or [*MEASURES[:-1]]
     measure = leading_name(measures)
     leading = without_weak_baselines([name for name in names if name in comparison.scores])
@@ -375,8 +360,8 @@ def pick_metric(comparison: Comparison, names: Sequence[str], baseline: str) -> 
 
 
 def select_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
-    """Select one more retriever than `names`, and the questions of `part`, when the page is drawn next."""
-    st.query_params["run"] = "now"  # it was asked for: what was compared last is not shown in its place
+    """Select `names` and one more retriever, and the questions of `part`, for the next run of the page."""
+    st.query_params["run"] = "now"  # start it, rather than display the last comparison
     select_only([*(other for other in names if other != name), name], part)
 
 
@@ -390,11 +375,11 @@ def select_only(names: Sequence[str], part: Part | None) -> None:
 def pick_among(
     names: Sequence[str], default: Sequence[str], key: str, time_labels: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Draw the choice of retrievers; `times` are what the chips of some say about the time they take."""
+    """Draw the choice of retrievers; `time_labels` are the notes on their times, by name."""
 
     def chip(name: str) -> str:
         return " · ".join(filter(None, (plain(retriever_name(name)), (time_labels or {}).get(name))))
 
     kwargs: dict[str, Any] = {"wrap": True, "format_func": chip, "help": word("compare.retrievers_help")}
-    key = f"picked_{key}_{st.session_state.get(_ROUND, 0)}"
+    key = f"retrievers_{key}_{st.session_state.get(_ROUND, 0)}"
     return state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, default, key=key, **kwargs)

@@ -1,7 +1,4 @@
-"""The lab of BM25's options: whether titles, feedback, compounds or a user dictionary help, one change at a time.
-
-And user dictionaries: stored ones, uploaded ones, and those made of words that the analyzer cuts wrongly.
-"""
+"""The lab of BM25's options (titles, feedback, compounds, user dictionary), one change at a time; user dictionaries."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,12 +31,11 @@ from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, show_errors, word
 
 _LONGEST_NAME = 60
-# of the session
-_ROUND = "changes_round"  # how often something else than a click changed the selected changes
-# a reference, and whether its lab just began
-_NEW = "new_dictionary"
-_TRIED = "dictionary_tried"
-_REQUESTED = "cut_words_asked"
+# Session keys
+_ROUND = "changes_round"  # how often the app, not a click, changed the selected changes
+_NEW = "new_dictionary"  # reference of a dictionary stored last
+_TRIED = "dictionary_tried"  # whether its lab has just started
+_REQUESTED = "cut_words_requested"
 _TYPED_ROUND = "dictionary_typed_round"
 _UPLOAD_ROUND = "dictionary_upload_round"
 _REFUSED = "dictionary_refused"
@@ -47,7 +43,7 @@ _REFUSED = "dictionary_refused"
 
 @dataclass(frozen=True)
 class _PossibleChanges:
-    """Which changes a BM25 can have: the kinds, and the dictionaries by reference, the empty one for none."""
+    """The changes that a BM25 retriever allows: kinds, and references of dictionaries ("" for none)."""
 
     present: TermSpec
     kinds: tuple[str, ...]
@@ -55,7 +51,7 @@ class _PossibleChanges:
 
 
 def draw_changes(bench: Bench) -> None:
-    if st.session_state.pop(_TRIED, False):  # from below: the lab is above
+    if st.session_state.pop(_TRIED, False):  # the button is below the lab
         forget_scroll()
         scroll_to_top("lab")
     present = ""
@@ -71,9 +67,9 @@ def draw_changes(bench: Bench) -> None:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
     if stored := _draw_dictionaries(bench):
         st.session_state[_NEW] = stored.reference
-        remember("dictionary", stored.reference)  # the words selected next are added to it
+        remember("dictionary", stored.reference)  # add the next words to it
         name = plain(dictionary_names()[stored.reference])
-        st.toast(word("dictionary_page.kept", name=name), icon=":material/check:")
+        st.toast(word("dictionary_page.stored", name=name), icon=":material/check:")
         st.rerun()
     _offer_new(bench, present)
 
@@ -92,22 +88,19 @@ def _possible_changes(bench: Bench, name: str) -> _PossibleChanges:
         "compounds": uses_kiwi,
         "dictionary": analyzer not in (Analyzer.BIGRAM, Analyzer.JAPANESE),
     }
-    usable = [
-        stored.reference
-        for stored in dictionaries.stored()
-        if stored.reference != present.dictionary and (uses_kiwi or (stored.synonyms and fit["dictionary"]))
-    ]
-    none_option = [""] if present.dictionary else []
-    return _PossibleChanges(present, tuple(kind for kind, fits in fit.items() if fits), (*none_option, *usable))
+    references = [""] if present.dictionary else []
+    for stored in dictionaries.stored():
+        if stored.reference != present.dictionary and (uses_kiwi or (stored.synonyms and fit["dictionary"])):
+            references.append(stored.reference)
+    return _PossibleChanges(present, tuple(kind for kind, fits in fit.items() if fits), tuple(references))
 
 
 def _pick_changes(bench: Bench, possible: _PossibleChanges, present: str) -> Experiment | None:
     default = [kind for kind in possible.kinds if kind != "dictionary" or possible.dictionaries]
     kinds = _choose_values("changes", possible.kinds, default, lambda kind: word(f"tune.change_{kind}"))
     present_values = dict(possible.present).items()
-    tried = [
-        [change for change in _pick_values(kind, possible) if not change.items() <= present_values] for kind in kinds
-    ]
+    selected = [_pick_values(kind, possible) for kind in kinds]
+    tried = [[change for change in changes if not change.items() <= present_values] for changes in selected]
     if not tried or not all(tried):
         st.info(word("tune.pick_changes"), icon=":material/info:")
         return None
@@ -119,7 +112,7 @@ def _pick_changes(bench: Bench, possible: _PossibleChanges, present: str) -> Exp
 
 
 def _pick_values(kind: str, possible: _PossibleChanges) -> list[labs.OptionChange]:
-    """Draw the choice of the values that a kind of change tries; return the changes."""
+    """Draw the values that a kind of change tries; return the changes."""
     match kind:
         case "title":
             weights = [f"{weight:g}" for weight in labs.TITLE_WEIGHTS if weight != possible.present.title_weight]
@@ -143,10 +136,8 @@ def _pick_values(kind: str, possible: _PossibleChanges) -> list[labs.OptionChang
         return []
     labels = {"": word("tune.without_dictionary")}
     labels |= {reference: plain(name) for reference, name in dictionary_names().items()}
-    newest = possible.dictionaries[:1]
-    selected = _choose_values(
-        "dictionaries", possible.dictionaries, newest, lambda reference: labels.get(reference, plain(reference))
-    )
+    labels |= {reference: plain(reference) for reference in possible.dictionaries if reference not in labels}
+    selected = _choose_values("dictionaries", possible.dictionaries, possible.dictionaries[:1], labels.__getitem__)
     return labs.option_changes(dictionary=selected)
 
 
@@ -161,33 +152,28 @@ def _choose_values(
 def _draw_changes_result(bench: Bench, lab: LabResult, present: str) -> None:
     names = dictionary_names()
     table = lab.table.assign(change=[_change_text(row, names) for _, row in lab.table.iterrows()])
-    metric_columns = bench.metric_columns()
+    metrics = bench.metric_columns()
     differences = bench.difference_columns("tune.gained")
-    columns = {
-        "value": metric_columns.pop("value"),
-        "difference": differences.pop("difference"),
-        "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
-        **differences,
-        **metric_columns,
-    }
+    columns = {"value": metrics["value"], "difference": differences["difference"]}  # first, for narrow screens
+    columns |= {"change": tables.text("tune.change")} | differences | metrics
     bench.draw_settings(lab, table, columns, present, key="lexical_table", answer=st.container())
 
 
 def _change_text(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
-    """Return what a row of the lab's table changes; `names` are those of dictionaries by reference. Not Markdown."""
+    """Return the changes of a row of the lab's table, as plain text; `names` of dictionaries by reference."""
     changed = set(row["changed"])
     texts = []
     if "title_weight" in changed:
-        texts.append(word("tune.said_title", weight=f"{row['title_weight']:g}"))
+        texts.append(word("tune.changed_title", weight=f"{row['title_weight']:g}"))
     if changed & {"feedback_passages", "feedback_terms", "feedback_share"}:
         percent = f"{row['feedback_share'] * 100:g}"
-        texts.append(word("tune.said_feedback", passages=f"{row['feedback_passages']:g}", share=percent))
+        texts.append(word("tune.changed_feedback", passages=f"{row['feedback_passages']:g}", share=percent))
     if "compounds" in changed:
-        texts.append(word(f"tune.said_{str(row['compounds']).replace('-', '_')}"))
+        texts.append(word(f"tune.changed_{str(row['compounds']).replace('-', '_')}"))
     if "dictionary" in changed:
         reference = str(row["dictionary"])
         name = names.get(reference, reference)
-        texts.append(word("tune.said_dictionary", name=name) if reference else word("tune.without_dictionary"))
+        texts.append(word("tune.changed_dictionary", name=name) if reference else word("tune.without_dictionary"))
     return " · ".join(texts) or word("tune.unchanged")
 
 
@@ -197,7 +183,7 @@ def _offer_new(bench: Bench, present: str) -> None:
     if not name:
         return
     with st.container(border=True):
-        st.markdown(word("dictionary_page.kept", name=plain(name)))
+        st.markdown(word("dictionary_page.stored", name=plain(name)))
         if not present or reference not in _possible_changes(bench, present).dictionaries:
             return
         label = word("dictionary_page.try", name=plain(retriever_name(present)))
@@ -207,7 +193,7 @@ def _offer_new(bench: Bench, present: str) -> None:
                 job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
                 if not job.done and not job.running:
                     job.start(experiment)
-                # the page tries that dictionary, and nothing else, when it is drawn next
+                # The next run of the page tries only this dictionary
                 st.query_params.update({"changes": "dictionary", "dictionaries": reference})
                 st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
                 st.session_state.pop(_NEW)
@@ -216,23 +202,21 @@ def _offer_new(bench: Bench, present: str) -> None:
 
 
 def _draw_dictionaries(bench: Bench) -> StoredDictionary | None:
-    """Draw the stored dictionaries, the upload of one and the form of a new one; return one that was just stored."""
+    """Draw the stored dictionaries, the upload and the form of a new one; return one that was just stored."""
     st.subheader(word("dictionary_page.title"), anchor=False)
     st.markdown(word("dictionary_page.about"))
     is_korean = retrieval.analyzers_of(bench.view.data.key)[0] in WITH_KIWI
     if not is_korean:
         st.info(word("dictionary_page.not_korean"), icon=":material/info:")
     names = dictionary_names()
-    label = word("dictionary_page.kept_ones", count=len(names))
+    label = word("dictionary_page.stored_list", count=len(names))
     with st.expander(label, icon=":material/menu_book:", expanded=not is_korean):
         uploaded = _draw_stored(names)
     saved = None
     with st.container(border=True):
         draw_heading(word("dictionary_page.make"))
         labels = {"": word("dictionary_page.new"), **names}
-        label = word("dictionary_page.base")
-        about = word("dictionary_page.base_help")
-        base = choose_named("dictionary", label, labels, "", help=about)
+        base = choose_named("dictionary", names=labels, default="", **words.label_and_help("dictionary_page.base"))
         try:
             saved = _draw_saving(_draw_cut_words(bench, base) if is_korean else [], base, names)
         except DictionaryError as error:  # of the base
@@ -254,28 +238,27 @@ def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
                     lines = retrieval.lines_of(stored)
                     tables.draw_file("dictionary_page.download", lines, file_name, "text/plain", key)
                 if not stored.shared:
-                    confirmation, done_message = (
-                        word(f"dictionary_page.{text}", name=name) for text in ("remove_sure", "removed")
-                    )
-                    words.draw_remove(stored.key, dictionaries.remove, confirmation=confirmation, message=done_message)
+                    confirmation = word("dictionary_page.remove_sure", name=name)
+                    message = word("dictionary_page.removed", name=name)
+                    words.draw_remove(stored.key, dictionaries.remove, confirmation=confirmation, message=message)
     words.draw_damaged(dictionaries.damaged(), dictionaries.remove)
-    key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # another one begins anew, empty
+    key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # the next field is empty
     translate_field(key, megabytes=MAX_BYTES // 10**6)
     types = ("txt", "dic", "dict", "tsv", "csv")
     file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MAX_BYTES // 10**6, key=key)
     st.caption(word("dictionary_page.lines"))
-    uploaded = None
-    with show_errors():
-        uploaded = _store_file(file) if isinstance(file, UploadedFile) else None
-    return uploaded
+    if isinstance(file, UploadedFile):
+        with show_errors():
+            return _store_file(file)
+    return None
 
 
 def _store_file(file: UploadedFile) -> StoredDictionary | None:
-    """Store an uploaded file. A refusal is shown as long as its file stays in the field."""
+    """Store an uploaded file. The page displays an error while its file stays in the field."""
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read != file.file_id:
         try:
-            name = PurePath(file.name).stem or word("dictionary_page.usual_name")
+            name = PurePath(file.name).stem or word("dictionary_page.default_name")
             content = dictionaries.read_dictionary(file.read(MAX_BYTES + 1))
             stored = _store_version(content, name, source=file.name)
         except Failure as error:
@@ -292,7 +275,7 @@ def _store_file(file: UploadedFile) -> StoredDictionary | None:
 
 
 def _store_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:
-    """Store a dictionary under this name, numbered if another content has it. Raises `LimitError`."""
+    """Store a dictionary under this name, with a number if a different one has it. Raises `LimitError`."""
     others = [other.name for other in dictionaries.stored() if other.fingerprint != dictionary.fingerprint]
     name = words.free_name(name.strip()[:_LONGEST_NAME], others, "{} {}")
     return dictionaries.save(dictionary, name, source=source)
@@ -304,25 +287,23 @@ def _draw_problems(error: DictionaryError) -> None:
     lines = [f"- {plain(failure_text(problem))}" for problem in first]
     if more > 0:
         lines.append(f"- {word('dictionary_page.more_problems', count=more)}")
-    st.error("\n".join([word("dictionary_page.not_kept"), "", *lines]), icon=":material/error:")
+    st.error("\n".join([word("dictionary_page.not_stored"), "", *lines]), icon=":material/error:")
 
 
 def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
-    number = st.session_state.setdefault(_TYPED_ROUND, 0)  # with another one the field begins anew, empty
+    number = st.session_state.setdefault(_TYPED_ROUND, 0)  # another number gives an empty field
     kwargs: dict[str, Any] = {"placeholder": word("dictionary_page.by_hand_example"), "max_chars": 5000, "height": 100}
-    key = f"typed_words_{number}"
-    about = word("dictionary_page.lines")
-    typed = st.text_area(word("dictionary_page.by_hand"), help=about, key=key, **kwargs)
+    kwargs |= {"help": word("dictionary_page.lines"), "key": f"typed_words_{number}"}
+    typed = st.text_area(word("dictionary_page.by_hand"), **kwargs)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    default = names.get(base) or word("dictionary_page.usual_name")
-    label = word("dictionary_page.name")
-    key = f"dictionary_name_{base}"
-    name = left.text_input(label, default, max_chars=_LONGEST_NAME, key=key)
+    default = names.get(base) or word("dictionary_page.default_name")
+    kwargs = {"max_chars": _LONGEST_NAME, "key": f"dictionary_name_{base}"}
+    name = left.text_input(word("dictionary_page.name"), default, **kwargs)
     label = word("dictionary_page.save", count=len(selected)) if selected else word("dictionary_page.save_typed")
     if not right.button(label, type="primary", icon=":material/save:", key="save_dictionary", width="stretch"):
         return None
     if not selected and not typed.strip():
-        st.info(word("dictionary_page.nothing_picked"), icon=":material/touch_app:")
+        st.info(word("dictionary_page.nothing_selected"), icon=":material/touch_app:")
         return None
     stored = None
     with show_errors():
@@ -337,7 +318,7 @@ def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> S
 def _build_dictionary(base: str, selected: Sequence[str], typed: str) -> Dictionary:
     dictionary = retrieval.dictionary_of(base) or Dictionary()
     if typed.strip():
-        dictionaries.read_dictionary(typed.encode(errors="replace"))  # so that problems are reported with their rows
+        dictionaries.read_dictionary(typed.encode(errors="replace"))  # raises problems with their rows
     if selected:
         dictionary = dictionaries.with_words(dictionary, [Word(text) for text in selected])
     return dictionaries.with_lines(dictionary, typed) if typed.strip() else dictionary
@@ -360,18 +341,12 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
     if not cut_words.words:
         st.info(word("dictionary_page.cut_none", questions=questions), icon=":material/check:")
         return []
-    st.caption(word("dictionary_page.cut_found", count=f"{len(cut_words.words):,}", questions=questions))
-    rows = [
-        (
-            cut_word.word,
-            " / ".join(cut_word.in_questions),
-            " / ".join(cut_word.in_passages) or "–",
-            len(cut_word.questions),
-            word(f"dictionary_page.evidence_{cut_word.evidence.value}"),
-            cut_words.questions[cut_word.questions[0]],
-        )
-        for cut_word in cut_words.words
-    ]
+    st.caption(word("dictionary_page.cut_summary", count=f"{len(cut_words.words):,}", questions=questions))
+    rows = []
+    for item in cut_words.words:
+        analyses = (" / ".join(item.in_questions), " / ".join(item.in_passages) or "–")
+        evidence = word(f"dictionary_page.evidence_{item.evidence.value}")
+        rows.append((item.word, *analyses, len(item.questions), evidence, cut_words.questions[item.questions[0]]))
     columns = {
         "word": tables.text("dictionary_page.word", pinned=True),
         "in_question": tables.text("dictionary_page.in_question"),
@@ -380,24 +355,24 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
         "evidence": tables.text("dictionary_page.evidence"),
         "question": tables.text("dictionary_page.example", width="large"),
     }
-    kwargs: dict[str, Any] = {"mode": "multi-row", "height": min(38 + 35 * len(rows), 360)}
+    height = min(38 + 35 * len(rows), 360)
     table = pd.DataFrame(rows, columns=[*columns])
-    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", **kwargs)
+    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", multiple=True, height=height)
     return [cut_words.words[row].word for row in selected]
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[float], None]]:
-    """Yield a function that draws a bar with the time left for a fraction done, 0 to 1; the bar goes at the end."""
+    """Yield a function that draws a bar with the time left for a completed fraction, 0 to 1."""
     container = st.empty()
     started = time.monotonic()
     activity = word("dictionary_page.cut_reading")
 
     def report(fraction: float) -> None:
-        left = (
-            (time.monotonic() - started) * (1 - fraction) / fraction if fraction > 0.02 else 0.0
-        )  # of less, nobody can tell
-        text = word("job.left", at_work=activity, left=words.duration(left)) if left else activity
+        text = activity
+        if 0.02 < fraction < 1:  # below, an estimate of the time left is unreliable
+            left = (time.monotonic() - started) * (1 - fraction) / fraction
+            text = word("job.left", at_work=activity, left=words.duration(left))
         container.progress(min(1.0, fraction), text=text)
 
     try:

@@ -1,21 +1,23 @@
-"""The overview of a comparison in three sections: the conclusion, where retrievers differ, and how sure that is."""
+"""The overview of a comparison in three sections: the conclusion, where retrievers differ, and the evidence."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.split.partition import FOLDS
 from mrc_workbench.retrieval.analysis.evidence import JUDGED, find_published, judged_measures, reversed_test
-from mrc_workbench.retrieval.analysis.questions import SliceProperty, largest_significant_difference
+from mrc_workbench.retrieval.analysis.questions import largest_significant_difference
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
 from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import choices_for
@@ -27,7 +29,6 @@ from mrc_workbench.workbench.views.compare.where import (
     default_property,
     on_slices,
     select_slices,
-    signal_bars,
     slice_difference_texts,
 )
 from mrc_workbench.workbench.views.names import plain_names, retriever_name
@@ -58,18 +59,30 @@ def _draw_differences(view: ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
     grouping = default_property(view)
     parts = view.opened.slices(grouping)
-    metrics = pd.DataFrame()
-    finding = ""
     if parts:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
         metrics = metrics[metrics["retriever"].isin(view.leading)]  # tested with all that are selected
-        finding = _finding(view, metrics, naming.slice_names(parts, grouping), grouping)
-    if finding:
-        st.markdown(finding)
+        labels = naming.slice_names(parts, grouping)
+        findings = []
+        for side, rows_of_side in (("ahead", metrics["difference"] > 0), ("behind", metrics["difference"] < 0)):
+            strongest = largest_significant_difference(metrics[rows_of_side])
+            if strongest is not None:
+                texts = slice_difference_texts(view, strongest, labels, grouping)
+                findings.append(word(f"compare.finding_{side}", **texts))
+        finding = " ".join(findings)
+        if finding:
+            st.markdown(finding)
     left, right = st.columns([5, 6])
     if parts:
+        title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
+        displayed, rows = select_slices(metrics, labels, 5)
+        displayed = naming.with_display_names(displayed, view.display_names)
+        x = word("where.with_interval", metric=view.metric.long_name)
+        alt_text = finding.replace("**", "").replace("\\", "") or title  # not Markdown, for screen readers
         with left:
-            _draw_kinds(view, metrics, naming.slice_names(parts, grouping), grouping, finding)
+            st.markdown(f"##### {title}")
+            order = view.labels_for(view.charted)
+            draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=alt_text)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -93,35 +106,12 @@ def _draw_evidence(view: ComparisonView) -> None:
         _draw_judged(view)
 
 
-def _finding(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty) -> str:
-    sides = {"ahead": metrics[metrics["difference"] > 0], "behind": metrics[metrics["difference"] < 0]}
-    texts = []
-    for side, table in sides.items():
-        strongest = largest_significant_difference(table)
-        if strongest is not None:
-            texts.append(word(f"compare.finding_{side}", **slice_difference_texts(view, strongest, labels, grouping)))
-    return " ".join(texts)
-
-
-def _draw_kinds(
-    view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty, finding: str
-) -> None:
-    title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), figure=view.metric.long_name)
-    st.markdown(f"##### {title}")
-    displayed, rows = select_slices(metrics, labels, 5)
-    described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
-    x = word("where.with_interval", figure=view.metric.long_name)
-    order = view.labels_for(view.charted)
-    displayed = naming.with_display_names(displayed, view.display_names)
-    draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=described)
-
-
 def _draw_forest(view: ComparisonView) -> None:
     tests = {test.a: test for test in view.baseline_tests}
     against = [tests[name] for name in view.charted if name in tests]
     if not against:
         return
-    title = word("compare.forest", figure=view.metric.long_name, baseline=view.display_names[view.baseline])
+    title = word("compare.forest", metric=view.metric.long_name, baseline=view.display_names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
     table = scores.in_points(against).rename(columns={"a": detail})
@@ -130,10 +120,8 @@ def _draw_forest(view: ComparisonView) -> None:
     for name, test in zip(table[detail], against, strict=True):
         values = signed_interval(test.difference, test.low, test.high)
         lines.append(word("compare.difference_in_words", name=name, verdict=scores.verdict_of(test), **values))
-    described = f"{title}. {'; '.join(lines)}"
-    draw_chart(
-        charts.forest, table, view.labels_for(view.names), x=word("compare.points"), detail=detail, alt=described
-    )
+    kwargs: dict[str, Any] = {"x": word("compare.points"), "detail": detail, "alt": f"{title}. {'; '.join(lines)}"}
+    draw_chart(charts.forest, table, view.labels_for(view.names), **kwargs)
 
 
 def _draw_curves(view: ComparisonView) -> None:
@@ -142,23 +130,19 @@ def _draw_curves(view: ComparisonView) -> None:
     names = view.display_names
     ends = view.opened.intervals
     results = {result.name: result for result in view.results}
-    rows = [
-        (names[name], *Measure.parse(measure), mean, *ends[name][measure])
-        for name in view.ranked
-        if (scored := results[name].scores)
-        for measure, mean in scored.means().items()
-        if Measure.parse(measure).name == view.measure
-    ]
+    rows = []
+    for name in view.ranked:
+        for measure, mean in view.comparison.scores[name].means().items():
+            if Measure.parse(measure).name == view.measure:
+                rows.append((names[name], *Measure.parse(measure), mean, *ends[name][measure]))
     curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
     with st.expander(word("compare.curve", measure=height)):
         displayed = curve[curve[detail].isin(view.labels_for(view.charted))]
-        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.metric.long_name)
-        untrained = scores.untrained_of(view.charted, choices_for(view.data))
-        kwargs: dict[str, Any] = {
-            "dashed": view.labels_for(name for name in view.charted if name in untrained),
-            "alt": described,
-        }
-        draw_chart(charts.curves, displayed, view.labels_for(view.names), x="K", y=height, detail=detail, **kwargs)
+        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), metric=view.metric.long_name)
+        untrained = scores.untrained_names(view.charted, choices_for(view.data))
+        dashed = view.labels_for(name for name in view.charted if name in untrained)
+        kwargs: dict[str, Any] = {"x": "K", "y": height, "detail": detail, "dashed": dashed, "alt": described}
+        draw_chart(charts.curves, displayed, view.labels_for(view.names), **kwargs)
         st.caption(word("compare.interval_help"))
         percentages = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
         curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in percentages]
@@ -167,11 +151,11 @@ def _draw_curves(view: ComparisonView) -> None:
 
 
 def _draw_tests_in_full(view: ComparisonView) -> None:
-    """Draw the tests against the baseline, and those of every pair of the others: no pair is tested twice."""
+    """Draw the tests against the baseline and those of every other pair."""
     others = tuple(name for name in view.scored_names if name != view.baseline)
     if not view.baseline_tests and len(others) < 2:
         return
-    with st.expander(word("compare.tests", figure=view.metric.long_name)):
+    with st.expander(word("compare.tests", metric=view.metric.long_name)):
         st.caption(word("compare.pairs_help"))
         _draw_tests(view.baseline_tests)
         if len(others) > 1:  # the better one first
@@ -188,7 +172,7 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
         st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
         first = table.iloc[0]
         described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['share']:.0f}")
-        draw_chart(signal_bars, table, x=word("compare.mix_share"), alt=described)
+        draw_chart(_signal_bars, table, x=word("compare.mix_share"), alt=described)
         columns = {
             "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
             "share": tables.number("compare.mix_share", "%.1f"),
@@ -197,13 +181,24 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
         tables.draw(table, columns)
 
 
+def _signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
+    names = table["signal"].tolist()
+    base = alt.Chart(table).encode(
+        y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
+        x=alt.X("share:Q", title=x),
+        tooltip=charts.tooltips(("signal:N", " "), ("share:Q", x, ".1f")),
+    )
+    description = charts.describe(x, charts.values(names, [*table["share"]], ".1f"))
+    return base.mark_bar(color=PALETTE[0]).properties(height=56 + 24 * len(names), description=description)
+
+
 def signal_label(name: str) -> str:
     return word_or(f"signal.{name.removeprefix('BM25 ').replace(' ', '_')}", name)
 
 
 @st.fragment
 def _draw_question(view: ComparisonView) -> None:
-    """Draw the question disputed most by the baseline and the best dense retriever, or the best other without one."""
+    """Draw the question on which the baseline differs most from the best dense retriever, else from the best other."""
     first, *others = view.leading
     dense = [name for name in others if isinstance(view.spec(name).local_spec, DenseSpec)]
     means = {name: view.comparison.scores[name].means()[str(view.metric)] for name in dense or others}
@@ -216,26 +211,23 @@ def _draw_question(view: ComparisonView) -> None:
     draw_style()
     st.caption(word("compare.disputed", names=plain(" · ".join(map(retriever_name, pair)))))
     st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", naming.answers_line(case.question)))))
-    by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
+    by_rank = sorted(pair, key=lambda name: case.passage_pair(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
         draw_reasons(case.results, [view.spec(name) for name in by_rank], view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
-        st.rerun()  # the whole page: another view is to be seen
+        st.rerun()  # the whole page: another tab opens
 
 
 def _draw_published(view: ComparisonView) -> None:
     question_count = len(view.comparison.question_set.questions)
     for entry in find_published(view.data.name):
         source = entry.source
-        local_scores = {
-            name: retriever_scores.means().get(source.measure)
-            for name, retriever_scores in view.comparison.scores.items()
-        }
-        measured = {view.display_names[name]: value for name, value in local_scores.items() if value is not None}
-        rows = [(name, word("published.here"), value) for name, value in measured.items()]
+        measured = {name: value.means().get(source.measure) for name, value in view.comparison.scores.items()}
+        here = word("published.here")
+        rows = [(view.display_names[name], here, value) for name, value in measured.items() if value is not None]
         rows += [(name, word(f"published.{entry.kinds[name]}"), value) for name, value in entry.figures.items()]
-        table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
+        table = pd.DataFrame(rows, columns=["name", "kind", "value"]).sort_values("value", ascending=False)
         with st.expander(word("published.title", name=entry.title)):
             st.caption(word("published.about", title=source.title, address=source.address, date=f"{source.date}"))
             if question_count != entry.questions:
@@ -243,9 +235,9 @@ def _draw_published(view: ComparisonView) -> None:
             columns = {
                 "name": tables.text("published.name", "", width=tables.width_of(table["name"]), pinned=True),
                 "kind": tables.text("published.kind", ""),
-                "figure": tables.measure(source.measure, Measure.parse(source.measure).long_name),
+                "value": tables.measure(source.measure, Measure.parse(source.measure).long_name),
             }
-            tables.draw(table.assign(figure=100 * table["figure"]).style.format("{:.2f}", subset=["figure"]), columns)
+            tables.draw(table.assign(value=100 * table["value"]).style.format("{:.2f}", subset=["value"]), columns)
 
 
 def _draw_tests(tests: list[PairTest]) -> None:
@@ -260,7 +252,7 @@ def _draw_tests(tests: list[PairTest]) -> None:
         "difference": tables.number("compare.difference", "%+.2f"),
         **tables.interval("%+.2f", "compare.family_help"),
         "p_family": tables.p_family(),
-        "p": tables.number("compare.p_alone", "%.4f", "compare.p_randomization"),
+        "p": tables.number("compare.p_uncorrected", "%.4f", "compare.p_randomization"),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
     tables.draw(table, columns, retrievers=("a", "b"))
@@ -313,7 +305,8 @@ def _draw_cautions(view: ComparisonView) -> None:
 def _draw_notes(view: ComparisonView) -> None:
     question_set = view.comparison.question_set
     with st.expander(word("compare.notes")):
-        if len(set((weights := _weights(view)).values())) > 1:
+        weights = _weights(view)
+        if len(set(weights.values())) > 1:
             weight_list = ", ".join(f"{plain(retriever_name(name))} {weight:g}" for name, weight in weights.items())
             st.caption(word("compare.weights_differ", weights=weight_list))
         several = (np.diff(question_set.relevance.indptr) > 1).any()
@@ -340,14 +333,10 @@ def _draw_cut_off(view: ComparisonView) -> None:
 
 
 def _weights(view: ComparisonView) -> dict[str, float]:
-    """Return the fraction of the score that each reranker was given: by a user, its training, or the default."""
+    """Return the stored weight of each scored reranker in the sum with its first stage."""
     specs = origin_of(view.opened.folder).get("retrievers")
-    scored_names = {result.name for result in view.scored}
-    rerankers = [spec.name for spec in view.comparison.experiment.retriever if isinstance(spec, RerankSpec)]
-    reranker_specs = (
-        {name: specs[name] for name in rerankers if name in scored_names and name in specs}
-        if isinstance(specs, dict)
-        else {}
-    )
-    weights = {name: spec.get("weight") for name, spec in reranker_specs.items() if isinstance(spec, dict)}
+    if not isinstance(specs, dict):
+        return {}
+    rerankers = [result.name for result in view.scored if isinstance(view.spec(result.name), RerankSpec)]
+    weights = {name: specs[name].get("weight") for name in rerankers if isinstance(specs.get(name), dict)}
     return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}

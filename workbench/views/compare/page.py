@@ -1,4 +1,4 @@
-"""Compare: what each retriever finds of the same questions, side by side; and the files it is exported as."""
+"""The Compare page: the scores of retrievers on the same questions, and the export of a comparison as files."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of
 from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, draw_methods
-from mrc_workbench.workbench.views.compare import controls, kept, running, scores
+from mrc_workbench.workbench.views.compare import controls, running, saved, scores
 from mrc_workbench.workbench.views.compare.running import SelectedComparison
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
@@ -35,14 +35,21 @@ from mrc_workbench.workbench.views.resources.sets import question_set, selected_
 from mrc_workbench.workbench.views.ui.state import choose_tab, remember
 from mrc_workbench.workbench.views.ui.words import duration, language, moment, plain, word
 
-File = tuple[Callable[[], str | bytes], str, str]  # what makes the content, name, MIME type
-
-
-_FILES = {  # of a menu, by group
+File = tuple[Callable[[], str | bytes], str, str]  # function that returns the content, name, MIME type
+_FILES = {  # files of the export menu by group
     "report": ("report",),
     "tables": ("table", "markdown", "latex"),
     "data": ("questions", "questions_json", "json", "everything"),
     "again": ("experiment",),
+}
+_MOST_NAMES = 2  # names on a button
+VIEWS = {  # module and function of each tab, imported when first drawn: the app opens without Altair
+    "overview": ("overview", "draw"),
+    "where": ("where", "draw"),
+    "why": ("why", "draw"),
+    "tune": ("tune", "draw"),
+    "takeaway": ("saved", "draw_export_tab"),
+    "kept": ("saved", "draw"),
 }
 
 
@@ -58,9 +65,8 @@ def draw_export(view: ComparisonView | None) -> None:
             for kind in kinds:
                 about = word("export.everything_help") if kind == "everything" else None
                 kwargs: dict[str, Any] = {"icon": ":material/download:", "help": about, "key": f"export_{kind}"}
-                column.download_button(
-                    word(f"export.{kind}"), *files[kind], on_click="ignore", type="tertiary", **kwargs
-                )
+                kwargs |= {"on_click": "ignore", "type": "tertiary"}
+                column.download_button(word(f"export.{kind}"), *files[kind], **kwargs)
         kwargs = {"icon": ":material/move_up:", "on_click": remember, "args": ("view", "takeaway")}
         right.button(word("export.take_away"), type="tertiary", **kwargs)
         right.caption(word("export.again_about"))
@@ -74,12 +80,12 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         return json.dumps(scores_content(comparison), ensure_ascii=False, indent=2)
 
     def report_html() -> str:
-        # charts and templates: only who takes a report away waits for them
+        # Import charts and templates only for a report
         from mrc_workbench.retrieval.report.report import report
 
-        by_baseline = (
-            opened.evidence if opened.evidence.baseline == view.baseline else evidence(comparison, view.baseline)
-        )
+        by_baseline = opened.evidence
+        if by_baseline.baseline != view.baseline:
+            by_baseline = evidence(comparison, view.baseline)
         return report(comparison, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
     return {
@@ -96,13 +102,11 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
 
 
 def _experiment(view: ComparisonView) -> str:
-    """Return the experiment, with what it takes elsewhere: `data` and trained models are names of this workspace."""
-    compared_questions = view.comparison.question_set
-    counts = {
-        "passages": f"{len(compared_questions.passages):,}",
-        "questions": f"{len(question_set(view.data.key).questions):,}",
-    }
-    remarks = [word("export.about_data", name=compared_questions.name, fingerprint=view.data.fingerprint, **counts)]
+    """Return the experiment as TOML, with remarks on the dataset and trained models that another workspace needs."""
+    compared = view.comparison.question_set
+    questions = question_set(view.data.key).questions
+    counts = {"passages": f"{len(compared.passages):,}", "questions": f"{len(questions):,}"}
+    remarks = [word("export.about_data", name=compared.name, fingerprint=view.data.fingerprint, **counts)]
     for spec in view.comparison.experiment.retriever:
         if run := find_run(str(dict(spec).get("model", ""))):
             remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
@@ -121,20 +125,8 @@ def _zipped(view: ComparisonView, in_language: str) -> bytes:
     return content.getvalue()
 
 
-_MOST_NAMES = 2  # on a button, which a narrow screen would cut
-
-VIEWS = {  # module and function that draw each; read when it is first drawn: opening the app does not wait for Altair
-    "overview": ("overview", "draw"),
-    "where": ("where", "draw"),
-    "why": ("why", "draw"),
-    "tune": ("tune", "draw"),
-    "takeaway": ("kept", "draw_take_away"),
-    "kept": ("kept", "draw"),
-}
-
-
 def draw() -> None:
-    if stored := kept.requested_comparison():
+    if stored := saved.requested_comparison():
         _draw_stored(stored)
         return
     data = selected_set()
@@ -149,30 +141,30 @@ def draw() -> None:
         names = controls.pick_retrievers(choices, data)
         methods = st.container()
     if not names:
-        st.info(word("compare.pick_one"), icon=":material/info:")
+        st.info(word("compare.select_retriever"), icon=":material/info:")
         return
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, names, controls.pick_part(choices, names), controls.pick_grade(data))
         selected = SelectedComparison(data, choices, experiment)
         job = selected.job
         running.start_from_link(selected)
-        last = _earlier(selected, names)
+        last = running.earlier_comparison(selected, names)
         folder = job.folder if job.done else last.folder if last else None
-        untrained = scores.untrained_of(names, choices) if last else []
+        untrained = scores.untrained_names(names, choices) if last else []
         view = _open_view(folder, data, [*names, *untrained], list(choices.specs)) if folder else None
         if view:
             with st.popover(word("compare.methods"), icon=":material/info:"):
                 draw_methods(names, choices)
     running.write_displayed(folder.name if view and folder else "", data, experiment.split, names)
     other_comparison = last if view and last and not running.is_superset(last, experiment) else None
-    awaits_user = job.is_unfinished and (view is None or other_comparison is not None)  # for a user to resume it
+    awaits_user = job.is_unfinished and (view is None or other_comparison is not None)
     with buttons:
         if not other_comparison and not awaits_user:
             _draw_start(word("compare.run_again" if view else "compare.run"), selected, again=view is not None)
         draw_export(view)
         draw_copy_link()
     with methods:
-        if not view and not job.running:  # one at work tells of each what it does
+        if not view and not job.running:  # the progress of a running job has them
             draw_methods(names, choices)
         if not job.done and not job.running:
             _draw_costs(data, experiment, choices)
@@ -191,24 +183,11 @@ def draw() -> None:
 
 def _draw_earlier_badge(last: StoredComparison) -> None:
     questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
-    st.badge(word("compare.earlier", questions=questions, made=moment(last.made)), icon=":material/history:")
-
-
-def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
-    """Return the earlier comparison to show in place of the selected one, None if that one has more to show."""
-    if selected.job.done or selected.job.running:
-        return None
-    last = running.superset_in_address(selected.experiment, selected.data)
-    if last is None and selected.job.is_unfinished:
-        last = running.comparison_in_address(selected.data)
-    last = last or running.last_finished(selected.data, names, selected.experiment)
-    if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
-        return None
-    return last
+    st.badge(word("compare.earlier", questions=questions, created=moment(last.made)), icon=":material/history:")
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:
-    """Say how much is stored of every token, and how long reading takes, before a user waits for it."""
+    """Draw the expected disk space and time of late interaction retrievers before a user starts them."""
     for spec in experiment.retriever:
         comes_with_sample = choices.expected is None and spec.name == LATE_NAME
         if isinstance(spec, LateSpec) and not comes_with_sample:
@@ -218,7 +197,7 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoic
             seconds = forecast.seconds if forecast.is_measured else None
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
             if choices.expected and choices.expected.label(spec.name):
-                time = ""  # its chip says it
+                time = ""  # the chip has it
             counts = {"megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
             st.caption(f"{word('compare.cost', name=plain_names([spec.name]), **counts)} {time}".strip())
 
@@ -236,15 +215,18 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
 
 
 def _settings() -> DeltaGenerator:
-    st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
+    st.toggle(word("compare.controls"), key="show_controls")  # visible on a narrow screen: see look.css
     return st.container(key="controls")
 
 
 def _draw_stored(stored: StoredComparison) -> None:
     data = selected_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
-    title.title(plain(kept.title_of(stored)))
-    st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
+    title.title(plain(saved.title_of(stored)))
+    st.info(
+        word("saved.displayed", created=moment(stored.made), part=word(f"part.{stored.part}")),
+        icon=":material/history:",
+    )
     answer = st.container()
     settings = _settings()
     with settings:
@@ -252,13 +234,13 @@ def _draw_stored(stored: StoredComparison) -> None:
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         view = _open_view(stored.folder, data, names, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
-        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=kept.close)
+        st.button(word("saved.back"), icon=":material/arrow_back:", on_click=saved.close)
         draw_export(view)
         draw_copy_link()
     if view is None:
-        answer.error(word("kept.cannot_open"), icon=":material/error:")
+        answer.error(word("saved.cannot_open"), icon=":material/error:")
     elif not names:
-        answer.info(word("compare.pick_one"), icon=":material/info:")
+        answer.info(word("compare.select_retriever"), icon=":material/info:")
     else:
         _draw_comparison(view, choices_for(data), answer)
 
@@ -266,7 +248,7 @@ def _draw_stored(stored: StoredComparison) -> None:
 def _draw_comparison(
     view: ComparisonView, choices: RetrieverChoices, answer: DeltaGenerator, *, more_offered: bool = False
 ) -> None:
-    """Draw a comparison; `more_offered` if a button above compares retrievers that it does not have."""
+    """Draw a comparison; `more_offered` if a button above compares other retrievers."""
     with answer:
         scores.draw_headline(view, choices, more_offered=more_offered)
         scores.draw_notices(view, choices)
@@ -284,14 +266,14 @@ def _draw_start(label: str, selected: SelectedComparison, *, again: bool = False
 
 
 def _draw_offer(selected: SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
-    """Offer to run the selected comparison in place of the earlier one that is shown."""
+    """Offer to run the selected comparison in place of the displayed earlier one."""
     new = [name for name in names if name not in earlier.retrievers]
-    label = word("compare.run_picked")
-    if running.asks_same_questions(earlier, selected.experiment) and new:
-        has_many = len(new) > _MOST_NAMES
-        label = (
-            word("compare.with_count", count=len(new)) if has_many else word("compare.with_new", names=plain_names(new))
-        )
+    if not new or not running.asks_same_questions(earlier, selected.experiment):
+        label = word("compare.run_selected")
+    elif len(new) > _MOST_NAMES:
+        label = word("compare.with_count", count=len(new))
+    else:
+        label = word("compare.with_new", names=plain_names(new))
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         _draw_start(label, selected)
 
@@ -302,8 +284,8 @@ def _open_view(folder: Path, data: StoredSet, selected: list[str], names: Sequen
         return None
     results = tuple(result for result in opened.comparison.results if result.name in selected)
     scored_names = [result.name for result in results if result.scores] or [result.name for result in results]
-    initial_baseline = default_baseline(opened.comparison)
-    measure, k, baseline = controls.pick_metric(
-        opened.comparison, scored_names, initial_baseline if initial_baseline in scored_names else scored_names[0]
-    )
+    baseline = default_baseline(opened.comparison)
+    if baseline not in scored_names:
+        baseline = scored_names[0]
+    measure, k, baseline = controls.pick_metric(opened.comparison, scored_names, baseline)
     return ComparisonView(data, opened, results, tuple(names), measure, k, baseline)

@@ -1,4 +1,4 @@
-"""Which questions the Why view lists: read from the address, said in words, drawn as a map; and one of them."""
+"""The questions of the Why tab: filters read from the address, the map of ranks, and a single question."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,13 +28,13 @@ from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-# light to dark, green to purple: the order is seen without colour, and each end on light and dark
+# From light to dark, so that the order is visible without colour
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
 
 
 @dataclass(frozen=True)
 class Filter:
-    """The rows of the questions that a filter keeps, and the words for it, as Markdown."""
+    """The rows of the questions that pass a filter, and its description as Markdown."""
 
     rows: np.ndarray
     text: str
@@ -42,11 +42,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class QuestionList:
-    """A comparison's retrievers that have rankings (`names`, two of them a pair), and the filters on its questions.
-
-    `quadrant` to `words` are the values of the widgets that set the filters. A filter that the address names wrongly,
-    or that does not fit the selected retrievers, is left out.
-    """
+    """The retrievers with rankings, the pair to compare, the values of the filter widgets, and the valid filters."""
 
     view: ComparisonView
     names: tuple[str, ...]
@@ -60,16 +56,16 @@ class QuestionList:
 
     @property
     def mask(self) -> np.ndarray:
-        """Which questions are listed, `(n_questions,)` bool."""
+        """Whether each question passes the filters, `(n_questions,)` bool."""
         count = len(self.view.comparison.question_set.questions)
         return questions.intersection_mask(count, [item.rows for item in self.filters])
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return " · ".join(item.text for item in self.filters)
 
 
 def read_question_list(view: ComparisonView) -> QuestionList:
-    """Read the address. There must be a retriever with rankings."""
+    """Read the address. At least one retriever must have rankings."""
     opened = view.opened
     k = view.k
     filters = list[Filter]()
@@ -84,22 +80,22 @@ def read_question_list(view: ComparisonView) -> QuestionList:
     pair = (first, second)
     quadrant = Quadrant(value) if (value := _allowed_value("quadrant", tuple(Quadrant))) else None
     if quadrant:
-        text = word(f"why.said_{quadrant.value}", a=labels[first], b=labels[second], k=k)
+        text = word(f"why.filter_{quadrant.value}", a=labels[first], b=labels[second], k=k)
         filters.append(Filter(opened.quadrants(pair, k)[quadrant], text))
     block_key = st.query_params.get("block", "")
     blocks = opened.ranks(names).blocks() if block_key else []
     block = next((block for block in blocks if block_name(names, block) == block_key), None)
     if block:
-        text = word("why.said_block", name=labels[names[block.column]], band=band_words(block.band))
+        text = word("why.filter_block", name=labels[names[block.column]], band=band_words(block.band))
         filters.append(Filter(opened.ranks(names).order[block.start : block.end], text))
     fate = _allowed_value("fate", questions.OUTCOMES)
     fate_retriever = _allowed_value("of", names)
     fates: dict[str, np.ndarray] = {}
-    with suppress(ValueError):  # a run that was imported may not be so deep
+    with suppress(ValueError):  # an imported run may have fewer hits
         fates = opened.outcomes(k) if fate else {}
     if fate_retriever in fates:
         rows = np.flatnonzero(fates[fate_retriever] == questions.OUTCOMES.index(RetrievalOutcome(fate)))
-        filters.append(Filter(rows, word(f"why.said_{fate}", name=labels[fate_retriever], k=k)))
+        filters.append(Filter(rows, word(f"why.filter_{fate}", name=labels[fate_retriever], k=k)))
     grouping = SliceProperty(value) if (value := _allowed_value("slice", tuple(SliceProperty))) else None
     index = str(st.query_params.get("within", ""))
     parts = opened.slices(grouping) if grouping and index.isdecimal() else []
@@ -109,7 +105,7 @@ def read_question_list(view: ComparisonView) -> QuestionList:
         filters.append(Filter(parts[within].rows, f"{word(f'where.by_{grouping.value}')}: {label}"))
     words = str(st.query_params.get("words", ""))[:200].strip()
     if words:
-        filters.append(Filter(opened.rows_with_text(words), word("why.said_words", words=plain(words))))
+        filters.append(Filter(opened.rows_with_text(words), word("why.filter_words", words=plain(words))))
     return QuestionList(view, names, pair, quadrant, block, grouping, within, words, filters)
 
 
@@ -132,7 +128,7 @@ def _allowed_value(name: str, allowed: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class QuestionCase:
-    """The question at `row` of the comparison that `listed` is about."""
+    """The question at `row` of the comparison."""
 
     question_list: QuestionList
     row: int
@@ -143,7 +139,6 @@ class QuestionCase:
 
     @property
     def key(self) -> str:
-        """The key of the stored dataset."""
         return self.view.data.key
 
     @property
@@ -152,12 +147,11 @@ class QuestionCase:
 
     @cached_property
     def relevant(self) -> tuple[int, ...]:
-        """Rows of the passages that answer it."""
         return tuple(self.view.comparison.question_set.row_of_passage[id_] for id_ in self.question.relevant)
 
     @cached_property
     def confusers(self) -> frozenset[int]:
-        """Rows of the passages from the same article that do not answer it."""
+        """Rows of other passages from the article of the answer."""
         return self.view.opened.same_article_rows(self.row)
 
     @cached_property
@@ -182,16 +176,16 @@ class QuestionCase:
         return " · ".join(filter(None, (passage.title, passage.id)))
 
     def spec(self, name: str) -> Spec:
-        """How a retriever is made; of one in Milvus, the local one that has its scores."""
+        """Return the spec of a retriever; for Milvus, the local spec with the same scores."""
         return self.view.spec(name).local_spec
 
-    def duel(self, name: str, against: int | None = None) -> PassagePair:
-        return self.results.duel(name, against)
+    def passage_pair(self, name: str, against: int | None = None) -> PassagePair:
+        return self.results.passage_pair(name, against)
 
 
 def draw_map(question_list: QuestionList) -> None:
     ranks = question_list.view.opened.ranks(question_list.names).ranks
-    everywhere_first = int((ranks == 1).all(axis=1).sum())  # the map begins with them
+    everywhere_first = int((ranks == 1).all(axis=1).sum())  # the first columns of the map
     count = len(question_list.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
     with left:
@@ -201,7 +195,7 @@ def draw_map(question_list: QuestionList) -> None:
     kwargs["on_change"] = lambda: change_address({"map": "apart" if st.session_state["why_zoom"] else ""})
     zoomed = right.toggle(word("why.map_zoom"), value=st.query_params.get("map") == "apart", **kwargs)
     first = everywhere_first if zoomed and everywhere_first < count else 0
-    # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
+    # A chart keeps its selection as long as it keeps its key
     key = f"why_map_{'-'.join(question_list.names)}_{first}_{bool(question_list.block)}"
 
     def choose() -> None:
@@ -227,10 +221,10 @@ def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
         for block in question_list.view.opened.ranks(names).blocks()
         if block.end > first
     ]
-    table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
-    table["band"] = table["place"].map(band_words)
+    table = pd.DataFrame(rows, columns=["retriever", "start", "end", "position", "block"])
+    table["band"] = table["position"].map(band_words)
     table["count"] = table["end"] - table["start"]
-    table["chosen"] = table["block"] == (block_name(names, selected) if selected else "")
+    table["selected"] = table["block"] == (block_name(names, selected) if selected else "")
     return table
 
 
@@ -240,7 +234,7 @@ def _rank_map(table: pd.DataFrame, names: tuple[str, ...], first: int, count: in
     count_title = word("data_page.questions_axis")
     rank = word("why.rank_of_answer")
     colours = alt.Scale(domain=bands, range=list(_COLOURS))
-    keys = legend(title=rank, columns=1, symbolStrokeWidth=0)  # a phone has room for one column
+    keys = legend(title=rank, columns=1, symbolStrokeWidth=0)  # fits on a phone
     x_scale = alt.Scale(domain=[first, count], nice=False)
     axis = alt.Axis(grid=False, tickMinStep=1)
     base = alt.Chart(table).encode(
@@ -248,12 +242,12 @@ def _rank_map(table: pd.DataFrame, names: tuple[str, ...], first: int, count: in
         x=alt.X("start:Q", title=count_title, scale=x_scale, axis=axis),
         x2="end",
         color=alt.Color("band:N", scale=colours, legend=keys),
-        strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
+        strokeWidth=alt.condition("datum.selected", alt.value(3), alt.value(0)),
         opacity=alt.condition(selection, alt.value(1), alt.value(0.45)),
         tooltip=tooltips(("retriever", word("compare.retriever")), ("band", rank), ("count", count_title, ",")),
     )
-    # read aloud: how many of the questions on the map each retriever ranks first
-    firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
+    # For screen readers: how many of the displayed questions each retriever ranks first
+    firsts = table[table["position"] == 0].groupby("retriever")["count"].sum()
     rows = [f"{name} {int(firsts.get(name, 0)):,} / {count - first:,}" for name in names]
     description = charts.describe(f"{rank}: {band_words(0)}", rows)
     marks = base.mark_rect(cursor="pointer", stroke=TEXT_COLOUR).add_params(selection)

@@ -1,8 +1,7 @@
-"""The comparison that is selected: its key in the address, its start and progress, and what is shown without a result.
+"""The selected comparison: its start, its progress, and its key in the address.
 
-The key of the displayed comparison is in the address as `comparison`, so that a link opens the same results after other
-comparisons were made. The page of a dataset writes it there and goes on as before; a link to a comparison that this
-page would not display opens the stored comparison. The times shown for the retrievers add up to the total shown.
+The address names the displayed comparison as `comparison`, so a link opens the same results after later comparisons. A
+link to a comparison that the page of its dataset does not display opens the stored comparison.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,25 +21,28 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, FinishedRetriever, StoredComparison
-from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line, rounded_duration
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, comparisons_of, method_line
 from mrc_workbench.workbench.views.compare.controls import select_only
 from mrc_workbench.workbench.views.compare.scores import draw_table
 from mrc_workbench.workbench.views.names import leading_measure, plain_names, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
 from mrc_workbench.workbench.views.ui.state import assume, is_assumed
-from mrc_workbench.workbench.views.ui.words import duration, plain, show_errors, word
+from mrc_workbench.workbench.views.ui.words import duration, plain, rounded_duration, show_errors, word
 
 _ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
-_IN_MINUTES = 3540.0  # seconds in total from which times are shown in whole minutes
-_ENDED = "ended_while_drawn"  # of the session
-# the first metrics are waited for most
+_IN_MINUTES = 3540.0  # seconds in total from which times are displayed in whole minutes
 _POLL_SECONDS = 0.5
-_FIRST_POLL_SECONDS = 0.3
+_FIRST_POLL_SECONDS = 0.3  # until the first retriever has metrics
+KEY = "comparison"
+CHOICES = ("retrievers", "part")  # address parameters beside the key
+# Session keys: the job that ended while the page was drawn; the keys of the dataset and comparison its page wrote
+_ENDED = "ended_while_drawn"
+_WRITTEN = "comparison_in_address"
 
 
 @dataclass(frozen=True)
 class ProgressRow:
-    """One retriever. `seconds` is the time it still takes, a whole number as it is shown, None if unknown."""
+    """The progress of a retriever. `seconds` is the displayed time left, a whole number; None if unknown."""
 
     name: str
     state: Literal["done", "failed", "running", "waiting"]
@@ -70,9 +72,9 @@ def state_words(rows: Sequence[ProgressRow]) -> list[str]:
     texts = []
     for row in rows:
         text = word(f"compare.state_{row.state}")
-        texts.append(
-            word("compare.state_with_time", state=text, time=format_duration(row.seconds)) if row.seconds else text
-        )
+        if row.seconds:
+            text = word("compare.state_with_time", state=text, time=format_duration(row.seconds))
+        texts.append(text)
     return texts
 
 
@@ -87,12 +89,11 @@ def _in_minutes(rows: Sequence[ProgressRow]) -> bool:
 
 
 def _finished_names(job: ComparisonJob) -> list[str]:
-    """Return the names of the retrievers that the job has searched without failing."""
     return [name for name, retriever in job.finished_retrievers().items() if not retriever.failed]
 
 
 def _draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
-    """Draw a row for each retriever, also before it is searched: browsers load the code of tables meanwhile."""
+    """Draw a row for each retriever, even before its search ends: the browser loads the code of tables early."""
     finished = job.finished_retrievers()
     rows = [{"retriever": name, **(finished[name].figures if name in finished else {})} for name in names]
     questions = max((retriever.questions for retriever in finished.values()), default=0)
@@ -101,7 +102,7 @@ def _draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[st
 
 @dataclass(frozen=True)
 class SelectedComparison:
-    """The comparison that the page is asked for: the retrievers and questions selected, and the job that compares."""
+    """The selected retrievers and questions as an experiment, and the job that runs it."""
 
     data: StoredSet
     choices: RetrieverChoices
@@ -112,24 +113,29 @@ class SelectedComparison:
         return ComparisonJob.of(self.experiment, self.data.fingerprint)
 
 
-def last_finished(data: StoredSet, names: Sequence[str], experiment: Experiment) -> StoredComparison | None:
-    """Return the comparison to show until a user runs the selected one: same questions, most retrievers, newest."""
-    of_data = [
-        comparison
-        for comparison in store.kept_comparisons()
-        if comparison.data_fingerprint == data.fingerprint and not comparison.lab
-    ]
+def earlier_comparison(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
+    """Return the earlier comparison to display until the selected one ends; None if that one has more results.
+
+    It is the one in the address, else the best of the dataset: same questions, most retrievers, newest.
+    """
+    job = selected.job
+    experiment = selected.experiment
+    if job.done or job.running:
+        return None
 
     def fit(stored: StoredComparison) -> tuple[bool, int]:
         return asks_same_questions(stored, experiment), len(set(names) & set(stored.retrievers))
 
-    with_any = [stored for stored in of_data if fit(stored)[1]]
-    return max(with_any, key=fit, default=None)  # of equals the first, which is the newest
-
-
-def shows_all_finished(stored: StoredComparison, selected: SelectedComparison) -> bool:
-    finished = _finished_names(selected.job)
-    return not finished or (asks_same_questions(stored, selected.experiment) and set(finished) <= set(stored.figures))
+    last = superset_in_address(experiment, selected.data)
+    if last is None and job.is_unfinished:
+        last = comparison_in_address(selected.data)
+    if last is None:
+        overlapping = [stored for stored in comparisons_of(selected.data) if fit(stored)[1]]
+        last = max(overlapping, key=fit, default=None)  # `max` returns the first of equals, which is the newest
+    finished = set(_finished_names(job)) if job.is_unfinished else set()
+    if last and finished and not (asks_same_questions(last, experiment) and finished <= set(last.figures)):
+        return None
+    return last
 
 
 def start_from_link(selected: SelectedComparison) -> None:
@@ -139,7 +145,7 @@ def start_from_link(selected: SelectedComparison) -> None:
 
 
 def begin(selected: SelectedComparison) -> None:
-    """Start a comparison, once a session, if it is quick and no user stopped it; show its progress, or why it waits."""
+    """Start a quick comparison once per session, unless a user stopped it; draw its progress or why it waits."""
     job = selected.job
     started = f"started_{selected.data.key}_{selected.job.id}"
     if job.running:
@@ -149,9 +155,9 @@ def begin(selected: SelectedComparison) -> None:
     if not reason and started not in st.session_state and (job.can_autostart or job.done):
         st.session_state[started] = True
         job.start(selected.experiment)
-        # what draws the metrics, while they are waited for
+        # Import the overview while the comparison runs
         Thread(target=import_module, args=("mrc_workbench.workbench.views.compare.overview",), daemon=True).start()
-        st.rerun()  # the button above is drawn already, and must not offer to start it again
+        st.rerun()  # the button above must not offer to start it again
     if reason:
         st.info(reason, icon=":material/schedule:")
     else:
@@ -175,7 +181,7 @@ def follow(job: ComparisonJob, selected: SelectedComparison) -> None:
     experiment = selected.experiment
     names = [*experiment.specs]
     counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}", "count": len(names)}
-    key = "compare.comparing_one" if len(names) == 1 else "compare.comparing"
+    key = "compare.comparing_single" if len(names) == 1 else "compare.comparing"
     st.markdown(word(key, name=plain(set_name(data.name)), **counts))
     done = job.finished_retrievers()
     methods = {spec.name: method_line(spec, selected.choices) for spec in experiment.retriever}
@@ -200,10 +206,7 @@ def follow_lab(job: ComparisonJob) -> None:
 
 
 def _is_running(job: ComparisonJob, otherwise: str) -> bool:
-    """Whether a job runs; if not, say `otherwise` and what it wrote last.
-
-    The page is drawn anew if the job ended while it was drawn: its result is opened, unless it cannot be.
-    """
+    """Whether a job runs; if not, draw the text `otherwise` and the end of its log, or open its new result."""
     ended = (job.id, job.status().started)
     if job.done and st.session_state.get(_ENDED) != ended:
         st.session_state[_ENDED] = ended
@@ -217,10 +220,7 @@ def _is_running(job: ComparisonJob, otherwise: str) -> bool:
 
 
 def draw_unfinished(selected: SelectedComparison, *, shows_result: bool) -> None:
-    """Show the retrievers that a comparison had searched when it ended early, with the ways to go on.
-
-    If the page shows the result of an earlier comparison (`shows_result`), only the ways to go on are drawn.
-    """
+    """Draw the buttons to continue an unfinished comparison and, unless `shows_result`, its finished retrievers."""
     job = selected.job
     experiment = selected.experiment
     names = [] if shows_result else _finished_names(job)
@@ -245,7 +245,7 @@ def draw_unfinished(selected: SelectedComparison, *, shows_result: bool) -> None
 
 
 def _draw_finished_only(selected: SelectedComparison, names: list[str], label: str) -> None:
-    """Draw the button that makes a complete comparison of the finished retrievers, from their stored rankings."""
+    """Draw the button that compares only the finished retrievers, from their stored rankings."""
     if not st.button(word(label), icon=":material/done_all:", key="only_finished"):
         return
     with show_errors():
@@ -265,10 +265,7 @@ def _progress_text(status: Status) -> str:
 
 
 def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], displayed_names: set[str], status: Status) -> None:
-    """Draw each retriever with what it does, how it stands and how long it still takes.
-
-    The metrics of finished ones stand below, drawn once: drawing them at every poll takes a core from the search.
-    """
+    """Draw each retriever with its method, state and time left. Metrics are not polled: that would slow the search."""
     done = job.finished_retrievers()
     rows = progress_rows([*methods], status, done)
     lines = []
@@ -281,13 +278,8 @@ def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], displayed_name
         st.rerun()
 
 
-KEY = "comparison"
-CHOICES = ("retrievers", "part")  # of the address, beside the key
-_WRITTEN = "comparison_in_address"  # of the session: key of the dataset and of the comparison that its page wrote
-
-
 def write_displayed(key: str, data: StoredSet, part: Part, retrievers: Sequence[str]) -> None:
-    """Put the comparison displayed by the page of the dataset into the address in one step; an empty key means none."""
+    """Put the displayed comparison into the address in one step; an empty key removes it."""
     if not key:
         clear_address()
         return
@@ -307,13 +299,13 @@ def clear_address(*, choices: bool = False) -> None:
 
 
 def leave_other_dataset(data: StoredSet) -> None:
-    """Clear the address if the page of another dataset wrote it: the user has switched to `data` since."""
+    """Clear the address if the page of another dataset wrote it."""
     dataset_key, key = st.session_state.get(_WRITTEN, ("", ""))
     if dataset_key and dataset_key != data.key and st.query_params.get(KEY) == key:
         clear_address(choices=True)
 
 
-def is_of_page(key: str, data: StoredSet) -> bool:
+def is_displayed_by_page(key: str, data: StoredSet) -> bool:
     """Whether the page of the dataset displays this comparison: it wrote the key, or the address selects the same."""
     if st.session_state.get(_WRITTEN) == (data.key, key):
         return True
@@ -321,7 +313,7 @@ def is_of_page(key: str, data: StoredSet) -> bool:
     if experiment is None:
         return False
     job = ComparisonJob.of(experiment, data.fingerprint)
-    if job.is_unfinished:  # the page offers to resume it, and displays the comparison of the key meanwhile
+    if job.is_unfinished:  # the page offers to resume it and displays the comparison of the key
         return True
     return job.id == key or not (job.done or job.running or superset_in_address(experiment, data) is None)
 
@@ -336,12 +328,11 @@ def asks_same_questions(stored: StoredComparison, experiment: Experiment) -> boo
 
 
 def is_superset(stored: StoredComparison, experiment: Experiment) -> bool:
-    """Whether a stored comparison asked the same of more retrievers than the experiment."""
+    """Whether a stored comparison has the same questions and more retrievers than the experiment."""
     return asks_same_questions(stored, experiment) and set(experiment.specs) < set(stored.retrievers)
 
 
 def superset_in_address(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
-    """Return the comparison in the address if it holds the experiment."""
     stored = comparison_in_address(data)
     return stored if stored and is_superset(stored, experiment) else None
 

@@ -1,4 +1,4 @@
-"""A finished comparison as every view gets it: its headline, its table of scores, what speaks against the scores."""
+"""A finished comparison for all tabs of the page: headline, table of scores, and warnings about the scores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,8 @@ from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure
-from mrc_workbench.retrieval.report.words import (
-    Recommendation,
-    markdown_style,
-    rank_by_mean,
-    recommend,
-    retriever_cost,
-    write_headline,
-)
+from mrc_workbench.retrieval.report import words as report
+from mrc_workbench.retrieval.report.words import Recommendation
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import RetrieverChoices, without_weak_baselines
@@ -36,14 +30,14 @@ from mrc_workbench.workbench.views.ui.words import failure_text, language, plain
 
 @dataclass(frozen=True)
 class ComparisonView:
-    """A comparison, the retrievers picked of it, and the figure looked at.
+    """A comparison, the results of the selected retrievers, the selected metric and the baseline.
 
-    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr",
-    "ndcg" or "ndcg_exp"; the others are told against the `baseline`.
+    The order of `names`, all retrievers that can be selected, decides their colours. `measure` is "recall", "hit",
+    "mrr", "ndcg" or "ndcg_exp".
     """
 
     data: StoredSet
-    opened: OpenComparison  # all that can be asked of it
+    opened: OpenComparison
     results: tuple[Result, ...]
     names: tuple[str, ...]
     measure: str
@@ -52,7 +46,7 @@ class ComparisonView:
 
     @cached_property
     def display_names(self) -> dict[str, str]:
-        """What the page calls each retriever, those that others wrap included, by its stored name."""
+        """Names in the user's language by stored name, with those of wrapped retrievers."""
         return retriever_names([*self.names, *self.comparison.experiment.specs])
 
     def labels_for(self, names: Iterable[str]) -> list[str]:
@@ -78,40 +72,36 @@ class ComparisonView:
 
     @cached_property
     def scored(self) -> tuple[Result, ...]:
-        """The results that have the figure looked at: a retriever that failed, or is not deep enough, has none."""
-        return tuple(
-            result for result in self.results if result.scores and str(self.metric) in result.scores.per_question
-        )
+        """The results with the selected metric; a retriever that failed or has too few hits has none."""
+        metric = str(self.metric)
+        return tuple(result for result in self.results if result.scores and metric in result.scores.per_question)
 
     @property
     def scored_names(self) -> tuple[str, ...]:
-        """Names of those, the baseline first."""
+        """Names of the scored retrievers, the baseline first."""
         return tuple(sorted((result.name for result in self.scored), key=lambda name: name != self.baseline))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """Names of the scored retrievers, best first: the order of tables, charts and legends."""
-        return tuple(rank_by_mean(self.comparison, self.metric, self.scored_names))
+        return tuple(report.rank_by_mean(self.comparison, self.metric, self.scored_names))
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """Names of those that sentences and charts are about, the baseline first: see `without_plainest`."""
+        """Names of the retrievers in sentences and charts, the baseline first: see `without_weak_baselines`."""
         compared = without_weak_baselines(self.scored_names)
         return tuple(name for name in self.scored_names if name in compared or name == self.baseline)
 
     @property
     def charted(self) -> tuple[str, ...]:
-        """The same names, best first."""
+        """The leading names, best first."""
         return tuple(name for name in self.ranked if name in self.leading)
 
     @cached_property
     def recommendation(self) -> Recommendation | None:
-        """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
-        tests = [*self.baseline_tests, *self.others_tested]
-        groups = self.opened.groups
-        names = self.scored_names
-        baseline = self.baseline
-        return recommend(self.comparison, self.metric, tests, baseline=baseline, groups=groups, names=names)
+        """The recommended retriever by the displayed tests; None if no retriever has the metric."""
+        kwargs: dict[str, Any] = {"groups": self.opened.groups, "names": self.scored_names, "baseline": self.baseline}
+        return report.recommend(self.comparison, self.metric, [*self.baseline_tests, *self.others_tested], **kwargs)
 
     @property
     def best_test(self) -> PairTest | None:
@@ -121,7 +111,7 @@ class ComparisonView:
         return max(significant_gains or tests, key=lambda test: test.difference, default=None)
 
     def test(self, a: str, b: str) -> PairTest | None:
-        """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
+        """Return the displayed test of a pair as the gain of `a` over `b`; None if the pair was not tested."""
         tests = self.baseline_tests if self.baseline in (a, b) else self.others_tested
         match = next((test for test in tests if {test.a, test.b} == {a, b}), None)
         return evidence.reversed_test(match) if match and match.a != a else match
@@ -130,22 +120,20 @@ class ComparisonView:
         return self.comparison.experiment.specs[name]
 
 
-_WIDTHS = {
-    f"mrr@{DEFAULT_CUTOFF}": 92,
-    f"ndcg@{DEFAULT_CUTOFF}": 98,
-}  # pixels: together they fill a page of 1280 pixels
+# Pixels: the columns fill a page of 1280 pixels
+_WIDTHS = {f"mrr@{DEFAULT_CUTOFF}": 92, f"ndcg@{DEFAULT_CUTOFF}": 98}
 _RECALL_WIDTH = 72
 _WIDE_COLUMN = 112
-_FOREIGN_FRACTION = 0.1  # share of a time measured on another machine from which it is marked
+_FOREIGN_FRACTION = 0.1  # a time is marked if more of it was measured on another machine
 
 
 def means(results: Sequence[Result]) -> pd.DataFrame:
-    """Return one row a retriever: its name, every metric (0 to 1) and its times; only the name if it failed."""
+    """Return a row for each retriever: name, metrics (0 to 1) and times in seconds; only the name if it failed."""
     return pd.DataFrame([{"retriever": result.name, **result.metrics} for result in results])
 
 
 def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
-    """Return one row a test with its fields, the difference and its interval in percentage points."""
+    """Return a row for each test, with the difference and its interval in percentage points."""
     table = pd.DataFrame(tests)
     table[["difference", "low", "high"]] *= 100
     return table
@@ -160,10 +148,10 @@ def draw_table(
     against: Sequence[PairTest] = (),
     intervals: Mapping[str, evidence.Intervals] | None = None,
 ) -> None:
-    """Draw the leading metric of `means`, its interval and the verdict of the tests `against` the baseline, best first.
+    """Draw a table of `means`, best first: the leading metric, its interval, and the verdict of its test.
 
-    Beside it Recall at the first of `ks`, MRR, nDCG and the milliseconds per query, without columns in which every
-    retriever reaches 100. The best of a column is bold, unless all are equal. Another machine's times have an asterisk.
+    The other columns are Recall at the first `ks`, MRR, nDCG and milliseconds per query, unless every retriever
+    reaches 100. The best of a column is bold, unless all are equal. Another machine's times have an asterisk.
     """
     metric_key = str(metric)
     measures = [f"recall@{k}" for k in ks]
@@ -173,9 +161,8 @@ def draw_table(
     is_foreign = table.pop("elsewhere_seconds") > _FOREIGN_FRACTION * table["query_seconds"]
     marked = set(table.loc[is_foreign, "retriever"])
     table["per_question"] = table.pop("query_seconds") / questions * 1000
-    verdicts = {test.b: word("compare.is_baseline") for test in against} | {
-        test.a: verdict_of(test) for test in against
-    }
+    verdicts = {test.b: word("compare.is_baseline") for test in against}
+    verdicts |= {test.a: verdict_of(test) for test in against}
     table["verdict"] = [verdicts.get(name, "") for name in table["retriever"]]
     ends = [(intervals or {}).get(name, {}).get(metric_key) for name in table["retriever"]]
     table["interval"] = [f"{100 * item[0]:.1f} – {100 * item[1]:.1f}" if item else "" for item in ends]
@@ -185,10 +172,8 @@ def draw_table(
     table[percent_columns] *= 100
     bold = [column for column in percent_columns if table[column].round(2).nunique() > 1]
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
-    deep = {f"recall@{k}" for k in ks[3:]}
-    other_measures = [
-        item for item in measures if item not in {metric_key, *deep} and not (table[item].round(2) == 100).all()
-    ]
+    hidden = {metric_key, *(f"recall@{k}" for k in ks[3:])}
+    hidden |= {item for item in measures if (table[item].round(2) == 100).all()}
     wide: dict[str, Any] = {"width": _WIDE_COLUMN}
     columns = {
         "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
@@ -198,7 +183,9 @@ def draw_table(
         columns["interval"] = tables.text("compare.interval", "compare.interval_help", **wide)
     if against:
         columns["verdict"] = tables.text("compare.verdict", **wide)
-    columns |= {column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in other_measures}
+    for item in measures:
+        if item not in hidden:
+            columns[item] = tables.measure(item, width=_WIDTHS.get(item, _RECALL_WIDTH))
     if table["per_question"].notna().any():
         columns["per_question"] = tables.number("compare.per_question", explained_by="help.per_question", **wide)
     formats: dict[Any, Any] = {**dict.fromkeys([*percent_columns, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
@@ -214,7 +201,7 @@ def draw_table(
 def draw_costs(results: Sequence[Result]) -> None:
     rows = []
     for result in results:
-        cost = retriever_cost(result)
+        cost = report.retriever_cost(result)
         if result.scores is None or cost.milliseconds is None:
             continue
         mark = "*" if cost.is_measured_elsewhere else ""
@@ -242,33 +229,20 @@ def verdict_of(test: PairTest) -> str:
     return word("compare.higher" if test.difference > 0 else "compare.lower")
 
 
-def untrained(name: str, choices: RetrieverChoices) -> str:
-    """Return what a trained retriever was before its training, of all that can be selected; empty if none."""
+def untrained_name(name: str, choices: RetrieverChoices) -> str:
+    """Return the name of the retriever that a trained one was before its training; "" if it cannot be selected."""
     spec = choices.specs[name]
-    plan = choices.trained[name]
-    parts = tuple(
-        dict.fromkeys(
-            untrained(candidate, choices) if candidate in choices.trained else candidate
-            for candidate in spec.components
-        )
-    )
-    model = plan.options.base if "model" in dict(spec) else None
-
-    def same(other: Spec) -> bool:
-        return other.kind == spec.kind and other.components == parts and dict(other).get("model") == model
-
-    return next(
-        (
-            candidate.name
-            for candidate in choices.specs.values()
-            if candidate.name not in choices.trained and same(candidate)
-        ),
-        "",
-    )
+    parts = [untrained_name(part, choices) if part in choices.trained else part for part in spec.components]
+    model = choices.trained[name].options.base if "model" in dict(spec) else None
+    signature = (spec.kind, tuple(dict.fromkeys(parts)), model)
+    for other in choices.specs.values():
+        if other.name not in choices.trained and (other.kind, other.components, dict(other).get("model")) == signature:
+            return other.name
+    return ""
 
 
-def untrained_of(names: Sequence[str], choices: RetrieverChoices) -> list[str]:
-    return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
+def untrained_names(names: Sequence[str], choices: RetrieverChoices) -> list[str]:
+    return [before for name in names if name in choices.trained and (before := untrained_name(name, choices))]
 
 
 def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
@@ -280,7 +254,7 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
         naming.draw_split(comparison.split)
     for result in view.results:
         if result.training_query_count is not None:
-            naming.draw_few_training_queries(plain_names([result.name]), result.training_query_count)
+            naming.warn_if_few(result.training_query_count, "taught", plain_names([result.name]))
     shallow = dict(comparison.shallow)
     for result in view.results:
         name = plain_names([result.name])
@@ -288,19 +262,15 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
             message = word("compare.failed", name=name, reason=plain(failure_text(result.error)))
             st.error(message, icon=":material/error:")
         elif result not in view.scored:
-            message = word("compare.not_deep_enough", name=name, figure=view.metric.long_name)
+            message = word("compare.not_deep_enough", name=name, metric=view.metric.long_name)
             st.info(message, icon=":material/info:")
         elif result.name in shallow:
             depths = {"depth": f"{shallow[result.name]:,}", "needed": f"{comparison.depth:,}"}
             st.info(word("compare.shallow", name=name, **depths), icon=":material/info:")
     if question_set.generated_counts:
-        st.warning(
-            naming.generated_text(question_set.generated_counts, len(question_set.questions)),
-            icon=":material/auto_awesome:",
-        )
-    specs = {
-        result.name: experiment.with_dependencies([result.name]) for result in view.results
-    }  # those it wraps included
+        text = naming.generated_text(question_set.generated_counts, len(question_set.questions))
+        st.warning(text, icon=":material/auto_awesome:")
+    specs = {result.name: experiment.with_dependencies([result.name]) for result in view.results}
     trained = {dict(choices.specs[name]).get("model") for name in choices.trained} - {None}
     used = {dict(spec).get("model") for value in specs.values() for spec in value}
     if experiment.split is not Part.TEST and used & trained:
@@ -310,9 +280,8 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
         st.warning(word("compare.tuned_on_these", names=plain_names(tuned)), icon=":material/warning:")
     behind = [test for test in view.opened.underjudged_tests if test.a in view.scored_names]
     if behind:
-        fractions = {
-            name: f"{100 * value.means().get(evidence.JUDGED, 0.0):.0f}" for name, value in comparison.scores.items()
-        }
+        judged = {name: value.means().get(evidence.JUDGED, 0.0) for name, value in comparison.scores.items()}
+        fractions = {name: f"{100 * value:.0f}" for name, value in judged.items()}
         names = ", ".join(f"{plain_names([test.a])} ({fractions[test.a]}%)" for test in behind)
         best = behind[0].b
         warning = word("compare.behind", names=names, best=plain_names([best]), share=fractions[best], k=DEFAULT_CUTOFF)
@@ -329,10 +298,9 @@ def draw_headline(view: ComparisonView, choices: RetrieverChoices, *, more_offer
     recommendation = view.recommendation
     if recommendation is None:
         return
-    style = markdown_style(language(), lambda name: plain(retriever_name(name)))
-    words = write_headline(
-        recommendation, style, view.opened.intervals[recommendation.name][str(recommendation.measure)]
-    )
+    style = report.markdown_style(language(), lambda name: plain(retriever_name(name)))
+    interval = view.opened.intervals[recommendation.name][str(recommendation.measure)]
+    words = report.write_headline(recommendation, style, interval)
     with st.container(key="headline", gap="small"):
         st.markdown(words.answer)
         notes = list(words.notes)
@@ -349,7 +317,7 @@ def _training_text(view: ComparisonView, choices: RetrieverChoices) -> str:
     best = next((name for name in view.ranked if name in choices.trained), "")
     if not best:
         return ""
-    before = untrained(best, choices)
+    before = untrained_name(best, choices)
     others = dict.fromkeys((before, view.baseline, evidence.default_baseline(view.comparison)))
     tests = [test for name in others if name != best and (test := view.test(best, name))][:2]
     gains = [_gain_text(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
@@ -357,7 +325,7 @@ def _training_text(view: ComparisonView, choices: RetrieverChoices) -> str:
     if gains:
         questions = f"{len(view.comparison.question_set.questions):,}"
         gain = word("compare.gain_and").join(gains)
-        values = {"best": plain_names([best]), "figure": view.metric.long_name, "questions": questions}
+        values = {"best": plain_names([best]), "metric": view.metric.long_name, "questions": questions}
         texts.append(word("compare.answer_trained", gains=gain, **values))
     if before and before not in view.scored_names:
         texts.append(word("compare.pick_untrained", name=plain_names([before])))
@@ -376,12 +344,12 @@ def _draw_ceiling(view: ComparisonView) -> None:
     ks = view.comparison.experiment.ks
     default = evidence.default_measure(view.measure, ks)
     if view.k < default.cutoff and evidence.at_ceiling(scores, default):
-        st.caption(word("compare.ceiling_left", figure=default.long_name, shown=view.metric.long_name))
+        st.caption(word("compare.ceiling_left", metric=default.long_name, other=view.metric.long_name))
     if not evidence.at_ceiling(scores, view.metric):
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(word("compare.saturated", figure=view.metric.long_name), width="content")
+        st.caption(word("compare.saturated", metric=view.metric.long_name), width="content")
         finer = evidence.discriminating_measure(scores, ks, view.metric)
         if finer != view.metric:
-            label = word("compare.look_finer", figure=finer.long_name)
+            label = word("compare.look_finer", metric=finer.long_name)
             st.button(label, on_click=remember, args=("k", str(finer.cutoff)), type="tertiary", key="finer")

@@ -1,8 +1,4 @@
-"""Tune: labs that find the values which suit these data, on questions that the test part never shows.
-
-The labs of BM25's values, fusion, reranking depth, smaller indexes and layers of late interaction are here; the lab of
-BM25's other options is in `lexical`.
-"""
+"""The Tune tab: labs that select settings on the validation questions. The lab of BM25's options is in `lexical`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,7 +32,7 @@ from mrc_workbench.workbench.views.ui.state import choose, choose_several, draw_
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
-_FEW = 200  # questions whose interval is wider than what tuning usually gains
+_FEW = 200  # with fewer questions an interval is wider than the usual gain of tuning
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage
 
 
@@ -67,7 +63,7 @@ def _draw_values(bench: Bench) -> None:
         container = st.container()
         experiment = _pick_values(bench, names)
         with container:
-            if experiment and (lab := bench.run(experiment, _tries_in_words(experiment))):
+            if experiment and (lab := bench.run(experiment, _tries_text(experiment))):
                 _draw_values_result(bench, lab, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
                 _draw_unmatched(lab)
     else:
@@ -84,26 +80,24 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
         label = word("tune.windows")
         default = _WINDOWS[:1]
         windows = choose_several(st.pills, "windows", label, _WINDOWS, default, key="lab_windows", **kwargs)
-        left, right = st.columns(2)
-        # in the address, so that a reload finds the same lab
-        k1s, bs = (
-            draw_text_field(
-                column.text_input, name, name, ", ".join(map("{:g}".format, values)), help=word(f"tune.{name}_help")
-            )
-            for column, name, values in ((left, "k1", labs.K1S), (right, "b", labs.BS))
-        )
+        texts = {}
+        for column, name, numbers in zip(st.columns(2), ("k1", "b"), (labs.K1S, labs.BS), strict=True):
+            default_text = ", ".join(map("{:g}".format, numbers))
+            about = word(f"tune.{name}_help")
+            texts[name] = draw_text_field(column.text_input, name, name, default_text, help=about)
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return None
     try:
-        values = {"k1s": labs.parse_numbers(k1s, maximum=10.0), "bs": labs.parse_numbers(bs, maximum=1.0)}
+        k1s = labs.parse_numbers(texts["k1"], maximum=10.0)
+        bs = labs.parse_numbers(texts["b"], maximum=1.0)
     except ValueError:
         st.error(word("tune.no_numbers"), icon=":material/error:")
         return None
-    return labs.bm25_lab(bench.experiment, present, analyzers, sentences=[*map(int, windows)], **values)
+    return labs.bm25_lab(bench.experiment, present, analyzers, sentences=[*map(int, windows)], k1s=k1s, bs=bs)
 
 
-def _tries_in_words(experiment: Experiment) -> str:
+def _tries_text(experiment: Experiment) -> str:
     specs = [spec for spec in labs.tried_specs(experiment) if isinstance(spec, TermSpec)]
     analyzers = ", ".join(map(analyzer_words, dict.fromkeys(spec.analyzer for spec in specs)))
     counts = {"k1s": len({spec.k1 for spec in specs}), "bs": len({spec.b for spec in specs})}
@@ -122,33 +116,23 @@ def _draw_values_result(bench: Bench, lab: LabResult, present: str) -> None:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
             draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
             draw_chart(heat, part, leader, key=f"heat_{number}", **kwargs)
-    table = table.assign(
-        analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]],
-        window=[word(f"tune.window_{length}") for length in table["sentences"]],
-    )
-    columns = {
-        "analyzer": tables.text("tune.analyzer", pinned=True),
-        "window": tables.text("tune.windows", ""),
-        "k1": "k1",
-        "b": "b",
-        **bench.metric_columns(),
-    }
+    windows = [word(f"tune.window_{length}") for length in table["sentences"]]
+    table = table.assign(analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]], window=windows)
+    columns: dict[str, Any] = {"analyzer": tables.text("tune.analyzer", pinned=True)}
+    columns |= {"window": tables.text("tune.windows", ""), "k1": "k1", "b": "b", **bench.metric_columns()}
     bench.draw_settings(lab, table, columns, present, key="bm25_table", answer=answer)
 
 
 def _draw_unmatched(lab: LabResult) -> None:
-    """Draw, for every analyzer of a lab, the questions without a term in common with any passage, or with their own."""
+    """Draw, for each analyzer of a lab, the questions that share no term with their answer passage or with any."""
     specs = [spec for spec in labs.tried_specs(lab.experiment) if isinstance(spec, BM25_KINDS)]
     counts = {analyzer: lab.opened.unmatched(analyzer) for analyzer in dict.fromkeys(spec.analyzer for spec in specs)}
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
-        table = [
-            (analyzer_words(analyzer), len(rows.without_relevant_match), len(rows.without_any_match))
-            for analyzer, rows in counts.items()
-        ]
-        columns = {"analyzer": "analyzer", "own": "not_in_own", "anywhere": "not_anywhere"}
-        labels = {name: word(f"tune.{key}") for name, key in columns.items()}
-        tables.draw(pd.DataFrame(table, columns=[*columns]), labels)
+        sizes = [(len(rows.without_relevant_match), len(rows.without_any_match)) for rows in counts.values()]
+        table = pd.DataFrame(sizes, columns=["not_in_own", "not_anywhere"])
+        table.insert(0, "analyzer", [analyzer_words(analyzer) for analyzer in counts])
+        tables.draw(table, {str(name): word(f"tune.{name}") for name in table})
         with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.without_relevant_match)]
         if not with_some:
             st.markdown(word("tune.all_matched"))
@@ -161,13 +145,9 @@ def _draw_unmatched(lab: LabResult) -> None:
 def _draw_unmatched_questions(question_set: QuestionSet, rows: UnmatchedQuestions) -> None:
     questions = [question_set.questions[row] for row in rows.without_relevant_match]
     passages = [question_set.passages[question_set.row_of_passage[question.relevant[0]]] for question in questions]
-    table = pd.DataFrame(
-        {
-            "question": [question.text for question in questions],
-            "passage": [" · ".join(filter(None, (passage.title, passage.text))) for passage in passages],
-            "anywhere": ~np.isin(rows.without_relevant_match, rows.without_any_match),
-        }
-    )
+    table = pd.DataFrame({"question": [question.text for question in questions]})
+    table["passage"] = [" · ".join(filter(None, (passage.title, passage.text))) for passage in passages]
+    table["anywhere"] = ~np.isin(rows.without_relevant_match, rows.without_any_match)
     columns = {
         "question": tables.text("column.question", "", width="medium"),
         "passage": tables.text("tune.own_passage", width="large"),
@@ -183,7 +163,7 @@ def _choose_analyzers(key: str) -> list[Analyzer]:
     all_analyzers = list(dict.fromkeys([*suited, *(analyzer.value for analyzer in others)]))
 
     def draw_list(label: str, options: Sequence[str], *, selection_mode: str, **widget_kwargs: Any) -> list[str]:
-        del selection_mode  # of pills: there are too many for these
+        del selection_mode  # only pills have it
         return st.multiselect(label, options, **widget_kwargs)
 
     kwargs = {"format_func": lambda value: analyzer_words(Analyzer(value)), "help": word("tune.analyzers_help")}
@@ -249,18 +229,15 @@ def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> Non
     answer = st.container()
     x = word("tune.weight_of", name=retriever_name(first))
     y = bench.measure.long_name
-    draw_heading(word("tune.curve", figure=y))
+    draw_heading(word("tune.curve", metric=y))
     st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
     kwargs: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
     draw_chart(bands, table, labs.best_setting_name(table), x=x, y=y, key="mix_curve", **kwargs)
-    columns = {
-        "fusion": tables.text("tune.fusion", pinned=True),
-        "weight": st.column_config.NumberColumn(x, format="%.2f"),
-        **bench.metric_columns(),
-    }
+    columns = {"fusion": tables.text("tune.fusion", pinned=True)}
+    columns |= {"weight": tables.labelled_number(x, "%.2f"), **bench.metric_columns()}
     hybrids = [spec for spec in lab.experiment.retriever[2:] if isinstance(spec, HybridSpec) and not spec.chosen_on]
-    alone = table[~table["tried"]]
-    present = hybrids[0].name if hybrids else labs.best_setting_name(alone) if len(alone) else first
+    single = table[~table["tried"]]
+    present = hybrids[0].name if hybrids else labs.best_setting_name(single) if len(single) else first
     bench.draw_settings(lab, table, columns, present, key="hybrid_table", answer=answer)
 
 
@@ -273,10 +250,9 @@ def _draw_reranking(bench: Bench) -> None:
         left, right = st.columns([2, 3])
         with left:
             present = bench.pick((RerankSpec,), "reranker")
-        label = word("tune.depths")
-        about = word("tune.depths_help")
         all_depths = [*map(str, labs.DEPTHS)]
-        selected = choose_several(right.pills, "depths", label, all_depths, all_depths, key="lab_depths", help=about)
+        kwargs: dict[str, Any] = {"key": "lab_depths", "help": word("tune.depths_help")}
+        selected = choose_several(right.pills, "depths", word("tune.depths"), all_depths, all_depths, **kwargs)
         depths = [*map(int, selected)]
         if depths:
             st.caption(word("tune.pairs", pairs=f"{bench.questions * max(depths):,}"))
@@ -294,7 +270,7 @@ def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
     leader = labs.best_setting_name(table)
     answer = st.container()
     _draw_depths(bench, table[table["tried"]], leader)
-    draw_heading(word("tune.depth_and_weight", figure=bench.measure.long_name))
+    draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
     kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("depth", word("tune.depth"))}
     kwargs["bounds"] = (float(table["value"].min()), float(table["value"].max()))
     draw_chart(heat, table, leader, value=bench.measure.long_name, key="rerank_heat", **kwargs)
@@ -318,11 +294,11 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     depth = word("tune.depth")
     left, right = st.columns(2)
     with left:
-        draw_heading(word("tune.by_depth", figure=metric))
+        draw_heading(word("tune.by_depth", metric=metric))
         kwargs: dict[str, Any] = {"detail": ("line", ""), "names": names, "ordinal": True, "key": "rerank_depths"}
         draw_chart(bands, lines, leader, x=depth, y=metric, **kwargs)
     with right:
-        draw_heading(word("tune.by_time", figure=metric))
+        draw_heading(word("tune.by_time", metric=metric))
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
         kwargs = {"label": ("label", depth), "joined": True, "key": "rerank_costs"}
         draw_chart(against_cost, costs, x=word("tune.milliseconds"), y=metric, **kwargs)
@@ -342,16 +318,15 @@ def _draw_index(bench: Bench) -> None:
 
 def _draw_indexes(bench: Bench, lab: LabResult) -> None:
     exact = lab.table.set_index("name").loc[IndexKind.EXACT]
-    table = lab.table.assign(
-        milliseconds=lab.table["search_seconds"] / bench.questions * 1000,
-        building=lab.table["build_seconds"] - exact["build_seconds"],
-        megabytes=lab.table["memory_bytes"] / 1e6,
-        title=[word(f"tune.index_{name}") for name in lab.table["name"]],
-    )
-    acceptable = table[table["difference_high"] >= 0]  # not surely worse than the exact one, which is among them
+    table = lab.table.assign(title=[word(f"tune.index_{name}") for name in lab.table["name"]])
+    table["milliseconds"] = table["search_seconds"] / bench.questions * 1000
+    table["building"] = table["build_seconds"] - exact["build_seconds"]
+    table["megabytes"] = table["memory_bytes"] / 1e6
+    acceptable = table[table["difference_high"] >= 0]  # not significantly worse than the exact index
     smallest = str(acceptable.sort_values("memory_bytes", kind="stable")["name"].iloc[0])
     answer = st.container()
-    overlap, about = (word(f"tune.{key}", k=bench.measure.cutoff) for key in ("overlap", "overlap_help"))
+    overlap = word("tune.overlap", k=bench.measure.cutoff)
+    about = word("tune.overlap_help", k=bench.measure.cutoff)
     costs = {"milliseconds": "search_time", "megabytes": "memory"}
     for container, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
         with container:
@@ -368,25 +343,22 @@ def _draw_indexes(bench: Bench, lab: LabResult) -> None:
         "building": tables.number("tune.build_time", "%+.2f"),
         "megabytes": tables.number("tune.memory", "%.2f"),
     }
-    kwargs = {"key": "index_table", "smallest_first": "memory_bytes", "caption": word("tune.choose_an_index")}
+    kwargs = {"key": "index_table", "smallest_first": "memory_bytes"}
     name = bench.draw_table(lab, table, columns, smallest, **kwargs)
     with answer, st.container(border=True):
         rows: dict[str, dict[str, Any]] = table.set_index("name").to_dict("index")  # type: ignore[assignment]
-        st.markdown(_index_in_words(bench.measure, rows[name], rows[IndexKind.EXACT], is_exact=name == IndexKind.EXACT))
+        st.markdown(_index_text(bench.measure, rows[name], rows[IndexKind.EXACT], is_exact=name == IndexKind.EXACT))
         bench.draw_use(lab.experiment, name, recommended=name != IndexKind.EXACT)
 
 
-def _index_in_words(measure: Measure, row: dict[str, Any], exact: dict[str, Any], *, is_exact: bool) -> str:
-    values = {
-        "overlap": f"{row['overlap'] * 100:.1f}",
-        **signed_interval(row["difference"], row["difference_low"], row["difference_high"]),
-        "megabytes": f"{row['megabytes']:.3g}",
-        "exact_megabytes": f"{exact['megabytes']:.3g}",
-        "milliseconds": f"{row['milliseconds']:.2g}",
-        "exact_milliseconds": f"{exact['milliseconds']:.2g}",
-    }
+def _index_text(measure: Measure, row: dict[str, Any], exact: dict[str, Any], *, is_exact: bool) -> str:
+    values = signed_interval(row["difference"], row["difference_low"], row["difference_high"])
+    for prefix, costs in (("", row), ("exact_", exact)):
+        values[f"{prefix}megabytes"] = f"{costs['megabytes']:.3g}"
+        values[f"{prefix}milliseconds"] = f"{costs['milliseconds']:.2g}"
+    values["overlap"] = f"{row['overlap'] * 100:.1f}"
     key = "tune.index_is_exact" if is_exact else "tune.index_in_words"
-    return word(key, index=row["title"], k=measure.cutoff, figure=measure.long_name, **values)
+    return word(key, index=row["title"], k=measure.cutoff, metric=measure.long_name, **values)
 
 
 LABS: dict[LabKind, Callable[[Bench], None]] = {

@@ -1,6 +1,7 @@
-"""Where retrievers win and lose: on which questions, in which step, and what their candidates would allow."""
+"""The Where tab: on which slices of the questions and in which step retrievers lose, and the ceilings of reranking."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -9,25 +10,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mrc_workbench.retrieval.analysis import questions as analysis
 from mrc_workbench.retrieval.analysis.open_comparison import MAX_MEASURED_SLICES
-from mrc_workbench.retrieval.analysis.questions import (
-    DEPTHS,
-    OUTCOMES,
-    RetrievalOutcome,
-    SliceProperty,
-    count_outcomes,
-    largest_significant_difference,
-    most_contested_slices,
-)
-from mrc_workbench.retrieval.report.charts import (
-    OUTCOME_COLOURS,
-    PALETTE,
-    TEXT_COLOUR,
-    colour,
-    legend,
-    legend_columns,
-    shape,
-)
+from mrc_workbench.retrieval.analysis.questions import RetrievalOutcome, SliceProperty
+from mrc_workbench.retrieval.report.charts import OUTCOME_COLOURS, TEXT_COLOUR, colour, legend, legend_columns, shape
 from mrc_workbench.retrieval.report.words import difference_interval
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
@@ -38,26 +24,20 @@ from mrc_workbench.workbench.views.ui.state import choose
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-_ROW = 14  # pixels a retriever in a slice
-_AXIS_MARGIN = 1.08  # how much wider than its data a logarithmic axis is, at each end
-# pixels of an axis with its title, and of a row of the legend
+Names = Sequence[str]
+_AXIS_MARGIN = 1.08  # a logarithmic axis is longer than its data by this factor at each end
+# Pixels: a retriever in a slice, an axis with its title, a row of the legend
+_ROW = 14
 _AXIS = 56
 _LEGEND_ROW = 24
 
 
 def on_slices(
-    table: pd.DataFrame,
-    retrievers: Sequence[str],
-    names: Sequence[str],
-    order: Sequence[str],
-    *,
-    x: str,
-    kind: str = "mean",
+    table: pd.DataFrame, retrievers: Names, names: Names, order: Names, *, x: str, kind: str = "mean"
 ) -> alt.LayerChart:
-    """One row a slice ("row", in `order`), in it one mark a retriever, in the order of `drawn`, with its interval.
+    """Draw a row for each slice ("row", in `order`) with a mark and an interval for each retriever.
 
-    `kind` is "mean" with "low" to "high", or "difference" with "difference_low" to "difference_high": fractions,
-    drawn in percent and points.
+    `kind` is "mean" (with "low" and "high") or "difference" (with "difference_low" and "difference_high"), fractions.
     """
     is_difference = kind == "difference"
     ends, form = ("difference_", "+.1f") if is_difference else ("", ".1f")
@@ -94,44 +74,35 @@ def _legend_height(names: int, columns: int) -> int:
 
 
 def draw_slices(
-    table: pd.DataFrame,
-    retrievers: Sequence[str],
-    names: Sequence[str],
-    order: Sequence[str],
-    *,
-    baseline: str,
-    heading: str,
-    figure: str,
+    table: pd.DataFrame, retrievers: Names, names: Names, order: Names, *, baseline: str, heading: str, metric: str
 ) -> None:
-    """Draw the metrics of slices and, of several retrievers, their differences from the baseline."""
+    """Draw the metrics of slices and, for several retrievers, their differences from the baseline."""
     labels = retriever_names(dict.fromkeys((*names, *retrievers)))
     displayed = with_display_names(table, labels)
-    displayed_names = [labels[name] for name in retrievers]
+    draw_rows = partial(draw_chart, on_slices, retrievers=[labels[name] for name in retrievers], order=order)
     all_names = [labels[name] for name in names]
     left, right = st.columns(2)
     with left:
         draw_heading(plain(heading))
-        draw_chart(
-            on_slices, displayed, displayed_names, all_names, order, x=word("where.with_interval", figure=figure)
-        )
+        draw_rows(displayed, names=all_names, x=word("where.with_interval", metric=metric))
     if len(retrievers) > 1:
         with right:
             draw_heading(word("where.from_first", first=plain(labels[baseline])))
             others = displayed[table["retriever"] != baseline]
-            draw_chart(on_slices, others, displayed_names, all_names, order, x=word("where.points"), kind="difference")
+            draw_rows(others, names=all_names, x=word("where.points"), kind="difference")
 
 
 def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:
-    """One bar a retriever of the questions it loses ("count"), cut by fate ("label"), in the order of `fates`."""
+    """Draw a bar for each retriever: the questions that it loses ("count"), stacked by outcome ("label")."""
     positions = {label: position for position, label in enumerate(fates)}
     totals = table.groupby("retriever", as_index=False)["count"].sum()
     x_scale = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
-    data = table.assign(place=table["label"].map(positions))
+    data = table.assign(position=table["label"].map(positions))
     titles = ("retriever:N", word("compare.retriever")), ("label:N", word("where.fate"))
     base = alt.Chart(data).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
         x=alt.X("count:Q", stack="zero", title=x, scale=x_scale, axis=alt.Axis(tickMinStep=1, format=",d")),
-        order=alt.Order("place:Q"),
+        order=alt.Order("position:Q"),
         tooltip=charts.tooltips(*titles, ("count:Q", x, ",")),
     )
     scale = alt.Scale(domain=list(fates), range=[OUTCOME_COLOURS[fate] for fate in fates.values()])
@@ -144,13 +115,13 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
 
 
 def ceiling_lines(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
-    """One line a retriever of its "ceiling" over the "depth" of its candidates, and dashed what it makes of them.
+    """Draw the "ceiling" of each retriever over the "depth" of its candidates, and its Hit@K as a dashed line.
 
-    `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
+    `own` has the "depth" that each retriever reads, with its "hit" and "ceiling"; a vertical line joins the two.
     """
     retrievers = [*dict.fromkeys(curves["retriever"])]
     depths = sorted(curves["depth"].unique().tolist())
-    # a little wider than the depths: the upright line at the deepest must not lie on the border of the plot
+    # Wider than the depths, so that the vertical line at the largest depth is not on the border of the plot
     scale = alt.Scale(type="log", domain=[depths[0] / _AXIS_MARGIN, depths[-1] * _AXIS_MARGIN], nice=False)
     x_axis = alt.X("depth:Q", title=x, scale=scale, axis=alt.Axis(values=depths, format="d"))
     color, mark = charts.color_and_shape("retriever", retrievers, names, legend(columns=legend_columns(retrievers)))
@@ -174,20 +145,8 @@ def ceiling_lines(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str],
     ).properties(height=charts.HEIGHT, description=charts.describe(y, rows))
 
 
-def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
-    """One bar a "signal" of a mix, as long as its "share" in percent, in the order of the table."""
-    names = table["signal"].tolist()
-    base = alt.Chart(table).encode(
-        y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
-        x=alt.X("share:Q", title=x),
-        tooltip=charts.tooltips(("signal:N", " "), ("share:Q", x, ".1f")),
-    )
-    description = charts.describe(x, charts.values(names, [*table["share"]], ".1f"))
-    return base.mark_bar(color=PALETTE[0]).properties(height=_AXIS + 24 * len(names), description=description)
-
-
 def draw(view: ComparisonView) -> None:
-    if not any(result.rankings for result in view.results):  # all failed: no K would help
+    if not any(result.rankings for result in view.results):
         st.info(word("why.no_rankings"), icon=":material/info:")
         return
     _draw_slices(view)
@@ -198,15 +157,14 @@ def draw(view: ComparisonView) -> None:
 @st.fragment
 def _draw_slices(view: ComparisonView) -> None:
     metric_name = view.metric.long_name
-    st.subheader(word("where.slices", figure=metric_name))
+    st.subheader(word("where.slices", metric=metric_name))
     if not view.scored:
-        st.info(word("where.no_figure", figure=metric_name), icon=":material/info:")
+        st.info(word("where.no_metric", metric=metric_name), icon=":material/info:")
         return
     known = {grouping.value: word(f"where.by_{grouping.value}") for grouping in view.opened.properties}
     kwargs: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
-    grouping = SliceProperty(
-        choose(st.selectbox, "slice", word("where.by"), [*known], default_property(view).value, **kwargs)
-    )
+    default = default_property(view).value
+    grouping = SliceProperty(choose(st.selectbox, "slice", word("where.by"), [*known], default, **kwargs))
     with st.spinner(word("where.measuring")):
         parts = view.opened.slices(grouping)
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
@@ -214,12 +172,12 @@ def _draw_slices(view: ComparisonView) -> None:
         st.info(word("where.no_slice"), icon=":material/info:")
         return
     labels = slice_names(parts, grouping)
-    _draw_most_telling(view, metrics, labels, grouping)
+    _draw_largest_difference(view, metrics, labels, grouping)
     ranks = metrics["retriever"].map(view.ranked.index)
     metrics = metrics.iloc[np.lexsort((ranks, metrics["slice"]))].reset_index(drop=True)  # the best first in each slice
     displayed, rows = select_slices(metrics, labels, 12)
-    kwargs = {"baseline": view.scored_names[0], "heading": metric_name, "figure": metric_name}
-    draw_slices(displayed, view.ranked, view.names, rows, **kwargs)
+    texts = {"baseline": view.scored_names[0], "heading": metric_name, "metric": metric_name}
+    draw_slices(displayed, view.ranked, view.names, rows, **texts)
     if len(labels) > len(rows):
         key = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
         st.caption(word(key, charted=len(rows), count=f"{len(labels):,}"))
@@ -233,16 +191,16 @@ def default_property(view: ComparisonView) -> SliceProperty:
     return SliceProperty.KIND if SliceProperty.KIND in view.opened.properties else SliceProperty.OVERLAP
 
 
-def _draw_most_telling(
+def _draw_largest_difference(
     view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty
 ) -> None:
-    """Say in which slice a retriever is significantly furthest from the first; else what all questions say."""
+    """Draw the largest significant difference from the baseline on a slice, else the difference on all questions."""
     first, *others = view.scored_names
     if not others:
         return
     display_names = view.display_names
     values = {"first": plain(display_names[first]), "count": f"{(metrics['retriever'] != first).sum():,}"}
-    strongest = largest_significant_difference(metrics)
+    strongest = analysis.largest_significant_difference(metrics)
     test = view.best_test
     if strongest is not None:
         side = "ahead" if strongest["difference"] > 0 else "behind"
@@ -253,7 +211,7 @@ def _draw_most_telling(
         st.markdown(word(f"where.telling_all_{side}", name=plain(display_names[test.a]), points=points, **values))
     else:
         texts = [word("where.telling_none", **values)]
-        if len(others) > 1:  # the answer above may tell of a difference between two of the others
+        if len(others) > 1:  # the headline may report a difference between two of the others
             texts.append(word("where.telling_others", first=plain(display_names[first])))
         st.markdown(" ".join(texts))
 
@@ -261,17 +219,16 @@ def _draw_most_telling(
 def slice_difference_texts(
     view: ComparisonView, strongest: "pd.Series[Any]", labels: Sequence[str], grouping: SliceProperty
 ) -> dict[str, str]:
-    return {
-        "questions": word(f"where.on_{grouping.value}", label=plain(labels[strongest["slice"]])),
-        "name": plain(view.display_names[strongest["retriever"]]),
-        "first": plain(view.display_names[view.scored_names[0]]),
-        "points": f"{abs(strongest['difference']) * 100:.1f}",
-        **difference_interval(strongest["difference"], strongest["difference_low"], strongest["difference_high"]),
-    }
+    difference = strongest["difference"]
+    questions = word(f"where.on_{grouping.value}", label=plain(labels[strongest["slice"]]))
+    names = {"name": strongest["retriever"], "first": view.scored_names[0]}
+    texts = {field: plain(view.display_names[name]) for field, name in names.items()}
+    interval = difference_interval(difference, strongest["difference_low"], strongest["difference_high"])
+    return {"questions": questions, "points": f"{abs(difference) * 100:.1f}", **texts, **interval}
 
 
 def select_slices(metrics: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
-    contested = metrics[metrics["slice"].isin(most_contested_slices(metrics, count))]
+    contested = metrics[metrics["slice"].isin(analysis.most_contested_slices(metrics, count))]
     sizes = contested.groupby("slice")["questions"].first()
     rows = {index: f"{labels[index]} ({size:,})" for index, size in dict(sizes).items()}
     return contested.assign(row=contested["slice"].map(rows)), [*rows.values()]
@@ -281,7 +238,7 @@ def _draw_table(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[st
     name = tables.text(f"where.by_{grouping.value}", width=120, pinned=True)
     mean = st.column_config.NumberColumn(view.metric.long_name, help=word("where.best_help"))
     slice_labels = [labels[index] for index in metrics["slice"]]
-    table, styled, columns = tables.of_slices(metrics, slice_labels, view.scored_names[0], name, mean)
+    table, styled, columns = tables.slices_table(metrics, slice_labels, view.scored_names[0], name, mean)
     key = f"slices_{grouping.value}"
     with st.expander(word("where.as_table")):
         st.caption(word("where.select_row"))
@@ -294,23 +251,20 @@ def _draw_table(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[st
         kwargs: dict[str, Any] = {"selection_mode": tables.SINGLE_ROW, "placeholder": "–", "hide_index": True}
         event = st.dataframe(styled, on_select=show_questions, key=key, column_config=columns, **kwargs)
         if tables.selected_rows(event):
-            st.rerun()  # the whole page: another view is to be seen
+            st.rerun()  # the whole page: another tab opens
         tables.draw_csv("where.csv", lambda: table, f"slices_{grouping.value}_{view.metric}.csv")
 
 
 def _draw_lost(view: ComparisonView) -> None:
     st.subheader(word("where.lost", k=view.k))
     st.caption(word("where.lost_help", k=view.k))
-    counts = count_outcomes(view.opened.outcomes(view.k))
+    counts = analysis.count_outcomes(view.opened.outcomes(view.k))
     counts = counts.loc[[name for name in _ordered_names(view) if name in counts.index]]
     if not len(counts):
         st.info(word("where.no_fate", k=view.k), icon=":material/info:")
         return
-    fates = {
-        word(f"fate.{fate}"): fate.value
-        for fate in OUTCOMES
-        if fate is not RetrievalOutcome.FOUND and counts[fate].any()
-    }
+    losses = [fate for fate in analysis.OUTCOMES if fate is not RetrievalOutcome.FOUND and counts[fate].any()]
+    fates = {word(f"fate.{fate}"): fate.value for fate in losses}
     if fates:
         lost = counts.rename(columns={fate: label for label, fate in fates.items()})[[*fates]].rename_axis("retriever")
         long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
@@ -327,8 +281,8 @@ def _ordered_names(view: ComparisonView) -> list[str]:
 
 
 def _draw_numbers(counts: pd.DataFrame, questions: int, display_names: Mapping[str, str]) -> None:
-    fates = [fate.value for fate in OUTCOMES if fate is RetrievalOutcome.FOUND or counts[fate.value].any()]
-    widths = [2, *(1 for _ in fates)]
+    fates = [fate.value for fate in analysis.OUTCOMES if fate is RetrievalOutcome.FOUND or counts[fate.value].any()]
+    widths = [2] + [1] * len(fates)
     with st.expander(word("where.numbers")):
         st.caption(word("where.click_number"))
         head, *header_columns = st.columns(widths, vertical_alignment="bottom")
@@ -352,26 +306,23 @@ def _draw_ceilings(view: ComparisonView) -> None:
     st.subheader(word("where.ceilings", k=view.k))
     st.caption(word("where.ceilings_help", k=view.k))
     scores = view.comparison.scores
-    measured = {
-        name: scores[name].means() for name in _ordered_names(view) if view.spec(name).components and name in scores
-    }
-    hits = {name: means[f"hit@{view.k}"] for name, means in measured.items() if f"hit@{view.k}" in means}
+    composed = [name for name in _ordered_names(view) if view.spec(name).components and name in scores]
+    measured = {name: scores[name].means().get(f"hit@{view.k}") for name in composed}
+    hits = {name: hit for name, hit in measured.items() if hit is not None}
     if not hits:
         st.info(word("where.no_wrapping"), icon=":material/info:")
         return
     reads = {name: view.spec(name).candidate_depth(view.k) for name in hits}
-    depths = tuple(sorted({*DEPTHS, *reads.values()}))
+    depths = tuple(sorted({*analysis.DEPTHS, *reads.values()}))
     ceilings = view.opened.ceilings(depths)
-    # how far each gets with its candidates, the first `depth` of each source; NaN where one was not searched so deep
-    reached = pd.DataFrame(
-        [
-            (name, view.spec(name).sources, depth, hits[name], ceilings[name][depths.index(depth)])
-            for name, depth in reads.items()
-            if name in ceilings
-        ],
-        columns=["retriever", "sources", "depth", "hit", "ceiling"],
-    )
-    # from K on: fewer candidates than K cannot fill the first K
+    # A ceiling is NaN if a source was not searched to this depth
+    rows = [
+        (name, view.spec(name).sources, depth, hits[name], ceilings[name][depths.index(depth)])
+        for name, depth in reads.items()
+        if name in ceilings
+    ]
+    reached = pd.DataFrame(rows, columns=["retriever", "sources", "depth", "hit", "ceiling"])
+    # From K on: fewer candidates than K cannot fill the top K
     points = [
         (name, depth, fraction)
         for name in reached["retriever"]
@@ -380,15 +331,13 @@ def _draw_ceilings(view: ComparisonView) -> None:
     ]
     curves = pd.DataFrame(points, columns=["retriever", "depth", "ceiling"])
     displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
-    rows = displayed.head(4).dropna().to_dict("records")  # the table has all
-    st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
+    first_rows = displayed.head(4).dropna().to_dict("records")  # the table has all
+    st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in first_rows))
     if curves["depth"].nunique() > 1:
         own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
         lines = with_display_names(curves, view.display_names)
-        all_names = view.labels_for(view.names)
-        x = word("where.candidates")
-        y = word("where.questions_share")
-        draw_chart(ceiling_lines, lines, own, all_names, x=x, y=y)
+        titles: dict[str, Any] = {"x": word("where.candidates"), "y": word("where.questions_share")}
+        draw_chart(ceiling_lines, lines, own, view.labels_for(view.names), **titles)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
 
@@ -398,17 +347,17 @@ def _with_named_sources(reached: pd.DataFrame, display_names: Mapping[str, str])
 
 
 def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
-    """Return, as Markdown, what better ordering and more candidates could add to Hit@K; not a gain that rounds to 0.0.
+    """Return, as Markdown, the gains in Hit@K that better ordering and more candidates allow, unless they round to 0.0.
 
     `row` has "retriever", "sources", "depth", "hit" and "ceiling" (0 to 1).
     """
-    depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_one", depth=row["depth"])
+    depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_single", depth=row["depth"])
     order = f"{(row['ceiling'] - row['hit']) * 100:.1f}"
     more = f"{(1 - row['ceiling']) * 100:.1f}"
     names = {"name": plain(row["retriever"]), "sources": plain(", ".join(row["sources"]))}
     hits = {"own": f"{row['hit']:.1%}", "ceiling": f"{row['ceiling']:.1%}"}
     sentences = [
-        word("where.ceiling_told", k=k, depth=depth, **names, **hits),
+        word("where.ceiling_reached", k=k, depth=depth, **names, **hits),
         word("where.ceiling_no_order") if order == "0.0" else word("where.ceiling_order", points=order),
         word("where.ceiling_no_more") if more == "0.0" else word("where.ceiling_more", points=more),
     ]
@@ -425,9 +374,8 @@ def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: Compa
         "depth": tables.number("where.reads"),
         "hit": tables.labelled_number(f"Hit@{view.k}", "%.2f"),
         "ceiling": tables.number("where.ceiling", "%.2f"),
-        **{
-            depth: tables.labelled_number(word("where.ceiling_at", depth=depth), "%.2f") for depth in map(str, at_depth)
-        },
     }
+    for depth in map(str, at_depth):
+        columns[depth] = tables.labelled_number(word("where.ceiling_at", depth=depth), "%.2f")
     with st.expander(word("compare.as_table")):
         tables.draw(table.assign(sources=table["sources"].str.join(", ")), columns, placeholder="–")

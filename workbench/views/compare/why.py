@@ -1,7 +1,4 @@
-"""Why: which questions a retriever loses and another finds, as a map and as a list; and one question in full.
-
-Of one question: what each retriever put where, and why; its note, and its hard negatives.
-"""
+"""The Why tab: the questions on which retrievers differ, as a map and as a list; a question with its rankings."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -14,13 +11,8 @@ from mrc_workbench.data.questions.judgements import Remarks
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.retrieval.analysis.questions import Quadrant
-from mrc_workbench.workbench.views.compare import explained
-from mrc_workbench.workbench.views.compare.controls import (
-    NO_FILTERS,
-    bind_to_address,
-    change_address,
-    choose_in_address,
-)
+from mrc_workbench.workbench.views.compare import controls, explained
+from mrc_workbench.workbench.views.compare.controls import bind_to_address, change_address
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, QuestionList, draw_map, read_question_list
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import answers_line, kind_words, slice_names
@@ -32,9 +24,12 @@ from mrc_workbench.workbench.views.ui.state import forget_scroll, scroll_to_top
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-_QUESTION_WIDTH = 420  # pixels: the widest column, in which most questions take one or two lines
+_COUNTS = ("3", "5", "10", "20")
+_PARTS = ("rankings", "scores")
+# Pixels
+_QUESTION_WIDTH = 420  # most questions take one or two lines
 _NARROW_QUESTION = 300
-_TWO_LINES = 66  # pixels of a row: Streamlit wraps the text of rows above 64
+_TWO_LINES = 66  # Streamlit wraps the text of rows above 64
 _RANK_WIDTH = 60
 _OVERLAP_WIDTH = 80
 _KIND_WIDTH = 104
@@ -62,10 +57,10 @@ def draw(view: ComparisonView) -> None:
     total = len(view.comparison.question_set.questions)
     with st.container(horizontal=True, vertical_alignment="center"):
         if question_list.filters:
-            values = {"count": f"{len(ids):,}", "all": f"{total:,}", "which": question_list.in_words()}
+            values = {"count": f"{len(ids):,}", "all": f"{total:,}", "which": question_list.describe()}
             st.markdown(word("why.listed", **values), width="content")
-            icon = ":material/filter_alt_off:"
-            st.button(word("why.clear"), icon=icon, on_click=change_address, args=(NO_FILTERS,), key="why_clear")
+            kwargs: dict[str, Any] = {"on_click": change_address, "args": (controls.NO_FILTERS,), "key": "why_clear"}
+            st.button(word("why.clear"), icon=":material/filter_alt_off:", **kwargs)
         else:
             st.markdown(word("why.listed_all", all=f"{total:,}"), width="content")
     _draw_list(question_list)
@@ -80,16 +75,15 @@ def _draw_quadrants(question_list: QuestionList) -> None:
     options = {name: display_names[name] for name in question_list.names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for letter, selected in zip("ab", question_list.pair, strict=True):
-            choose_in_address(letter, options, selected, word(f"why.retriever_{letter}"))
+            controls.choose_in_address(letter, options, selected, word(f"why.retriever_{letter}"))
     counts = question_list.view.opened.quadrants(question_list.pair, question_list.view.k)
     a, b = (plain(display_names[name]) for name in question_list.pair)
     for column, quadrant in zip(st.columns(4), Quadrant, strict=True):
         label = word(f"why.{quadrant.value}", a=a, b=b)
         kind, value = ("primary", "") if question_list.quadrant is quadrant else ("secondary", quadrant.value)
         kwargs: dict[str, Any] = {"type": kind, "width": "stretch", "key": f"why_quadrant_{quadrant.value}"}
-        column.button(
-            f"**{len(counts[quadrant]):,}**  \n{label}", on_click=change_address, args=({"quadrant": value},), **kwargs
-        )
+        kwargs |= {"on_click": change_address, "args": ({"quadrant": value},)}
+        column.button(f"**{len(counts[quadrant]):,}**  \n{label}", **kwargs)
 
 
 def _draw_filters(question_list: QuestionList) -> None:
@@ -97,19 +91,15 @@ def _draw_filters(question_list: QuestionList) -> None:
     with st.expander(word("why.filters"), icon=":material/filter_alt:"):
         words = {"": word("why.any"), **{grouping.value: word(f"where.by_{grouping.value}") for grouping in properties}}
         grouping = question_list.grouping.value if question_list.grouping in properties else ""
-        choose_in_address("slice", words, grouping, word("why.slice"), also=("within",))
+        controls.choose_in_address("slice", words, grouping, word("why.slice"), "within")
         parts = question_list.view.opened.slices(question_list.grouping) if question_list.grouping else []
         names = slice_names(parts, question_list.grouping) if question_list.grouping else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
         slice_options = {"": word("why.any"), **{str(index): label for index, label in enumerate(labels)}}
         selected = "" if question_list.within is None else str(question_list.within)
-        choose_in_address("within", slice_options, selected, word("why.within"), disabled=not parts)
-        kwargs = {
-            "placeholder": word("why.words_placeholder"),
-            "max_chars": 200,
-            **bind_to_address("words", question_list.words),
-        }
-        st.text_input(word("why.words"), type="search", **kwargs)
+        controls.choose_in_address("within", slice_options, selected, word("why.within"), disabled=not parts)
+        kwargs = {"placeholder": word("why.words_placeholder"), **bind_to_address("words", question_list.words)}
+        st.text_input(word("why.words"), type="search", max_chars=200, **kwargs)
 
 
 def _draw_list(question_list: QuestionList) -> None:
@@ -120,7 +110,7 @@ def _draw_list(question_list: QuestionList) -> None:
         return
     ids = listed_questions["id"].tolist()
     ranks = [f"rank_{column}" for column in range(len(question_list.names))]
-    key = f"why_list_{abs(hash((question_list.in_words(), question_list.names)))}"
+    key = f"why_list_{abs(hash((question_list.describe(), question_list.names)))}"
 
     def pick() -> None:
         if rows := tables.selected_rows(st.session_state[key]):
@@ -129,36 +119,28 @@ def _draw_list(question_list: QuestionList) -> None:
     st.caption(word("why.pick"))
     display_names = question_list.view.labels_for(question_list.names)
     widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in display_names]
-    wider = sum(widths) - _RANK_WIDTH * len(widths)  # the questions give way to longer names
+    wider = sum(widths) - _RANK_WIDTH * len(widths)  # longer names narrow the questions
     bar: dict[str, Any] = {"min_value": 0, "max_value": 100, "format": "%d%%", "width": _OVERLAP_WIDTH}
     bar["help"] = word("data_page.overlap_help")
     columns = {
         "question": tables.text("why.question", width=max(_NARROW_QUESTION, _QUESTION_WIDTH - wider), pinned=True),
         "kind": tables.text("why.kind", width=_KIND_WIDTH),
-        **{
-            rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=width)
-            for rank, name, width in zip(ranks, display_names, widths, strict=True)
-        },
-        "overlap": st.column_config.ProgressColumn(word("data_page.overlap"), **bar),
     }
+    for rank, name, width in zip(ranks, display_names, widths, strict=True):
+        columns[rank] = st.column_config.NumberColumn(name, help=word("why.rank_help"), width=width)
+    columns["overlap"] = st.column_config.ProgressColumn(word("data_page.overlap"), **bar)
     column_order = [name for name in columns if name != "kind" or table["kind"].any()]
-    displayed = listed_questions.assign(
-        kind=[*map(kind_words, listed_questions["kind"])], overlap=(100 * listed_questions["overlap"]).round()
-    )
+    percent = (100 * listed_questions["overlap"]).round()
+    displayed = listed_questions.assign(kind=[*map(kind_words, listed_questions["kind"])], overlap=percent)
     kwargs: dict[str, Any] = {"hide_index": True, "placeholder": "–", "height": 500, "row_height": _TWO_LINES}
     kwargs |= {"on_select": pick, "selection_mode": tables.SINGLE_ROW, "key": key}
     st.dataframe(displayed, column_order=column_order, column_config=columns, **kwargs)
-    column_titles = {
-        rank: word("why.rank_of", name=name) for rank, name in zip(ranks, question_list.names, strict=True)
-    }
+    titles = [word("why.rank_of", name=name) for name in question_list.names]
+    column_titles = dict(zip(ranks, titles, strict=True))
     with st.container(horizontal=True):
         icon = ":material/arrow_forward:"
         st.button(word("why.first"), icon=icon, on_click=open_question, args=(ids[0],), key="why_first")
         tables.draw_csv("why.csv", lambda: listed_questions.rename(columns=column_titles), "questions.csv", "why_csv")
-
-
-_COUNTS = ("3", "5", "10", "20")
-_PARTS = ("rankings", "scores")
 
 
 def open_question(id_: str) -> None:
@@ -166,23 +148,22 @@ def open_question(id_: str) -> None:
 
 
 def draw_question(question_list: QuestionList, row: int, ids: Sequence[str]) -> None:
-    """Draw the question at `row`; `ids` are those of the list it was selected from, in its order."""
+    """Draw the question at `row`; `ids` of the listed questions, in their order."""
     case = QuestionCase(question_list, row)
     scroll_to_top(case.question.id)
     passages.draw_style()
     _draw_question_navigation(question_list, case.question.id, ids)
     st.subheader(plain(case.question.text), anchor=False)
     remarks = judgements.load_remarks(question_list.view.data.fingerprint)
-    with st.spinner(word("why.reading")):  # the first time, while the analyzer is loaded
+    with st.spinner(word("why.reading")):  # while the analyzer is loaded
         left, right = st.columns([3, 2])
         with left:
             _draw_answers(case)
         with right:
             _draw_note(question_list.view.data.fingerprint, remarks, case.question.id)
         draw_heading(word("why.reasons"))
-        draw_reasons(
-            case.results, [question_list.view.spec(name) for name in question_list.names], question_list.view.names
-        )
+        specs = [question_list.view.spec(name) for name in question_list.names]
+        draw_reasons(case.results, specs, question_list.view.names)
     requested = st.query_params.get("shows", "")
     part = requested if requested in _PARTS else _PARTS[0]
     kwargs: dict[str, Any] = {"format_func": lambda name: word(f"why.shows_{name}"), "label_visibility": "collapsed"}
@@ -190,12 +171,11 @@ def draw_question(question_list: QuestionList, row: int, ids: Sequence[str]) -> 
     if part == "scores":
         explained.draw(case)
     else:
-        # training never sees the questions it is measured with: marks of those teach nothing
-        train_rows = split_of(question_list.view.data.key, question_list.view.comparison.experiment.split_options).rows[
-            Part.TRAIN
-        ]
-        questions = question_set(question_list.view.data.key).questions
-        draw_columns(case, remarks, marks=any(questions[row].id == case.question.id for row in train_rows))
+        # Hard negatives are useful only for training questions
+        split = split_of(case.key, question_list.view.comparison.experiment.split_options)
+        questions = question_set(case.key).questions
+        marks = any(questions[row].id == case.question.id for row in split.rows[Part.TRAIN])
+        draw_columns(case, remarks, marks=marks)
 
 
 def _draw_question_navigation(question_list: QuestionList, name: str, ids: Sequence[str]) -> None:
@@ -203,15 +183,15 @@ def _draw_question_navigation(question_list: QuestionList, name: str, ids: Seque
     before = ids[index - 1] if index else ""
     after = ids[index + 1] if index is not None and index + 1 < len(ids) else ""
     with st.container(horizontal=True, vertical_alignment="center"):
-        nothing = dict.fromkeys(("question", "explained", "against"), "")
-        st.button(word("why.back"), icon=":material/list:", on_click=change_address, args=(nothing,), key="why_back")
+        cleared = dict.fromkeys(("question", "explained", "against"), "")
+        st.button(word("why.back"), icon=":material/list:", on_click=change_address, args=(cleared,), key="why_back")
         for key, icon, target in (("before", "arrow_back", before), ("after", "arrow_forward", after)):
             kwargs: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": not target, "key": f"why_{key}"}
             st.button(word(f"why.{key}"), on_click=open_question, args=(target,), **kwargs)
         text = word("why.not_listed")
         if index is not None:
-            which = question_list.in_words() or word("why.all_questions")
-            text = word("why.place", place=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
+            which = question_list.describe() or word("why.all_questions")
+            text = word("why.position", position=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
         st.caption(text, width="content")
 
 
@@ -224,7 +204,7 @@ def _draw_answers(case: QuestionCase) -> None:
     for row, (title, text) in zip(case.relevant, marked, strict=True):
         heading = " · ".join(filter(None, (title.text, case.passage(row).id)))
         with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
-            st.html(f'<div class="found"><p>{passages.marked_html(text, 0, len(text.text))}</p></div>')
+            st.html(f'<div class="results"><p>{passages.marked_html(text, 0, len(text.text))}</p></div>')
 
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
@@ -244,7 +224,7 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
         table = judgements.remarks_table(remarks, question_set(view.data.key))
         short = table.assign(passage=table["passage"].str.slice(0, 200))
         columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
-        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
+        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", multiple=True)
         with st.container(horizontal=True):
             pairs = table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()
             kwargs: dict[str, Any] = {"on_click": _remove_remarks, "args": (view.data.fingerprint, pairs)}
@@ -270,11 +250,10 @@ def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
     names = case.question_list.names
     rows = tuple(dict.fromkeys(row for name in names for row in _displayed_rows(case, name, count)))
     texts = dict(zip(rows, marked_passages(case.key, case.question.text, rows), strict=True))
+    wide = min(passages.MOST, len(names))  # the last row has columns of the same width
     for first in range(0, len(names), passages.MOST):
         row_of_names = names[first : first + passages.MOST]
-        # as wide as the others, however few are left for the last row
-        ranks = [next(iter(passages.answer_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
-        wide = min(passages.MOST, len(names))
+        ranks = [passages.first_answer_rank(case.findings[name], case.relevant) for name in row_of_names]
         columns = passages.side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
         for column, name in zip(columns, row_of_names, strict=True):
             with column:
@@ -294,14 +273,11 @@ def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tup
     st.html(passages.head_html(name, case.view.names, known))
     rows = _displayed_rows(case, name, count)
     if not rows:
-        st.info(word("why.found_nothing"), icon=":material/info:")
+        st.info(word("why.no_results"), icon=":material/info:")
     spec = case.spec(name)
     for row in rows:
-        id_ = case.passage(row).id
-        relevant = row in case.relevant
-        card = passages.hit_card(
-            spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers
-        )
+        flags = {"relevant": row in case.relevant, "confuser": row in case.confusers}
+        card = passages.hit_card(spec, case.findings, row, case.passage(row).id, texts[row], **flags)
         st.html(passages.hits_html([card]))
 
 
@@ -317,7 +293,7 @@ def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> 
             label = " · ".join(filter(None, (str(ranks[row]), passage.title, passage.text[:30])))
             pair = (case.question.id, passage.id)
             key = f"mark_{name} {row}"
-            # the same passage may stand in several columns
+            # Several columns may show the same passage
             st.session_state[key] = is_marked = pair in remarks.negatives
             change_it = judgements.unmark_negative if is_marked else judgements.mark_negative
             st.checkbox(plain(label), key=key, on_change=change_it, args=(case.view.data.fingerprint, *pair))

@@ -1,7 +1,7 @@
-"""What a person judges over a corpus: marks at passages, the set made of them, and a list to judge blind.
+"""Relevance judgements of a user: marks on passages, the dataset created from them, and the judging pool.
 
-The list to judge holds what all retrievers of a comparison found and no one judged. It is a function of the comparison
-and of the address, and every judgement is stored at once: a reload or another browser continues where it was.
+The pool has the unjudged hits of all retrievers of a comparison. It depends only on the comparison and the address, and
+each judgement is stored at once, so a reload or another browser continues at the same position.
 """
 
 import re
@@ -24,23 +24,32 @@ from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.analysis.evidence import PooledPair, pool
-from mrc_workbench.retrieval.comparison.store import get_comparison, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import get_comparison
+from mrc_workbench.workbench.views.choices import comparisons_of
 from mrc_workbench.workbench.views.names import answers_line, set_name
 from mrc_workbench.workbench.views.navigation import draw_page_link, open_page
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
-from mrc_workbench.workbench.views.ui.passages import weighed_html
+from mrc_workbench.workbench.views.ui.passages import shaded_html
 from mrc_workbench.workbench.views.ui.state import remember, remembered
 from mrc_workbench.workbench.views.ui.words import plain, show_errors, word
 
-_AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
+_AGREED = ("judged_count", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
 _LONGEST_NAME = 80
-_STORED_SET = "judged_set_kept"
-# of a pool, where nobody chooses; the usual depth is the middle one
-_QUESTIONS = 20
+_QUESTIONS = 20  # of a pool by default
 _DEPTHS = (5, 10, 20)
+_SECONDS_BETWEEN_WORDS = 0.2
+_ADDRESS = ("pool", "pool_n", "pool_k", "pool_at")  # key of the comparison, questions, depth, position in the list
+_KEYS = {  # keyboard shortcut and icon
+    RelevanceVerdict.RIGHT: ("1", "check_circle"),
+    RelevanceVerdict.WRONG: ("2", "cancel"),
+    RelevanceVerdict.UNSURE: ("3", "help"),
+}
+# Session keys
+_STORED_SET = "judged_dataset"
+_STOPPED = "pool_stopped"
 
 
 def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_right: bool) -> None:
@@ -52,7 +61,7 @@ def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_r
 
 
 def store_verdict(corpus: str, question: str, passage: str, verdict: RelevanceVerdict | None) -> None:
-    st.session_state.pop(_STORED_SET, None)  # more is judged: the set that was made is not all any more
+    st.session_state.pop(_STORED_SET, None)  # the stored dataset lacks this judgement
     with show_errors():
         judgements.judge_passage(corpus, question, passage, verdict)
 
@@ -63,13 +72,9 @@ def draw_judged(data: StoredSet) -> None:
     with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
         st.caption(word("judging.about"))
         words.draw_damaged_files(questions)
-        comparisons = (
-            comparison
-            for comparison in kept_comparisons()
-            if comparison.data_fingerprint == data.fingerprint and not comparison.lab
-        )
-        if newest := next(comparisons, None):
-            draw_pool_start(data, newest.key, newest.questions)
+        comparisons = comparisons_of(data)
+        if comparisons:
+            draw_pool_start(data, comparisons[0].key, comparisons[0].questions)
         if judged:
             _draw_list(questions, judged)
         draw_agreement(questions)
@@ -84,7 +89,7 @@ def draw_pool_start(data: StoredSet, comparison: str, questions: int) -> None:
         count = st.number_input(word("pool.questions"), 1, questions, default, help=about)
         depth = st.select_slider(word("pool.depth"), _DEPTHS, _DEPTHS[1], help=word("pool.depth_help"))
         if st.button(word("pool.make"), type="primary", icon=":material/arrow_forward:", key="pool_begin"):
-            st.session_state.pop("kept_pool_at", None)  # the place in another list
+            st.session_state.pop("stored_pool_at", None)  # the position in another list
             open_page("search", data=data.key, pool=comparison, pool_n=str(count), pool_k=str(depth))
 
 
@@ -99,11 +104,8 @@ def draw_agreement(questions: QuestionSet) -> None:
     rows = []
     for model, verdicts in models.items():
         agreement = judge.measure_agreement(person, verdicts)
-        percent = (
-            100 * (agreement.both_right + agreement.both_wrong) / agreement.judged_count
-            if agreement.judged_count
-            else None
-        )
+        agreed = 100 * (agreement.both_right + agreement.both_wrong)
+        percent = agreed / agreement.judged_count if agreement.judged_count else None
         counts = {name: getattr(agreement, name) for name in _AGREED}
         rows.append({"model": model, "verdicts": len(verdicts), "kappa": agreement.kappa, "agree": percent, **counts})
     forms = {"kappa": "%.2f", "agree": "%.1f", **dict.fromkeys((*_AGREED, "verdicts"))}
@@ -120,7 +122,7 @@ def draw_dataset_creation(data: StoredSet) -> None:
         _make_set(data, questions, judged, models)
     if stored := st.session_state.get(_STORED_SET):
         counts = {"questions": f"{stored.questions:,}", "passages": f"{stored.passages:,}"}
-        st.success(word("judging.kept", name=plain(stored.name), **counts), icon=":material/check_circle:")
+        st.success(word("judging.stored", name=plain(stored.name), **counts), icon=":material/check_circle:")
         with st.container(horizontal=True):
             draw_page_link("compare", word("data_page.to_compare"), data=stored.key, part="all")
             draw_page_link("data", word("judging.to_data"), data=stored.key)
@@ -136,7 +138,7 @@ def _draw_list(questions: QuestionSet, judged: tuple[JudgedQuestion, ...]) -> No
     table = pd.DataFrame(rows, columns=["question", "passages", "wrong", "unsure"])
     columns = {name: tables.text(f"judging.{name}", "") for name in ("question", "passages")}
     columns |= {name: tables.number(f"judging.{name}") for name in ("wrong", "unsure") if table[name].any()}
-    selected = tables.draw_choice(table, columns, f"judged_{len(judged)}", "multi-row")
+    selected = tables.draw_choice(table, columns, f"judged_{len(judged)}", multiple=True)
     with st.container(horizontal=True):
         selected_questions = [judged[row].question for row in selected]
         label = word("judging.forget", count=len(selected))
@@ -155,7 +157,7 @@ def _make_set(
     data: StoredSet, questions: QuestionSet, judged: tuple[JudgedQuestion, ...], models: Mapping[str, Verdicts]
 ) -> None:
     with st.form("judged_set", border=False):
-        default_name = word("judging.usual_name", name=set_name(data.name))
+        default_name = word("judging.default_name", name=set_name(data.name))
         name = st.text_input(word("judging.name"), value=default_name, max_chars=_LONGEST_NAME)
         question_count = len(questions.questions)
         label = word("judging.with_own", count=f"{question_count:,}")
@@ -165,15 +167,13 @@ def _make_set(
         if models:
             label = word("judging.with_model")
             about = word("judging.with_model_help")
-            judges = {None: word("judging.nobody")} | {name: name for name in models}
+            judges = {None: word("judging.no_judge")} | {name: name for name in models}
             model = st.selectbox(label, [*judges], format_func=judges.__getitem__, help=about)
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if not pressed:
         return
     all_judged = judge.add_model_verdicts(judged, models[model]) if model else judged
-    new_name = " · ".join(
-        filter(None, (name.strip() or default_name, model))
-    )  # whoever compares with it sees who judged
+    new_name = " · ".join(filter(None, (name.strip() or default_name, model)))
     try:
         new_set = judgements.merge_judgements(questions, all_judged, new_name, only_judged=not both)
     except ValueError:
@@ -185,21 +185,11 @@ def _make_set(
         st.rerun()
 
 
-_ADDRESS = ("pool", "pool_n", "pool_k", "pool_at")  # the comparison's key, questions, depth, and the place in the list
-_KEYS = {
-    RelevanceVerdict.RIGHT: ("1", "check_circle"),
-    RelevanceVerdict.WRONG: ("2", "cancel"),
-    RelevanceVerdict.UNSURE: ("3", "help"),
-}
-_STOPPED = "pool_stopped"  # of the session
-_SECONDS_BETWEEN_WORDS = 0.2
-
-
 @dataclass(frozen=True)
 class JudgingPool:
-    """The list to judge, its questions and corpus, and what the user has judged of it."""
+    """The pairs to judge, with the questions and passages of the comparison, and the user's verdicts."""
 
-    question_set: QuestionSet  # whose questions are those of the comparison
+    question_set: QuestionSet
     pairs: Sequence[PooledPair]
     verdicts: Verdicts
 
@@ -215,7 +205,7 @@ class JudgingPool:
         return self.question_set.passages[self.pairs[index].passage]
 
     def next_open(self, index: int) -> int | None:
-        """Return the position of the next unjudged one, after `at` and then from the first; None if all are judged."""
+        """Return the next unjudged position after `index`, then from the first; None if all are judged."""
         order = [*range(index + 1, len(self.pairs)), *range(index + 1)]
         return next((candidate for candidate in order if self.given_verdicts[candidate] is None), None)
 
@@ -251,11 +241,9 @@ def _build_pool(data: StoredSet) -> JudgingPool | None:
     opened = open_comparison(data.key, stored.folder) if stored else None
     if opened is None:
         return None
-    question_set = opened.question_set
     pairs = pool(opened.comparison, _number("pool_n", 20), _number("pool_k", 10))
-    return JudgingPool(
-        question_set, pairs, judgements.collect_verdicts(judgements.load_judgements(question_set.corpus_fingerprint))
-    )
+    judged = judgements.load_judgements(opened.question_set.corpus_fingerprint)
+    return JudgingPool(opened.question_set, pairs, judgements.collect_verdicts(judged))
 
 
 def _number(name: str, default: int) -> int:
@@ -266,41 +254,30 @@ def _number(name: str, default: int) -> int:
 def _close() -> None:
     for name in _ADDRESS:
         st.query_params.pop(name, None)
-        st.session_state.pop(f"kept_{name}", None)
+        st.session_state.pop(f"stored_{name}", None)
 
 
 def _draw_passage(judging_pool: JudgingPool, index: int) -> None:
     question = judging_pool.question(index)
     passage = judging_pool.passage(index)
-    of_question = [
-        position
-        for position, pair in enumerate(judging_pool.pairs)
-        if pair.question == judging_pool.pairs[index].question
-    ]
-    numbers = [*dict.fromkeys(pair.question for pair in judging_pool.pairs)]
-    positions = {
-        "question": numbers.index(judging_pool.pairs[index].question) + 1,
-        "passage": of_question.index(index) + 1,
-    }
+    pairs = judging_pool.pairs
+    number = pairs[index].question
+    numbers = [*dict.fromkeys(pair.question for pair in pairs)]
+    of_question = [position for position, pair in enumerate(pairs) if pair.question == number]
+    positions = {"question": numbers.index(number) + 1, "passage": of_question.index(index) + 1}
     with st.container(border=True, key="pool_one"):
-        st.caption(word("pool.place", questions=len(numbers), passages=len(of_question), **positions))
+        st.caption(word("pool.position", questions=len(numbers), passages=len(of_question), **positions))
         st.markdown(f"#### {plain(question.text)}")
         if line := answers_line(question):
             st.caption(line)
-        st.html(weighed_html([(passage.title, 0.0)], [(passage.text, 0.0)], gold=False))
+        st.html(shaded_html([(passage.title, 0.0)], [(passage.text, 0.0)], gold=False))
     with st.container(horizontal=True, key="pool_verdicts"):
         for verdict, (key, icon) in _KEYS.items():
-            # keys hold the place: a second press, before the next passage is seen, is of the one that was
             kind = "primary" if judging_pool.given_verdicts[index] is verdict else "secondary"
-            kwargs: dict[str, Any] = {
-                "on_click": _judge,
-                "args": (judging_pool, index, verdict),
-                "type": kind,
-                "shortcut": key,
-            }
-            label = word(f"pool.say_{verdict}")
-            about = word(f"pool.say_{verdict}_help")
-            st.button(label, icon=f":material/{icon}:", help=about, key=f"pool_{verdict}_{index}", **kwargs)
+            kwargs: dict[str, Any] = {"on_click": _judge, "args": (judging_pool, index, verdict), "type": kind}
+            # The index in the key assigns a second press to the same passage, even if the next one is on its way
+            kwargs |= {"shortcut": key, "icon": f":material/{icon}:", "key": f"pool_{verdict}_{index}"}
+            st.button(**words.label_and_help(f"pool.say_{verdict}"), **kwargs)
     with st.container(horizontal=True):
         for name, side, target in (("back", "Left", index - 1), ("next", "Right", index + 1)):
             kwargs = {"on_click": remember, "args": ("pool_at", str(target + 1)), "type": "tertiary", "shortcut": side}
@@ -309,12 +286,8 @@ def _draw_passage(judging_pool: JudgingPool, index: int) -> None:
 
 
 def _judge(judging_pool: JudgingPool, index: int, verdict: RelevanceVerdict) -> None:
-    store_verdict(
-        judging_pool.question_set.corpus_fingerprint,
-        judging_pool.question(index).text,
-        judging_pool.passage(index).id,
-        verdict,
-    )
+    corpus = judging_pool.question_set.corpus_fingerprint
+    store_verdict(corpus, judging_pool.question(index).text, judging_pool.passage(index).id, verdict)
     target = judging_pool.next_open(index)
     remember("pool_at", str((index if target is None else target) + 1))
 
@@ -324,13 +297,11 @@ def _draw_model(judging_pool: JudgingPool) -> None:
     container = st.empty()
     with st.container(horizontal=True, vertical_alignment="center"):
         model = pick_language_model()
-        known = (
-            judge.load_model_verdicts(judging_pool.question_set.corpus_fingerprint).get(model.name, {}) if model else {}
-        )
-        to_judge = [
-            judge.JudgementRequest(judging_pool.question(index).text, judging_pool.passage(index))
-            for index in range(len(judging_pool.pairs))
-        ]
+        corpus = judging_pool.question_set.corpus_fingerprint
+        known = judge.load_model_verdicts(corpus).get(model.name, {}) if model else {}
+        indices = range(len(judging_pool.pairs))
+        questions = [judging_pool.question(index).text for index in indices]
+        to_judge = [judge.JudgementRequest(questions[index], judging_pool.passage(index)) for index in indices]
         done = sum((composed(item.question), item.passage.id) in known for item in to_judge)
         label = word("pool.model_go_on" if 0 < done < len(to_judge) else "pool.model_begin")
         pressed = st.button(label, disabled=not model, icon=":material/play_arrow:", key="pool_model")
@@ -341,7 +312,7 @@ def _draw_model(judging_pool: JudgingPool) -> None:
         st.info(word("pool.model_stopped"), icon=":material/info:")
     if pressed and model:
         try:
-            _ask(judging_pool.question_set.corpus_fingerprint, to_judge, model, container)
+            _ask(corpus, to_judge, model, container)
         except (EndpointError, LimitError, QuestionsError) as error:
             container.error(plain(words.failure_text(error)), icon=":material/error:")
 

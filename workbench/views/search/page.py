@@ -1,4 +1,4 @@
-"""Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered; a table."""
+"""The Search page: a question, a column for each retriever, filled as soon as it answers, and a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.comparison.first_stage import LateSpec, TermSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.rankings import DEPTH, QueryHits
-from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line, rounded_duration
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.navigation import draw_copy_link
 from mrc_workbench.workbench.views.resources import retrieval
@@ -25,22 +25,35 @@ from mrc_workbench.workbench.views.search.answer import (
     QuestionSearch,
     SearchAnswer,
     draw_reasons,
-    waits,
+    expected_waits,
 )
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
 from mrc_workbench.workbench.views.ui import passages, state, tables
 from mrc_workbench.workbench.views.ui.job import compute_on_request
-from mrc_workbench.workbench.views.ui.words import has_text, language, plain, search_failure_text, word
+from mrc_workbench.workbench.views.ui.words import (
+    has_text,
+    language,
+    plain,
+    rounded_duration,
+    search_failure_text,
+    word,
+)
+
+_KNOWN = "newest_searched_with"  # session key: the newest trained retriever when columns were last drawn
+_KS = ("5", "10", "20")
+_EXAMPLES = 3
+_EXAMPLE_POOL = 200  # questions from which examples are selected
+_BOX = "question_box"  # session key
 
 
 class ResultColumns:
-    """The containers of the columns: all heads in one row, so that the results below begin at one height."""
+    """The containers of the columns. All headers share a row, so that the results begin at the same height."""
 
     def __init__(self, search: QuestionSearch, answer: SearchAnswer) -> None:
         self._search = search
         self._answer = answer
         self._every = [*search.choices.specs]
-        self._building = st.empty()  # says which retriever is being built
+        self._building = st.empty()  # shows which retriever is being built
         st.html(passages.legend_html(truth=bool(answer.truth and answer.truth.answers)))
         with st.container(key="beside_search"):
             self._switch = st.empty()
@@ -56,10 +69,9 @@ class ResultColumns:
             self._draw_switch()
         for name in pending:
             self._draw_header(name, "")
-            text = word("search.pending")
             wait = search.expected.get(name, 0.0)
-            if wait > SOON_SECONDS:
-                text = word("search.pending_time", time=rounded_duration(wait))
+            is_slow = wait > SOON_SECONDS
+            text = word("search.pending_time", time=rounded_duration(wait)) if is_slow else word("search.pending")
             self._bodies[name].caption(f":material/hourglass_empty: {text}")
         for name, outcome in search.outcomes(self._building):
             self._answer.outcomes[name] = outcome
@@ -69,10 +81,8 @@ class ResultColumns:
 
     def _draw_switch(self) -> None:
         findings = [self._answer.findings.get(name) for name in self._search.selected]
-        ranks = [
-            next(iter(passages.answer_ranks(result, self._answer.right)), None) if result else None
-            for result in findings
-        ]
+        right = self._answer.right
+        ranks = [passages.first_answer_rank(result, right) if result else None for result in findings]
         self._switch.html(passages.switch_html(self._search.selected, self._every, ranks, "search"))
 
     def _draw_header(self, name: str, truth: str) -> None:
@@ -85,14 +95,13 @@ class ResultColumns:
 
     def _draw_outcome(self, name: str, outcome: Outcome) -> None:
         right = self._answer.right
-        self._draw_header(
-            name, passages.answer_rank_text(outcome, right, DEPTH) if isinstance(outcome, QueryHits) and right else ""
-        )
+        truth = passages.answer_rank_text(outcome, right, DEPTH) if isinstance(outcome, QueryHits) and right else ""
+        self._draw_header(name, truth)
         with self._bodies[name].container():
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
-                st.caption(f":material/search_off: {word('search.found_nothing')}")
+                st.caption(f":material/search_off: {word('search.no_results')}")
             else:
                 self._draw_hits(self._search.choices.specs[name])
 
@@ -104,68 +113,57 @@ class ResultColumns:
         for row, texts in zip(rows, marks, strict=True):
             id_ = answer.questions.passages.ids[row]
             key = f"{spec.name} {row}"
+            card = passages.hit_card(spec, answer.findings, row, id_, texts, relevant=row in answer.right)
             with st.container(key=f"card_{key}", gap=None):
-                st.html(
-                    passages.hits_html(
-                        [passages.hit_card(spec, answer.findings, row, id_, texts, relevant=row in answer.right)]
-                    )
-                )
+                st.html(passages.hits_html([card]))
                 if row not in known:
                     draw_mark(answer.questions, answer.question, row, key, is_right=row in answer.judged)
 
 
-_KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
-_KS = ("5", "10", "20")
-_EXAMPLES = 3
-_LOOKED_AT = 200  # questions of a set that examples are chosen from
-_BOX = "question_box"  # of the session
-
-
 def draw() -> None:
     data = selected_set()
+    passages.draw_style()
     if st.query_params.get("pool"):
-        passages.draw_style()
         draw_pool(data)
         return
     choices = choices_for(data)
-    passages.draw_style()
     st.title(word("search.title"))
     examples, disputed = _examples(data, choices)
     with st.container(key="ask"):
         example = next(iter(examples), "")
         about = word("search.question_help")
         kwargs: dict[str, Any] = {"submit": word("search.search"), "icon": ":material/search:"}
-        question = state.draw_question(_BOX, example, about, on_submit=_ask_the_box, **kwargs)
+        question = state.draw_question(_BOX, example, about, on_submit=_submit_question, **kwargs)
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
             state.draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
-    expected = waits(data, choices)
+    expected = expected_waits(data, choices)
     selected, k = _controls(data, choices, expected)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
-        key = "search.ask" if data.questions else "search.ask_alone"
+        key = "search.ask" if data.questions else "search.ask_without_examples"
         st.info(word("search.stopped" if stopped else key), icon=":material/search:")
         draw_judged(data)
     elif not selected:
-        st.info(word("search.pick_one"), icon=":material/info:")
+        st.info(word("search.select_retriever"), icon=":material/info:")
     else:
         _put_into_address(selected)
         _draw_results(QuestionSearch(data, choices, selected, question, expected), k)
 
 
-def _ask_the_box() -> None:
+def _submit_question() -> None:
     state.ask(_BOX, st.session_state[_BOX].strip())
     st.session_state["try_failed_again"] = True
 
 
 def _examples(data: StoredSet, choices: RetrieverChoices) -> tuple[list[str], bool]:
-    """Return some questions of the set, those of the page's language first; and whether a comparison disputes them."""
+    """Return example questions, first in the language of the page, and whether retrievers disagree on them."""
     disputed = _disputed(data, choices)
     questions = question_set(data.key).questions
-    looked_at = disputed or [question.text for question in questions[:: max(1, len(questions) // _LOOKED_AT)]]
-    korean = language() == "ko"
-    of_the_page_first = sorted(looked_at, key=lambda text: (script_of([text]) is Script.KOREAN) != korean)
-    return of_the_page_first[:_EXAMPLES], bool(disputed)
+    texts = disputed or [question.text for question in questions[:: max(1, len(questions) // _EXAMPLE_POOL)]]
+    is_korean = language() == "ko"
+    texts = sorted(texts, key=lambda text: (script_of([text]) is Script.KOREAN) != is_korean)
+    return texts[:_EXAMPLES], bool(disputed)
 
 
 def _disputed(data: StoredSet, choices: RetrieverChoices) -> list[str]:
@@ -176,7 +174,7 @@ def _disputed(data: StoredSet, choices: RetrieverChoices) -> list[str]:
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
             opened = retrieval.open_comparison(data.key, job.folder)
-            return opened.disputed_questions(_LOOKED_AT) if opened else []
+            return opened.disputed_questions(_EXAMPLE_POOL) if opened else []
     return []
 
 
@@ -192,10 +190,9 @@ def _controls(data: StoredSet, choices: RetrieverChoices, expected: Mapping[str,
         chip = plain(display_names[name])
         return chip if wait <= SOON_SECONDS else word("search.chip_time", name=chip, time=rounded_duration(wait))
 
-    kwargs = {"format_func": label, "help": word("search.retrievers_help", most=passages.MOST), "wrap": True}
-    key = f"columns_{data.key}_{len(names)}"
-    title = word("compare.retrievers")
-    selected = state.choose_several(left.pills, "columns", title, names, default, key=key, **kwargs)
+    kwargs: dict[str, Any] = {"help": word("search.retrievers_help", most=passages.MOST), "wrap": True}
+    kwargs |= {"format_func": label, "key": f"columns_{data.key}_{len(names)}"}
+    selected = state.choose_several(left.pills, "columns", word("compare.retrievers"), names, default, **kwargs)
     k = state.choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(selected) > passages.MOST:
         displayed_names = plain(", ".join(display_names[name] for name in selected[: passages.MOST]))
@@ -206,19 +203,19 @@ def _controls(data: StoredSet, choices: RetrieverChoices, expected: Mapping[str,
 
 
 def _put_into_address(selected: Sequence[str]) -> None:
-    """Have the address name the columns of a question, also the default ones: a training changes which these are."""
+    """Put the columns into the address, even the default ones: a training changes the defaults."""
     if "columns" not in st.query_params or state.is_assumed("columns"):
         state.assume("columns", "|".join(selected))
         st.query_params["columns"] = "|".join(selected)
 
 
 def _default_columns(choices: RetrieverChoices, expected: Mapping[str, float]) -> list[str]:
-    """Return the columns before anybody chooses: what answers soon, the newest training's retriever among them."""
-    soon = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON_SECONDS]
-    newest = [name for name in [_newest(choices)] if name in soon]
-    default = [name for name in choices.default_names if name in soon and name not in newest]
+    """Return the default columns: fast retrievers, with the newest trained one."""
+    fast = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON_SECONDS]
+    newest = [name for name in [_newest(choices)] if name in fast]
+    default = [name for name in choices.default_names if name in fast and name not in newest]
     selected = [*default[: passages.MOST - len(newest)], *newest]
-    return [name for name in soon if name in selected] or choices.searchable[:1]
+    return [name for name in fast if name in selected] or choices.searchable[:1]
 
 
 def _newest(choices: RetrieverChoices) -> str:
@@ -227,10 +224,10 @@ def _newest(choices: RetrieverChoices) -> str:
 
 
 def _restore_columns(choices: RetrieverChoices, default: Sequence[str]) -> None:
-    """Put the columns chosen before into the address; what was trained since then stands among them."""
+    """Put the earlier columns into the address, with a retriever that was trained since then."""
     known = st.session_state.get(_KNOWN)
     newest = st.session_state[_KNOWN] = _newest(choices)
-    stored = st.session_state.get("kept_columns")
+    stored = st.session_state.get("stored_columns")
     if not stored or "columns" in st.query_params:
         return
     if newest and newest != known:
@@ -256,23 +253,22 @@ def _draw_results(search: QuestionSearch, k: int) -> None:
     notices = st.container()
     ResultColumns(search, answered).draw()
     with notices:
-        if all(isinstance(outcome := answered.outcomes[name], QueryHits) and not outcome.rows for name in selected):
+        outcomes = [answered.outcomes[name] for name in selected]
+        if all(isinstance(outcome, QueryHits) and not outcome.rows for outcome in outcomes):
             st.info(word("search.nothing_at_all"), icon=":material/search_off:")
             return
         display_names = retriever_names(choices.specs)
         for part, names in answered.blind(specs).items():
             key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
-            text = word(
-                key, part=plain(display_names[part]), names=plain(", ".join(display_names[name] for name in names))
-            )
-            st.info(text, icon=":material/visibility_off:")
+            listed = plain(", ".join(display_names[name] for name in names))
+            st.info(word(key, part=plain(display_names[part]), names=listed), icon=":material/visibility_off:")
+    answered_specs = [spec for spec in specs if spec.name in answered.findings]
     if answered.right:
         expander = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
         with expander, st.spinner(word("why.reading")):
-            answered_specs = [spec for spec in specs if spec.name in answered.findings]
             draw_reasons(answered.results, answered_specs, list(choices.specs))
-    for spec in specs:
-        if isinstance(spec, LateSpec) and spec.name in answered.findings:
+    for spec in answered_specs:
+        if isinstance(spec, LateSpec):
             draw_token_matches(answered, spec, search.experiment)
     draw_table(answered, specs)
     draw_judged(data)
@@ -309,9 +305,9 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
             table[passage] = pd.Series([label(row) for row in outcome.rows[: answer.k]], dtype=object)
             table[score] = pd.Series(outcome.scores[: answer.k], dtype=float)
             columns[passage] = st.column_config.TextColumn(name)
-            title = word("search.score_of", name=name)
+            form = f"%.{spec.local_spec.digits}f"
             about = word(f"{score_word(spec)}_help")
-            columns[score] = tables.labelled_number(title, f"%.{spec.local_spec.digits}f", about)
+            columns[score] = tables.labelled_number(word("search.score_of", name=name), form, about)
     with st.expander(word("search.as_table"), icon=":material/table:"):
         tables.draw(table, columns)
         tables.draw_csv("search.csv", lambda: _long_table(answer, findings), "search.csv")
@@ -327,11 +323,10 @@ def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.Data
     is_known = bool(answer.truth or answer.judged)
     rows = []
     for name, outcome in findings.items():
-        for rank, row in enumerate(outcome.rows[: answer.k], start=1):
-            passage = corpus[row]
+        hits = zip(outcome.rows[: answer.k], outcome.scores, strict=False)
+        for rank, (row, score) in enumerate(hits, start=1):
             relevant = row in answer.right if is_known else None
-            about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
-            rows.append((answer.question, name, rank, *about))
+            rows.append((answer.question, name, rank, corpus[row].id, corpus[row].title, score, relevant))
     return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
 
 
@@ -339,7 +334,7 @@ def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.Data
 def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
     findings = answer.findings[spec.name]
     corpus = answer.questions.passages
-    compared = findings.rows[: spec.depth] if spec.first else findings.rows  # below, another retriever's order stays
+    compared = findings.rows[: spec.depth] if spec.first else findings.rows  # it reranks only the first `depth`
     rows = [row for row in answer.displayed_rows(spec.name) if row in compared]
     if not rows:
         return
@@ -350,8 +345,8 @@ def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) ->
     title = word("search.pieces", name=plain(retriever_name(spec.name)))
     with st.expander(title, icon=":material/join_inner:", expanded=True):
         st.caption(word("why.matches_help"))
-        key = f"pieces {spec.name} {answer.question}"
-        selected: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
+        kwargs: dict[str, Any] = {"format_func": label, "key": f"pieces {spec.name} {answer.question}"}
+        selected: int = st.selectbox(word("search.pieces_of"), rows, **kwargs)
         request = (answer.data.key, experiment, spec.model_dump_json(), answer.question, selected)
         explained = compute_on_request(spec.name, word("search.pieces_ask"), lambda: retrieval.explain_late(*request))
         if explained is None:

@@ -132,7 +132,7 @@ def pick_base(kind: str) -> Base:
     left, right = st.columns(2, vertical_alignment="bottom")
     typed = [  # hub ids and folders
         text
-        for text in (st.session_state.get("kept_base"), st.query_params.get("base"))
+        for text in (st.session_state.get("stored_base"), st.query_params.get("base"))
         if text and text.strip() and text != STARTER and not text.startswith(PREFIX) and find_model_run(text) is None
     ]
     choices = list(dict.fromkeys([*base_choices(kind), *typed]))

@@ -1,7 +1,7 @@
-"""Charts, and what each shows as one sentence for screen readers. Each draws a table that the page also shows.
+"""Charts with a description for screen readers. The page also shows the table of each chart.
 
-`draw_chart` renders Altair's charts to Vega-Lite itself and caches them: Streamlit's own way changes settings of all
-threads meanwhile, so that a chart rendered at the same time would lack its data.
+`draw_chart` renders Altair's charts to Vega-Lite and caches them: Streamlit's rendering changes the settings of all
+threads, so that a chart rendered at the same time would lack its data.
 """
 
 import json
@@ -29,11 +29,12 @@ from mrc_workbench.workbench.views.ui.words import language, word
 HEIGHT = 320
 _CURVES_HEIGHT = 260
 _DISTRIBUTION_HEIGHT = 240
-# pixels of a row, and of the axis below
+# Pixels of a row and of the axis
 _FOREST_ROW = 34
 _FOREST_AXIS = 60
-TICKS = 6  # Vega takes it as a wish: round numbers give 4 to 8
-# On top of Streamlit's theme, which leaves up to 80 pixels between an axis, its title and the legend
+TICKS = 6  # Vega draws 4 to 8, at round numbers
+_MOST_ROWS = 12  # in a description; the table beside the chart has every row
+# Streamlit's theme leaves up to 80 pixels between an axis, its title and the legend
 _CONFIG: dict[str, Any] = {
     "axis": {"titlePadding": 6, "labelPadding": 6},
     "axisQuantitative": {"tickCount": TICKS},
@@ -41,7 +42,7 @@ _CONFIG: dict[str, Any] = {
 }
 _PADDING = {"left": 0, "top": 4, "right": 8, "bottom": 4}
 _CELLS = ("#eef3f8", "#0072B2")
-_altair_lock = Lock()  # Altair's settings are those of all threads
+_altair_lock = Lock()  # all threads share Altair's settings
 
 
 def tooltips(*columns: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
@@ -50,18 +51,17 @@ def tooltips(*columns: tuple[str, str] | tuple[str, str, str]) -> list[alt.Toolt
 
 
 def interval_tooltips(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
-    """Return tooltips of a metric, a column with its title, and of the ends of its interval, "low" and "high"."""
+    """Return tooltips of a metric, a column with its title, and of its interval "low" to "high"."""
     titles = {value: title, "low": word("compare.low"), "high": word("compare.high")}
     return tooltips(*((f"{name}:Q", title, form) for name, title in titles.items()))
 
 
 def names_in_column(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
-    """Return those of the names, in their fixed order, that a column holds."""
     return [name for name in names if name in set(column)]
 
 
 def percent_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
-    """Return a scale with room at both ends and its axis in percent; `whole` is 100%; ticks beyond have no label."""
+    """Return a scale with margins and its axis in percent; `whole` is 100%, and larger ticks have no label."""
     margin = max(0.005 * whole, (high - low) * 0.08)
     form = ".1f" if high - low < 0.05 * whole else ".0f"
     times, sign = (100, "%") if whole == 1 else (1, "")
@@ -84,13 +84,13 @@ def color_and_shape(
 
 
 def marked_lines(base: alt.Chart, mark: alt.Shape | None = None, *, size: int = 70, **line: Any) -> list[alt.Chart]:
-    """Return lines and a filled mark at each of their points; `line` is as of Altair's lines."""
+    """Return lines with a filled mark at each point; `line` has the properties of Altair's lines."""
     marks = base.mark_point(filled=True, size=size, opacity=1)
     return [base.mark_line(**line), marks if mark is None else marks.encode(shape=mark)]
 
 
 def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *, written: bool) -> alt.LayerChart:
-    """Return cells shaded by a column within `bounds`, its figures `written` in them where there is room."""
+    """Return cells shaded by a column within `bounds`, with the values as texts if `written`."""
     scale = alt.Scale(domain=[*bounds], range=list(_CELLS), clamp=True)
     shaded = base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=scale, legend=None))
     if not written:
@@ -101,17 +101,13 @@ def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *
 
 
 def no_difference() -> alt.Chart:
-    """Return the dashed line at 0."""
     return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=TEXT_COLOUR, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
 def curves(
     table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str, dashed: Sequence[str] = ()
 ) -> alt.LayerChart:
-    """One line a retriever of `y` (a fraction) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
-
-    The legend has a piece of each line, dashed for the names `dashed`, and the mark of its points.
-    """
+    """Draw a line with its interval for each retriever; columns `x`, `y` (a fraction), "low", "high" and `detail`."""
     retrievers = [*dict.fromkeys(table[detail])]
     scale, axis = percent_scale(float(table["low"].min()), float(table["high"].max()))
     color, mark = color_and_shape(detail, retrievers, names)
@@ -121,9 +117,7 @@ def curves(
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *interval_tooltips(y, y)],
     )
     band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=color)
-    labels = {
-        name: f"{mark_character(name, names)} {name}" for name in retrievers
-    }  # the mark of its points before the name
+    labels = {name: f"{mark_character(name, names)} {name}" for name in retrievers}
     piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
     lines = legend(columns=legend_columns(retrievers), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
     dashes = alt.Scale(domain=retrievers, range=[[4, 3] if name in dashed else [1, 0] for name in retrievers])
@@ -134,11 +128,11 @@ def curves(
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=color, shape=mark)
     description = describe(y, line_texts(table, detail, x, y, ".1%"))
     layers = alt.layer(band, line, points).properties(height=_CURVES_HEIGHT, description=description)
-    return layers.resolve_legend(color="independent", strokeDash="independent")  # the legend is of the lines alone
+    return layers.resolve_legend(color="independent", strokeDash="independent")  # a legend only for lines
 
 
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
-    """One row a retriever, in the order of the table: its "difference" in points, "low" to "high"."""
+    """Draw a row for each retriever: its "difference" in percentage points, from "low" to "high"."""
     retrievers = [*table[detail]]
     scale = difference_scale(float(table["low"].min()), float(table["high"].max()))
     base = alt.Chart(table).encode(
@@ -157,7 +151,7 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
 def range_bars(
     table: pd.DataFrame, ends: tuple[float, float], axis: alt.Axis, *, x: str, y: str, form: str
 ) -> alt.Chart:
-    """Bars over ranges of a scale that ends there, columns "from", "to" and "count"; `form` is how ranges are told."""
+    """Draw bars over ranges, columns "from", "to" and "count"; `ends` of the scale, `form` of numbers in tooltips."""
     scale = alt.Scale(domain=[*ends], nice=False)
     base = alt.Chart(table).encode(
         x=alt.X("from:Q", bin="binned", title=x, axis=axis, scale=scale),
@@ -171,14 +165,14 @@ def range_bars(
 def distribution(
     table: pd.DataFrame, *, x: str, y: str, median: float, label: str, percent: bool = False
 ) -> alt.LayerChart:
-    """Bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
+    """Draw bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
     form = ".0%" if percent else ",.0f"
     low, high = (0.0, 1.0) if percent else (float(table["from"].min()), float(table["to"].max()))
     axis = alt.Axis(format=form, tickMinStep=0.05 if percent else 1)
     bars = range_bars(table, (low, high), axis, x=x, y=y, form=form)
     middle = alt.Chart(pd.DataFrame({"median": [median], "label": [label]})).encode(x="median:Q")
     line = middle.mark_rule(color=PALETTE[4], strokeWidth=2, strokeDash=[6, 3])
-    # beside the highest bars there is no place for words: they stand above the plot
+    # The label is above the plot, where no bar hides it
     side, gap = ("right", -4) if median > (low + high) / 2 else ("left", 4)
     words = middle.mark_text(align=side, dx=gap, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
     form = form.removeprefix(",") if percent else form
@@ -188,7 +182,7 @@ def distribution(
 
 
 def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *, x: str, y: str) -> alt.Chart:
-    """Two bars a term, columns "term", "side" and "value", in the order of `terms`."""
+    """Draw two bars for each term, columns "term", "side" and "value", in the order of `terms`."""
     scale = alt.Scale(domain=list(sides), range=[PALETTE[2], PALETTE[4]])
     base = alt.Chart(table).encode(
         y=alt.Y("term:N", sort=list(terms), title=None, axis=alt.Axis(labelLimit=180)),
@@ -199,18 +193,17 @@ def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *
     )
     named = table["term"] + " (" + table["side"] + ")"
     description = describe(x, values([*named], [*table["value"]], "+.2f"))
-    return base.mark_bar().properties(
-        height=110 + 26 * len(terms), description=description
-    )  # legend and axis, and bars
+    return base.mark_bar().properties(height=110 + 26 * len(terms), description=description)
 
 
 def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) -> alt.Chart:
-    """One bar a "side", stacked of what each "part" (a retriever) adds, "value"."""
+    """Draw a stacked bar for each "side" with the "value" of each "part" (a retriever)."""
     sides = list(dict.fromkeys(table["side"]))
+    parts = names_in_column(names, table["part"])
     base = alt.Chart(table).encode(
         y=alt.Y("side:N", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
         x=alt.X("value:Q", title=x),
-        color=colour("part", names_in_column(names, table["part"]), names, legend(orient="top")),
+        color=colour("part", parts, names, legend(orient="top")),
         tooltip=tooltips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
     )
     description = describe(x, totals(table, "side", "part", "value", (".3f", "+.3f")))
@@ -226,18 +219,15 @@ def draw_chart(
     alt: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Draw the Altair chart that `make` returns for these arguments and the language; equal charts are rendered once.
-
-    `alt` tells screen readers what the chart shows, in place of the chart's own description.
-    """
-    spec = made(language(), make, *args, **kwargs)
+    """Draw the Altair chart that `make` returns; `alt` replaces its description for screen readers."""
+    spec = render_chart(language(), make, *args, **kwargs)
     if alt:
         spec = {**spec, "description": alt}
     st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode)
 
 
 def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
-    """Return what tells tables apart: Streamlit's own way takes many times as long."""
+    """Return a hash of a table, many times faster than Streamlit's."""
     return [str(name) for name in table.columns], pd.util.hash_pandas_object(table).to_numpy().tobytes()
 
 
@@ -246,15 +236,14 @@ def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
     max_entries=256,
     hash_funcs={FunctionType: lambda make: make.__qualname__ + make.__module__, pd.DataFrame: _content},
 )
-def made(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    del language  # only a part of the key
+def render_chart(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    del language  # a part of the cache key
     chart = make(*args, **kwargs)
     with _altair_lock, alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
-    # in place of Altair's sizes of a plot: the page has its own
     spec["config"] = _CONFIG
     spec["padding"] = _PADDING
-    for name, rows in spec["datasets"].items():  # as the page sends them: else it would make them of rows every time
+    for name, rows in spec["datasets"].items():  # convert rows to Arrow once, not at every run of the page
         table = pa.Table.from_pylist(rows)
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, table.schema) as writer:
@@ -263,11 +252,8 @@ def made(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     return spec
 
 
-_MOST_ROWS = 12  # a longer description is not listened to; the table beside the chart has every row
-
-
 def describe(title: str, rows: Sequence[str]) -> str:
-    """Return the title and the rows as one sentence; rows beyond the first `_MOST_ROWS` are counted."""
+    """Return the title, the first `_MOST_ROWS` rows and the number of the others as one sentence."""
     if not rows:
         return title
     listed = [*rows[:_MOST_ROWS]]
@@ -277,22 +263,21 @@ def describe(title: str, rows: Sequence[str]) -> str:
 
 
 def values(names: Sequence[str], numbers: Sequence[float], form: str) -> list[str]:
-    """Return a row for each name with its figure; `form` is a Python format such as ".1%"."""
+    """Return a text for each name with its number; `form` is a Python format such as ".1%"."""
     return [word("chart.row", name=name, value=format(value, form)) for name, value in zip(names, numbers, strict=True)]
 
 
 def intervals(table: pd.DataFrame, name: str, value: str, form: str) -> list[str]:
-    """Return a row for each row of the table: its name, its figure and the interval "low" to "high"."""
-    rows = []
+    """Return a text for each row of the table: name, value and the interval "low" to "high"."""
+    texts = []
     for row in table.to_dict("records"):
-        numbers = {"value": row[value], "low": row["low"], "high": row["high"]}
-        texts = {key: format(number, form) for key, number in numbers.items()}
-        rows.append(word("chart.row_interval", name=row[name], **texts))
-    return rows
+        ends = {end: format(row[end], form) for end in ("low", "high")}
+        texts.append(word("chart.row_interval", name=row[name], value=format(row[value], form), **ends))
+    return texts
 
 
 def totals(table: pd.DataFrame, name: str, part: str, value: str, forms: tuple[str, str]) -> list[str]:
-    """Return a row for each name: the total of its values, and each part; `forms` are those of totals and parts."""
+    """Return a text for each name: the total of its values, and each part; `forms` of totals and parts."""
     rows = []
     for label, parts in table.groupby(name, sort=False):
         listed = ", ".join(values([*parts[part]], [*parts[value]], forms[1]))
@@ -301,24 +286,23 @@ def totals(table: pd.DataFrame, name: str, part: str, value: str, forms: tuple[s
 
 
 def line_texts(table: pd.DataFrame, name: str, x: str, y: str, form: str) -> list[str]:
-    """Return a row for each line of a chart: its figure at the first and at the last `x`."""
+    """Return a text for each line of a chart: its value at the first and the last `x`."""
     rows = []
     for line, points in table.groupby(name, sort=False):
-        first = points.iloc[0]
-        last = points.iloc[-1]
+        first, last = points[[x, y]].iloc[[0, -1]].to_dict("records")
         ends = {"first": format(first[y], form), "last": format(last[y], form)}
         rows.append(word("chart.row_range", name=line, start=first[x], end=last[x], **ends))
     return rows
 
 
 def best_setting(title: str, table: pd.DataFrame, name: str) -> str:
-    """Return which setting of the table ("name", "value" from 0 to 1) is the best and what it reaches."""
+    """Return a text with the best setting and its value (0 to 1)."""
     value = float(table["value"].max())
     return word("chart.best_of", title=title, count=len(table), value=f"{value:.1%}", name=name)
 
 
 def coordinates(table: pd.DataFrame, name: str, columns: tuple[str, str], forms: tuple[str, str]) -> list[str]:
-    """Return a row for each point of a chart: its name and its two coordinates."""
+    """Return a text for each point of a chart: its name and its two coordinates."""
     rows = []
     for point in table.to_dict("records"):
         x, y = (format(point[column], form) for column, form in zip(columns, forms, strict=True))
@@ -327,7 +311,7 @@ def coordinates(table: pd.DataFrame, name: str, columns: tuple[str, str], forms:
 
 
 def extremes(title: str, table: pd.DataFrame, names: tuple[str, str], value: str, form: str) -> str:
-    """Return the highest and the lowest cell of a grid, each with the names of its row and its column."""
+    """Return a text with the highest and the lowest cell of a grid and the names of their rows and columns."""
     if table.empty:
         return title
     ranked = table.sort_values(value, kind="stable").to_dict("records")

@@ -1,5 +1,4 @@
-"""What takes its time, and begins where a person wants it: jobs, with the way to begin and to end them and why they
-ended, and models that are asked, of which some take seconds to load and language models are elsewhere."""
+"""Jobs on the pages (start, progress, end), models loaded on request, and the choice of a language model."""
 
 import logging
 import os
@@ -31,10 +30,10 @@ def draw_job(
     reason: Callable[[Status], str] = lambda status: status.message,
     by_itself: bool = False,
 ) -> None:
-    """Draw how far a job is, or why it ended without a result, and the button `label` that starts it.
+    """Draw the progress of a job, or why it ended without a result, and the button `label` that starts it.
 
-    `words` is the section of the texts for its end ("failed", "interrupted", "stopped"). `by_itself` starts a job that
-    no user has started yet; one that a user stopped, or that failed, waits for the button.
+    The locale `section` has the texts "failed", "interrupted" and "stopped". `by_itself` starts a job at once, unless
+    it failed or a user stopped it.
     """
     if job.running:
         follow(job, progress_text, interval=_POLL_SECONDS)
@@ -75,14 +74,15 @@ def follow(
     interval: float = 1.0,
     text: Callable[[Status], str] | None = None,
 ) -> None:
-    """Draw the job anew every so many seconds until it ends; it continues without the page, too.
+    """Draw the job every `interval` seconds until it ends; it continues without the page.
 
-    `at_work` says what it does, `below` draws more of it. `text` says what it does with the time left, for a job that
-    reports the time of its parts.
+    `text` replaces `progress_text` with the time left. `draw_below` draws more below the bar.
     """
-    st.fragment(_draw, run_every=interval)(
-        job, text or (lambda status: with_time_left(progress_text(status), status)), draw_below
-    )
+
+    def default_text(status: Status) -> str:
+        return with_time_left(progress_text(status), status)
+
+    st.fragment(_draw, run_every=interval)(job, text or default_text, draw_below)
 
 
 def _draw(job: Job, text: Callable[[Status], str], draw_below: Callable[[Status], None] | None) -> None:
@@ -91,7 +91,7 @@ def _draw(job: Job, text: Callable[[Status], str], draw_below: Callable[[Status]
     status = job.status()
     bar, button = st.columns([5, 1], vertical_alignment="bottom")
     bar.progress(min(1.0, status.progress), text=text(status))
-    # a job that saves is asked first, and ended at once where that is not enough
+    # A job that can save stops first, and ends on a second click
     is_stopping = status.state is State.STOPPING
     name, icon = ("end", "dangerous") if is_stopping else ("stop", "stop")
     kwargs: dict[str, Any] = {"icon": f":material/{icon}:", "key": f"{name}_{job.id}", "width": "stretch"}
@@ -118,7 +118,7 @@ def draw_last_lines(job: Job, heading: str) -> None:
 
 
 def compute_on_request(name: str, label: str, compute: Callable[[], T]) -> T | None:
-    """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes, or None."""
+    """Draw the button `label` for a retriever; after a click, return the result of `compute`, None if it fails."""
     pressed = f"why_model_{name}"
     if not st.session_state.get(pressed):
         press = partial(st.session_state.update, {pressed: True})
@@ -135,7 +135,7 @@ def compute_on_request(name: str, label: str, compute: Callable[[], T]) -> T | N
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A model by name, and what was typed of where it is; what was not typed is the environment's."""
+    """A model with the address and key that a user entered; empty ones come from the environment."""
 
     name: str
     address: str = field(default="", repr=False)
@@ -146,7 +146,7 @@ class LanguageModel:
 
 
 def language_model() -> LanguageModel | None:
-    """Return the language model that was named; None if none is, or its address is unknown."""
+    """Return the selected language model; None without a name or an address."""
     typed = {name: str(st.session_state.get(f"answers_{name}", "")).strip() for name in ("address", "secret")}
     address, key = typed.values() if users_may_set_address() else ("", "")
     name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
@@ -165,7 +165,7 @@ def pick_language_model() -> LanguageModel | None:
 def draw_language_model() -> None:
     st.caption(word("answers.language_model_about"))
     typed = users_may_set_address()
-    with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed
+    with st.form("answers_language_model", border=False):  # submit all fields at once
         if typed:
             _draw_text("address", placeholder="http://localhost:11434/v1")
         _draw_text("model", value=os.environ.get(MODEL, "").strip())

@@ -1,4 +1,4 @@
-"""Retrieved passages as HTML and side by side: whatever a user wrote is escaped here, and only here."""
+"""Retrieved passages as HTML, also side by side. Only this module escapes texts of users."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from mrc_workbench.retrieval.report.words import display_name, display_names
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.words import language, word
 
-_STYLE = Path(__file__).with_name("found.css")
-MOST = 4  # that fit side by side, and that `found.css` knows
+_STYLE = Path(__file__).with_name("results.css")
+MOST = 4  # columns side by side: `results.css` has rules for so many
 
 
 @dataclass(frozen=True)
 class HitCard:
-    """One passage found, as it is shown. `notes` are plain texts; `before` is its rank before it was reranked."""
+    """A displayed hit. `notes` are plain texts; `before` is its rank before reranking."""
 
     rank: int
     score: str
@@ -34,7 +34,7 @@ class HitCard:
     relevant: bool
     notes: Sequence[str] = ()
     before: int | None = None
-    confuser: bool = False  # of the article the question is about, and yet no answer
+    confuser: bool = False  # from the article of the answer, but not an answer
 
 
 def draw_style() -> None:
@@ -42,7 +42,7 @@ def draw_style() -> None:
 
 
 def _name_html(name: str, all_names: Sequence[str], tag: str) -> tuple[str, str]:
-    """Return a retriever's mark and name in a tag, and the style that gives its colour; `every` as of `head_html`."""
+    """Return a retriever's mark and name in a tag, and its colour as a style; `all_names` as in `head_html`."""
     display_name = escape(display_names([*all_names, name], language())[name])
     mark = f'<span class="mark" aria-hidden="true">{MARK_CHARACTERS[shape_of(name, all_names)]}</span>'
     opening, closing = (f"<{tag}>", f"</{tag.split(maxsplit=1)[0]}>") if tag else ("", "")
@@ -50,17 +50,17 @@ def _name_html(name: str, all_names: Sequence[str], tag: str) -> tuple[str, str]
 
 
 def head_html(name: str, all_names: Sequence[str], truth: str, description: str = "") -> str:
-    """Return a column's head. `every` are the stored names of all retrievers: their order decides the colours."""
+    """Return the header of a column. The order of `all_names`, the stored names, decides the colours."""
     line = f'<div class="does">{escape(description)}</div>' if description else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
     display_name, style = _name_html(name, all_names, 'span class="name"')
-    return f'<div class="found-head" style="{style}">{display_name}{line}</div>'
+    return f'<div class="results-head" style="{style}">{display_name}{line}</div>'
 
 
 def legend_html(*, truth: bool) -> str:
     matched = f"<span><mark>{escape(word('search.legend_match'))}</mark></span>"
     known = f"<span><u>{escape(word('search.legend_answer'))}</u></span>" if truth else ""
-    return f'<div class="found-legend">{matched}{known}</div>'
+    return f'<div class="results-legend">{matched}{known}</div>'
 
 
 def reason_html(name: str, all_names: Sequence[str], sentence: str) -> str:
@@ -68,19 +68,19 @@ def reason_html(name: str, all_names: Sequence[str], sentence: str) -> str:
     return f'<p class="reason" style="{style}">{display_name} {escape(sentence)}</p>'
 
 
-def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
-    """Return a passage whose letters are shaded by what they add to its score, those below 0 otherwise."""
+def shaded_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
+    """Return a passage with each piece shaded by its part of the score; negative parts have another colour."""
     most = max((abs(weight) for _, weight in (*title, *text)), default=0.0) or 1.0
 
-    def weighed(text: str, weight: float) -> str:
+    def shaded(text: str, weight: float) -> str:
         if not weight:
             return escape(text)
         kind = "plus" if weight > 0 else "minus"
         strength = f"{10 + 50 * abs(weight) / most:.0f}%"
         return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
 
-    head, body = ("".join(weighed(*piece) for piece in pieces) for pieces in (title, text))
-    return f'<div class="found weighed">{_passage_html(head, body, gold=gold)}</div>'
+    head, body = ("".join(shaded(*piece) for piece in pieces) for pieces in (title, text))
+    return f'<div class="results weighed">{_passage_html(head, body, gold=gold)}</div>'
 
 
 def _passage_html(title: str, text: str, *, gold: bool) -> str:
@@ -89,14 +89,11 @@ def _passage_html(title: str, text: str, *, gold: bool) -> str:
 
 
 def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
-    """Return a question and a passage, what answered each other in one colour and with one number, its index in `told`.
-
-    The fuller a colour, the more its match stands out.
-    """
+    """Return a question and a passage; matching pieces share a colour and a number. Stronger matches are darker."""
     most = max((match.above for match in explained.visible_matches), default=0.0) or 1.0
     parts = (explained.question_matches(), explained.title_matches(), explained.text_matches())
     question, title, text = ("".join(_matched(*piece, explained, most) for piece in part) for part in parts)
-    return f'<div class="found pairs"><p class="asked">{question}</p>{_passage_html(title, text, gold=gold)}</div>'
+    return f'<div class="results pairs"><p class="question">{question}</p>{_passage_html(title, text, gold=gold)}</div>'
 
 
 def _matched(text: str, indices: Sequence[int], explained: LateExplanation, most: float) -> str:
@@ -120,12 +117,12 @@ def _matched(text: str, indices: Sequence[int], explained: LateExplanation, most
 
 
 def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
-    """Draw a row a piece of the question, and what answered it in each passage; sides are called `why.match_SIDE`."""
+    """Draw a row for each piece of the question with its match in each passage; `why.match_SIDE` titles a side."""
     first = next(iter(sides.values()))
-    table = pd.DataFrame({"asked": [first.question[slice(*match.question_span)] for match in first.visible_matches]})
+    table = pd.DataFrame({"question": [first.question[slice(*match.question_span)] for match in first.visible_matches]})
     columns = {
         "number": tables.number("why.match_number", width=45, pinned=True),
-        "asked": tables.text("why.match_asked", width=115, pinned=True),
+        "question": tables.text("why.match_question", width=115, pinned=True),
     }
     for side, explained in sides.items():
         table[side] = [explained.passage.text[slice(*match.passage_span)] for match in explained.visible_matches]
@@ -145,7 +142,7 @@ def hits_html(hits: Sequence[HitCard]) -> str:
         gold = ' class="gold"' if hit.relevant else ""
         top = f'<div class="top">{rank}{named}{score}</div>'
         items.append(f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>')
-    return f'<div class="found" role="list">{"".join(items)}</div>'
+    return f'<div class="results" role="list">{"".join(items)}</div>'
 
 
 def marked_html(text: MarkedText, start: int, end: int) -> str:
@@ -188,10 +185,7 @@ def _text(text: MarkedText) -> str:
 
 
 def switch_html(names: Sequence[str], all_names: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
-    """Return the names by which a narrow screen switches between columns, of which it shows one (`found.css`).
-
-    `ranks` are those of the first answer passage of each, None if not found.
-    """
+    """Return buttons to switch between columns on a narrow screen, with the ranks of the first answer passages."""
     picks = []
     for index, (name, rank) in enumerate(zip(names, ranks, strict=True)):
         first = f" <small>✔{rank}</small>" if rank else ""
@@ -200,16 +194,13 @@ def switch_html(names: Sequence[str], all_names: Sequence[str], ranks: Sequence[
         box = f'<input type="radio" name="{escape(key)}" value="{index}"{checked}>'
         picks.append(f'<label style="{style}">{box}{display_name}{first}</label>')
     label = escape(word("search.switch"))
-    return f'<div class="found-switch" role="radiogroup" aria-label="{label}">{"".join(picks)}</div>'
+    return f'<div class="results-switch" role="radiogroup" aria-label="{label}">{"".join(picks)}</div>'
 
 
 def side_by_side(
     names: Sequence[str], all_names: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
 ) -> list[DeltaGenerator]:
-    """Return a column for each of a few retrievers, each as narrow as one of `wide` if that is more.
-
-    A narrow screen shows the names above them, and only the selected column, without drawing anew.
-    """
+    """Return a column for each retriever, of at least `wide` columns. A narrow screen shows only the selected one."""
     with st.container(key=f"beside_{key}"):
         st.html(switch_html(names, all_names, ranks, key))
         return st.columns(max(wide, len(names)))[: len(names)]
@@ -225,15 +216,15 @@ def hit_card(
     relevant: bool,
     confuser: bool = False,
 ) -> HitCard:
-    """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
+    """Return the hit of a retriever at a corpus row; `findings` has the hits of its components as well."""
     index = findings[spec.name].rows.index(row)
     ranks = {part: findings[part].rank_of(row) if part in findings else None for part in spec.components}
     notes = []
     if len(ranks) > 1:
-        named = [(display_name(part, language()), rank) for part, rank in ranks.items()]
-        part_texts = [
-            word(f"search.part_{'rank' if rank else 'missing'}", name=name, rank=rank) for name, rank in named
-        ]
+        part_texts = []
+        for part, rank in ranks.items():
+            key = "search.part_rank" if rank else "search.part_missing"
+            part_texts.append(word(key, name=display_name(part, language()), rank=rank))
         notes = [" · ".join(part_texts)]
     before = next(iter(ranks.values())) if len(ranks) == 1 else None
     score = f"{findings[spec.name].scores[index]:.{spec.local_spec.digits}f}"
@@ -244,10 +235,14 @@ def answer_ranks(findings: QueryHits, relevant: Collection[int]) -> list[int]:
     return sorted(rank for row in relevant if (rank := findings.rank_of(row)))
 
 
+def first_answer_rank(findings: QueryHits, relevant: Collection[int]) -> int | None:
+    return next(iter(answer_ranks(findings, relevant)), None)
+
+
 def answer_rank_text(findings: QueryHits, relevant: Collection[int], depth: int) -> str:
     ranks = answer_ranks(findings, relevant)
     if not ranks:
         return word("search.gold_missing", depth=depth)
     if len(relevant) == 1:
         return word("search.gold_at", rank=ranks[0])
-    return word("search.gold_several", found=len(ranks), wanted=len(relevant), ranks=", ".join(map(str, ranks)))
+    return word("search.gold_several", hits=len(ranks), total=len(relevant), ranks=", ".join(map(str, ranks)))

@@ -1,4 +1,4 @@
-"""Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
+"""Tables: columns with titles, help and formats, selectable rows, and downloads."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -14,37 +14,37 @@ from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.words import display_names
 from mrc_workbench.workbench.views.ui.words import has_text, language, word
 
-# pixels of a letter, and of what is around a text
+# Pixels of a character, the space around a text, and the width of a column
 _LETTER = 7
 _AROUND = 24
 _NARROWEST = 110
 _WIDEST = 340
-# A click on any cell selects its row, not only one on the box before it
+# A click on any cell selects its row
 SINGLE_ROW: list[Literal["single-row", "single-cell"]] = ["single-row", "single-cell"]
-# pixels of what Streamlit writes into a header, measured in its font at 14 pixels
+# Pixels of characters in a header, in Streamlit's font at 14 pixels
 _WIDE_LETTER = 13.0
 _EM_SPACE = 14.0
 _HAIR_SPACE = 1.2
 _CELL_PADDING = 16
 _WIDTHS = dict(zip("@mMDCGR()% ", (11.8, 11.6, 11.5, 8.7, 8.0, 8.7, 8.0, 4.2, 4.2, 11.5, 2.8), strict=True))
-BOLD = "font-weight: 700"  # the best of several figures
+BOLD = "font-weight: 700"  # the best of several scores
+Columns = Mapping[str, ColumnConfig | str]
 Table = TypeVar("Table", pd.DataFrame, Styler)
 
 
 def header_width(label: str) -> float:
-    character_widths = (
-        _WIDE_LETTER if east_asian_width(character) in "WF" else _WIDTHS.get(character, _LETTER) for character in label
-    )
-    return _CELL_PADDING + sum(character_widths)
+    wide = [character for character in label if east_asian_width(character) in "WF"]
+    others = [_WIDTHS.get(character, _LETTER) for character in label if east_asian_width(character) not in "WF"]
+    return _CELL_PADDING + _WIDE_LETTER * len(wide) + sum(others)
 
 
 def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:
-    """Return a column of texts, called by the text `key` and explained by `explained_by`, else `key_help`."""
+    """Return a column of texts with the title `key` and the help `explained_by`, by default `key_help`."""
     return st.column_config.TextColumn(word(key), help=_explanation(key, explained_by), **options)
 
 
 def number(key: str, form: str | None = None, explained_by: str | None = None, **options: Any) -> ColumnConfig:
-    """Return a column of numbers in the format `form`, called and explained as a `text` is."""
+    """Return a column of numbers in the format `form`, with title and help as in `text`."""
     return labelled_number(word(key), form, _explanation(key, explained_by), **options)
 
 
@@ -69,20 +69,20 @@ def retriever(**options: Any) -> ColumnConfig:
 
 
 def width_of(names: Iterable[str]) -> int:
-    """Return how wide a column is, in pixels, that cuts none of these names; Korean letters are twice as wide."""
+    """Return the width of a column, in pixels, that cuts none of these names; Korean characters are twice as wide."""
     lengths = [sum(2 if east_asian_width(character) in "WF" else 1 for character in name) for name in names]
     return min(_WIDEST, max(_NARROWEST, _AROUND + _LETTER * max(lengths, default=0)))
 
 
 def measure(metric: str, label: str | None = None, **options: Any) -> ColumnConfig:
-    """Return the column of a measure ("recall@10", "spearman"), called by its short name where no label is given."""
+    """Return the column of a measure ("recall@10", "spearman"), with its short name as the default label."""
     name, cut, _ = metric.partition("@")
     column_label = label or (Measure.parse(metric).short_name if cut else name.capitalize())
     return labelled_number(column_label, None, word(f"help.{name}"), **options)
 
 
 def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
-    """Return the columns "low" and "high" of a figure's 95% interval."""
+    """Return the columns "low" and "high" of a 95% interval."""
     return {end: number(f"compare.{end}", form, explained_by) for end in ("low", "high")}
 
 
@@ -91,17 +91,14 @@ def p_holm() -> ColumnConfig:
 
 
 def p_family() -> ColumnConfig:
-    """Return the column of p-values corrected for all that was tested together."""
+    """Return the column of p-values, corrected for all tests of a family."""
     return labelled_number("p", "%.4f", word("compare.p_family_help"))
 
 
-def of_slices(
+def slices_table(
     metrics: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
 ) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
-    """Return metrics of retrievers on slices in percent, styled, and their columns; `slices` names each row's slice.
-
-    The best of a slice is bold; the `first` retriever, the baseline, has no difference.
-    """
+    """Return metrics on slices in percent, the same with the best in bold, and columns; `first` is the baseline."""
     parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
     table = metrics.assign(slice=slices)
     best = table["mean"] == metrics.groupby("slice")["mean"].transform("max")
@@ -124,26 +121,14 @@ def of_slices(
     return table, with_display_names(styled), columns
 
 
-def draw(
-    table: Table,
-    columns: Mapping[str, ColumnConfig | str],
-    *,
-    retrievers: Sequence[str] = ("retriever",),
-    **kwargs: Any,
-) -> None:
-    """Draw these columns of a table, in their order; `look` is as of `st.dataframe`.
-
-    The columns `retrievers` hold names of retrievers and display them in the user's language.
-    """
+def draw(table: Table, columns: Columns, *, retrievers: Sequence[str] = ("retriever",), **kwargs: Any) -> None:
+    """Draw these columns of a table; the columns `retrievers` display names in the user's language."""
     displayed = with_display_names(table, retrievers)
     st.dataframe(displayed, hide_index=True, column_order=[*columns], column_config=columns, **kwargs)
 
 
 def with_display_names(table: Table, columns: Sequence[str] = ("retriever",)) -> Table:
-    """Return the table with the retrievers in these columns named in the user's language.
-
-    A styled table keeps the stored names in its data and only formats them. The given table does not change.
-    """
+    """Return a copy with the retrievers in these columns in the user's language; a styled table only formats them."""
     data: pd.DataFrame = table.data if isinstance(table, Styler) else table  # type: ignore[attr-defined]
     present: list[Hashable] = [column for column in columns if column in data]
     if not present:
@@ -155,27 +140,22 @@ def with_display_names(table: Table, columns: Sequence[str] = ("retriever",)) ->
 
 
 def write(style: Styler, row: int | str, column: str, text: str) -> Styler:
-    """Write a text into a cell, whose figure stays one underneath, so that the column sorts by it."""
+    """Display a text in a cell; the column still sorts by its number."""
     return style.format(lambda _: text, subset=pd.IndexSlice[[row], [column]])
 
 
 def draw_choice(
-    table: pd.DataFrame | Styler,
-    columns: Mapping[str, ColumnConfig],
-    key: str,
-    mode: Literal["single-row", "multi-row"] = "single-row",
-    height: int | Literal["auto"] = "auto",
+    table: Table, columns: Columns, key: str, *, multiple: bool = False, height: int | Literal["auto"] = "auto"
 ) -> list[int]:
-    """Draw a table with selectable rows, a single one also by a click on any cell; returns their positions."""
-    kwargs: dict[str, Any] = {"height": height, "selection_mode": SINGLE_ROW if mode == "single-row" else mode}
+    """Draw a table with selectable rows; return the positions of those selected."""
+    kwargs: dict[str, Any] = {"height": height, "selection_mode": "multi-row" if multiple else SINGLE_ROW}
     kwargs |= {"hide_index": True, "column_order": [*columns], "column_config": columns}
     event = st.dataframe(table, key=key, on_select="rerun", **kwargs)
-    # of a table that became shorter, a row selected before may be gone
-    return [row for row in selected_rows(event) if row < len(table.index)]
+    return [row for row in selected_rows(event) if row < len(table.index)]  # the table may have become shorter
 
 
 def selected_rows(event: Any) -> list[int]:
-    """Return the rows selected in a table: those ticked, or that of the cell clicked."""
+    """Return the selected rows of a table, or the row of the selected cell."""
     selection = event["selection"]
     return [row for row, _ in selection.get("cells", [])] or [*selection["rows"]]
 
@@ -187,7 +167,7 @@ def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: 
 def draw_file(
     key: str, content: str | Callable[[], str | bytes], file_name: str, form: str, name: str | None = None
 ) -> None:
-    """Draw the button that downloads a file of this MIME type; `key` is that of its label, `name` the button's own."""
+    """Draw a download button for a file with the MIME type `form`; `key` of the label, `name` of the button."""
     kwargs: dict[str, Any] = {"key": name, "help": _explanation(key), "icon": ":material/download:"}
     st.download_button(word(key), content, file_name, form, on_click="ignore", **kwargs)
 

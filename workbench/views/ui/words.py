@@ -1,4 +1,4 @@
-"""Every word a person reads, in the person's language: texts, numbers, and what went wrong."""
+"""Texts, numbers and error messages in the user's language."""
 
 import math
 import re
@@ -29,12 +29,22 @@ from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.retrieval import takeaway
 
 LANGUAGES = {"ko": "한국어", "en": "English"}
-_NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # icons and emoji are looked for after what is escaped was read
+_NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # Streamlit replaces icon and emoji names after it reads escapes
 _FOLDER = Path(__file__).parents[1] / "locales"
+_CLOSED_DIGITS = set("013678")  # 영, 일, 삼, 육, 칠, 팔 end in a consonant
+_CLOSED_LETTERS = set("lmnr")  # so do the Korean names 엘, 엠, 엔, 알
+_NAMED_BY_READERS = ("found", "expected", "unit", "reason")
+# Locale keys of page controls by problem, in place of command line flags; the default is the column fields
+_CONTROLS = {
+    problems.ProblemCode.ANSWERS_ALONE: "search_answers",
+    problems.ProblemCode.GUESSED_ENCODING: "other_encoding",
+    **dict.fromkeys(ENCODING_PROBLEMS, "encoding"),
+}
+# Problems with `found` columns named by the user's file
 
 
 class _Fields(Formatter):
-    """Fills the fields of a text. `{count:row|rows}` is the word that fits a count: the first one for exactly 1."""
+    """Format the fields of a text. `{count:row|rows}` is the singular for exactly 1, else the plural."""
 
     def format_field(self, value: Any, format_spec: str) -> Any:
         singular, bar, plural = format_spec.partition("|")
@@ -52,12 +62,11 @@ def catalog(language: str) -> dict[str, str]:
     paths += [path for lab in labs() if (path := lab.folder / f"words.{language}.toml").is_file()]
     if language == "en":
         paths += [problems.WORDS, takeaway.DIFFERENCES_FILE]
-    return {
-        f"{section}.{name}": text
-        for sections in (tomllib.loads(path.read_text(encoding="utf-8")) for path in paths)
-        for section, entries in sections.items()
-        for name, text in entries.items()
-    }
+    texts: dict[str, str] = {}
+    for path in paths:
+        for section, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            texts |= {f"{section}.{name}": text for name, text in entries.items()}
+    return texts
 
 
 def language() -> str:
@@ -73,12 +82,11 @@ def word(key: str, /, **values: Any) -> str:
 
 
 def word_or(key: str, otherwise: str, /, **values: Any) -> str:
-    """Return the text of a key; where there is none, as for what was added to the program, what to say instead."""
+    """Return the text of a key, or `otherwise` if it has none, such as a key of a plugin."""
     return word(key, **values) if has_text(key) else otherwise
 
 
 def label_and_help(key: str, /, **values: Any) -> dict[str, Any]:
-    """Return the label and the help of a widget: the texts of `key` and `key_help`."""
     return {"label": word(key, **values), "help": word(f"{key}_help", **values)}
 
 
@@ -87,7 +95,7 @@ def has_text(key: str) -> bool:
 
 
 def free_name(name: str, taken: Collection[str], form: str = "{} ({})") -> str:
-    """Return the name, or the name with the first number, from 2, that makes it different from those taken."""
+    """Return the name, with the first number from 2 that makes it unique if it is taken."""
     numbered = (form.format(name, number) for number in count(2))
     return next(candidate for candidate in chain([name], numbered) if candidate not in taken)
 
@@ -103,15 +111,18 @@ def duration(seconds: float) -> str:
     return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
 
-_CLOSED_DIGITS = set("013678")  # read 영, 일, 삼, 육, 칠, 팔, which end in a consonant
-_CLOSED_LETTERS = set("lmnr")  # their Korean names do: 엘, 엠, 엔, 알
+def rounded_duration(seconds: float) -> str:
+    """Return a duration for a forecast: minutes without seconds."""
+    if seconds < 60:
+        return duration(seconds)
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return word("time.only_minutes", minutes=minutes)
+    return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
 
 def particle(text: str, closed: str, open_: str) -> str:
-    """Return the Korean particle that follows a text: `closed` after a final consonant (이, 은, 을), else `open_`.
-
-    The last letter or digit decides; signs after it, such as a closing bracket, are passed over.
-    """
+    """Return the Korean particle after a text: `closed` (이, 은, 을) after a final consonant, else `open_`."""
     last = next((character for character in reversed(text) if character.isalnum()), "")
     if "가" <= last <= "힣":
         return closed if (ord(last) - ord("가")) % 28 else open_
@@ -119,7 +130,7 @@ def particle(text: str, closed: str, open_: str) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Return a number with two significant digits below 1, written without an exponent: 0.17, 0.000015."""
+    """Return a number without an exponent, with two significant digits below 1: 0.17, 0.000015."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) >= 1:
@@ -129,18 +140,18 @@ def plain_number(value: float) -> str:
 
 
 def signed(fraction: float) -> str:
-    """Return a difference of shares in percentage points; nothing has no sign."""
+    """Return a difference of fractions in percentage points, with a sign unless it rounds to 0.0."""
     points = round(fraction * 100, 1)
     return f"{points:+.1f}" if points else "0.0"
 
 
 def signed_interval(difference: float, low: float, high: float) -> dict[str, str]:
-    """Return a difference of fractions and its interval in percentage points, for the fields of a text."""
+    """Return a difference of fractions and its interval in percentage points, as fields of a text."""
     return {"points": signed(difference), "low": signed(low), "high": signed(high)}
 
 
 def moment(iso: str) -> str:
-    """Return a moment, an ISO 8601 time, as the person's clock shows it."""
+    """Return an ISO 8601 time in the user's time zone."""
     try:
         zone: tzinfo = ZoneInfo(st.context.timezone or "UTC")
     except (ZoneInfoNotFoundError, ValueError):
@@ -149,22 +160,14 @@ def moment(iso: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return user text for a Markdown place, so that none of it is read as Markdown."""
+    """Escape text of a user for Markdown."""
     text = _NAMED.sub(":\N{WORD JOINER}", text)
     return "".join(f"\\{character}" if character in "\\`*_{}[]()#+-.!|<>~$:&" else character for character in text)
 
 
-_NAMED_BY_READERS = ("found", "expected", "unit", "reason")
-_CONTROLS = {  # of a page, where a command has flags: the key of its label; others are the fields of columns
-    problems.ProblemCode.ANSWERS_ALONE: "search_answers",
-    problems.ProblemCode.GUESSED_ENCODING: "other_encoding",
-    **dict.fromkeys(ENCODING_PROBLEMS, "encoding"),
-}
-
-
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Show the words of what is wrong with data, a text or a limit, of a full disk, or of a library that is missing."""
+    """Display errors of data, texts, limits, a full disk or a missing library, rather than raise them."""
     try:
         yield
     except (DataError, DictionaryError, LanguageError, LimitError, ImportError) as error:
@@ -186,7 +189,7 @@ def attempt(
     *,
     errors: tuple[type[Exception], ...] = (OSError,),
 ) -> bool:
-    """Return whether an action succeeds; draw in `told` which limit it met, or the text `problem` with the reason."""
+    """Return whether an action succeeds; else draw the limit, or the text `problem` with the reason."""
     try:
         action()
     except LimitError as error:
@@ -200,7 +203,7 @@ def attempt(
 
 
 def failure_text(error: Exception) -> str:
-    """Return why something failed, of what nobody foresaw its own words: not Markdown, escape it with `plain`."""
+    """Return the translated message of an error, else its own. It is not Markdown: escape it with `plain`."""
     error = problems.as_missing_extra(error)
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
@@ -211,7 +214,7 @@ def failure_text(error: Exception) -> str:
 
 
 def _keys_of(error: Failure) -> tuple[str, ...]:
-    """The locale keys that may hold the words of a failure; rooms with many codes have a section of their own."""
+    """Return the locale keys that may have the message of a failure."""
     code = error.code
     match error:
         case LanguageError():
@@ -222,13 +225,13 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
             return (f"dictionary.{code}",)
     if code.startswith("outside_"):
         return (f"outside.{code}",)
-    # an error read from disk does not say which room raised it
-    rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}", f"extra.{code}")
-    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")
+    # The stored error of a job has lost its class
+    keys = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}", f"extra.{code}")
+    return (*keys, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")
 
 
 def search_failure_text(error: Exception) -> str:
-    """Return why a search failed; of what nobody foresaw only the first line, said to be such."""
+    """Return the message of a failed search; for an unexpected error, a note with its first line."""
     if isinstance(problems.as_missing_extra(error), Failure):
         return failure_text(error)
     first_line = next(iter(str(error).splitlines()), "")[:300]
@@ -238,7 +241,7 @@ def search_failure_text(error: Exception) -> str:
 def draw_training_failure(
     code: str, message: str, base: str, unforeseen: str = "failure.unexpected", **details: str
 ) -> None:
-    """Draw why a training ended, or was not tried out, and its own message where that says more."""
+    """Draw why a training or a dry run failed, with the original message if that says more."""
     foreseen = code != "unexpected" and has_text(f"failure.{code}")
     words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base), **details)
     st.error(words, icon=":material/error:")
@@ -247,7 +250,7 @@ def draw_training_failure(
 
 
 def problem_text(problem: Problem, texts: Mapping[str, str] | None = None, **values: str) -> str:
-    """Return the words of a problem, led by its row; `texts` where no page is being drawn."""
+    """Return the message of a problem, after its row; pass `texts` outside a page."""
     texts = texts or catalog(language())
     details = {name: _detail(problem, name, value, texts) for name, value in problem.details.items()}
     translated = Problem(problem.code, problem.row, {**details, **values})
@@ -277,13 +280,13 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
         return value
     longest = max(known, key=len)
     rest = value[len(longest) :].strip()
-    if not longest.endswith(":"):  # a colon leads names of the file's own
+    if not longest.endswith(":"):  # names of the user's file follow a colon
         rest = _translated(rest, texts)
     return f"{texts[f'detail.{longest}']} {rest}".strip()
 
 
 def draw_damaged_files(questions: QuestionSet) -> None:
-    """Show which files with judgements or remarks of a set are damaged, and that nothing in them is overwritten."""
+    """Draw a warning with the damaged files of judgements and remarks of a dataset, which are not overwritten."""
     paths = damaged_files(questions.corpus_fingerprint, questions.fingerprint)
     if listed := ", ".join(f"`{path.relative_to(workspace()).as_posix()}`" for path in paths):
         st.warning(word("damaged.files", names=listed), icon=":material/warning:")

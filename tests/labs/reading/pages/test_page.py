@@ -62,7 +62,7 @@ def test_offers_training_without_reader_or_model(data: StoredSet, address: dict[
     assert widget_keys(app) == sorted(["train_reader", "use_model", *hub, *model])
     assert app.button(key="train_reader").label == "Train a reading model"
     assert (texts(app).count(EN["answers.needs_reader"]), len(app.info), len(app.warning)) == (1, 0, 0)
-    assert 'class="found-head"' not in page_html(app)
+    assert 'class="results-head"' not in page_html(app)
 
 
 def test_shows_marked_example_without_reader(data: StoredSet) -> None:
@@ -196,7 +196,7 @@ def test_explains_wrong_passage(data: StoredSet) -> None:
 def test_reads_shared_passage_once(data: StoredSet, readers_loaded: list[NextWord]) -> None:
     create_finished_run(data)
     app = open_with_question("흐르는 강", "BM25 words|BM25")
-    assert page_html(app).count("found-head") >= 2
+    assert page_html(app).count("results-head") >= 2
     assert texts(app).count("### 한강") == 2
     assert len(readers_loaded[0].read_pairs) == len({passage for _, passage in readers_loaded[0].read_pairs})
 
@@ -272,7 +272,7 @@ def test_reports_endpoint_error_without_key(data: StoredSet) -> None:
 
 
 def test_language_model_answers_signed_in_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "is_on", lambda: True)
+    monkeypatch.setattr(access, "is_sign_in_enabled", lambda: True)
     monkeypatch.setattr(workspace_module, "_user_providers", [access._current_user])
     name = user_of("https://id.example.org", "alice")
     with acting_as(name):

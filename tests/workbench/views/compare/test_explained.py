@@ -1,4 +1,4 @@
-"""The scores of Why: what those of the answer passage and of a wrong one are made of, by the kind of retriever."""
+"""The Why tab explains the scores of the answer passage and of a wrong one for each kind of retriever."""
 
 import re
 import statistics
@@ -34,7 +34,7 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.workbench.views.compare.test_why import DENSE, Fixed, compared, opened, run
-from tests.workbench.views.compare.worlds import html, searched, tables
+from tests.workbench.views.compare.worlds import html, search_and_store, tables
 
 EN = catalog("en")
 
@@ -45,7 +45,7 @@ def data() -> StoredSet:
 
 
 def sums(app: AppTest) -> tuple[float, float]:
-    """Both scores, as they are told above what they are made of."""
+    """Return both displayed scores."""
     (sums_text,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
     right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums_text))
     return right, wrong
@@ -62,7 +62,7 @@ def test_term_contributions_sum_to_score() -> None:
     assert sum(terms["right"]) == pytest.approx(total["right"])
     assert right == pytest.approx(float(total["right"]), abs=0.005)
     assert wrong == pytest.approx(float(total["wrong"]), abs=0.005)
-    assert html(app).count("found weighed") == 2
+    assert html(app).count("results weighed") == 2
     assert 'class="plus"' in html(app)
 
 
@@ -72,10 +72,9 @@ def test_explains_best_window_and_milvus_as_local_retriever(search: MilvusSearch
     data = save_question_set(question_set)
     spec = MilvusSpec(name="Own", search=search) if search else WindowedBM25Spec(name="Own")
     add_retriever(data.fingerprint, spec)
-    retriever = (
-        BM25("Own", question_set.passages) if search else WindowedBM25("Own", question_set.passages)
-    )  # as Milvus finds them
-    (result,) = searched(data, question_set, {"Own": retriever})
+    kind = BM25 if search else WindowedBM25  # Milvus has the scores of BM25
+    retriever = kind("Own", question_set.passages)
+    (result,) = search_and_store(data, question_set, {"Own": retriever})
     assert result.rankings is not None
     app = opened(retrievers="Own", question="q2", shows="scores")
     term_table = tables(app, "idf")
@@ -98,7 +97,7 @@ def test_component_contributions_sum_to_fused_score() -> None:
         rankings = part.search(texts_of(QUESTIONS), 100)
         scores = dict(zip(rankings.indices[1].tolist(), rankings.scores[1].tolist(), strict=True))
         held = [score for row, score in scores.items() if row >= 0]
-        expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer's
+        expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer passage
     assert right == pytest.approx(expected, abs=0.00006)
     assert of[EN["why.right"]] == pytest.approx(expected)
     assert of[EN["why.wrong"]] == pytest.approx(wrong, abs=0.00006)
@@ -107,7 +106,7 @@ def test_component_contributions_sum_to_fused_score() -> None:
 @pytest.mark.usefixtures("data")
 def test_compares_with_another_wrong_passage() -> None:
     app = opened(question="q2", shows="scores", explained="Dense")
-    assert EN["why.sentences_ask"] in [button.label for button in app.button]  # no model is loaded before
+    assert EN["why.sentences_ask"] in [button.label for button in app.button]  # the page loads the model on request
     assert app.selectbox(key="why_against").value == "p5"
     app.selectbox(key="why_against").set_value("p1")
     run(app)
@@ -118,11 +117,11 @@ def test_compares_with_another_wrong_passage() -> None:
 
 
 def with_model(spec: Spec) -> AppTest:
-    """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
+    """Return the scores of q2 by the retriever "Own" with a model; the test gives its rankings."""
     question_set = small_set()
     data = save_question_set(question_set)
     add_retriever(data.fingerprint, spec)
-    searched(data, question_set, {"Own": Fixed("Own", DENSE)})
+    search_and_store(data, question_set, {"Own": Fixed("Own", DENSE)})
     app = opened(retrievers="Own", question="q2", shows="scores")
     app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
@@ -168,14 +167,14 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
     assert not app.error
     (table,) = tables(app, "window")
     best = int(np.argmax(table["score"]))
-    windows_caption = EN["why.windows_best"].format(place=best + 1, count=len(table))
+    windows_caption = EN["why.windows_best"].format(position=best + 1, count=len(table))
     assert windows_caption in [caption.value for caption in app.caption]
     assert len(table) > 2
     assert table["window"][best] in long.text
     if kind == "dense":
         row = list(comparison.results[0].rankings.indices[1]).index(1)  # type: ignore[union-attr]
         score = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
-        assert table["score"][best] == pytest.approx(score, abs=2e-2)  # bfloat16, with other texts beside it
+        assert table["score"][best] == pytest.approx(score, abs=2e-2)  # bfloat16, in another batch
     else:
         assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 
@@ -209,7 +208,7 @@ def test_explains_late_score_by_token_matches(tmp_path: Path, dimensions: int) -
     scores = dict(zip(rankings.indices[1].tolist(), rankings.scores[1].tolist(), strict=True))
     assert sums(app) == pytest.approx((scores[1], scores[4]), abs=0.002)
     (table,) = tables(app, "right_cosine")
-    assert "".join(table["asked"]) == QUESTIONS[1].text.replace(" ", "")
+    assert "".join(table["question"]) == QUESTIONS[1].text.replace(" ", "")
     held = [f"{passage.title}\n{passage.text}" for passage in (PASSAGES[1], PASSAGES[4])]
     for side, text in zip(("right", "wrong"), held, strict=True):
         assert all(piece in text for piece in table[side])

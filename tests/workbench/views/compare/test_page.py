@@ -1,4 +1,4 @@
-"""The Compare page as a person uses it: what it says of a comparison, what it gives away, what it keeps."""
+"""The Compare page: scores and notes of a comparison, its downloads, and earlier comparisons."""
 
 import io
 import json
@@ -37,15 +37,7 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.workbench.views.compare import worlds
-from tests.workbench.views.compare.worlds import (
-    KS,
-    RELEVANT_ROWS,
-    page_text,
-    press,
-    sample,
-    store_results,
-    whole_sample,
-)
+from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page_text, press, store_results
 from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished as trained
@@ -54,18 +46,18 @@ EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
 
 
-def by_hand(rows_by_name: dict[str, list[list[int]]]) -> tuple[Result, ...]:
+def results_of(rows_by_name: dict[str, list[list[int]]]) -> tuple[Result, ...]:
     return comparison_of(rows_by_name, small_set(), KS, depth=100).results
 
 
 def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
-    """Keep the comparison that the page asks for first, its rankings written by hand."""
+    """Store the comparison that the page opens first, with rankings written by hand."""
     default_rows = {"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS}
-    return store_results(data, choices_for(data).specs, small_set(), results or by_hand(default_rows))
+    return store_results(data, choices_for(data).specs, small_set(), results or results_of(default_rows))
 
 
-def at_work(data: StoredSet, *names: str) -> ComparisonJob:
-    """A comparison that this process is at, of all questions."""
+def running_job(data: StoredSet, *names: str) -> ComparisonJob:
+    """A running comparison of all questions."""
     job = ComparisonJob.of(choices_for(data).experiment(data, list(names), Part.ALL), data.fingerprint)
     job.folder.mkdir(parents=True)
     pid, pid_started = this_process()
@@ -73,9 +65,9 @@ def at_work(data: StoredSet, *names: str) -> ComparisonJob:
     return job
 
 
-def three_finished(data: StoredSet) -> Path:
-    """Keep a comparison that the reranker, which the page picks first as well, is not in."""
-    return finished(data, by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS}))
+def store_three(data: StoredSet) -> Path:
+    """Store a comparison without the reranker, which the page selects by default."""
+    return finished(data, results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS}))
 
 
 def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
@@ -86,7 +78,7 @@ def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
     dense = against.iloc[0]
     assert dense["difference"] == pytest.approx(-100 * 5 / 6)
     assert (dense["wins"], dense["ties"], dense["losses"]) == (0, 1, 5)
-    assert set(against["verdict"]) == {EN["compare.unsure"]}  # of five groups of questions nothing is sure
+    assert set(against["verdict"]) == {EN["compare.unsure"]}  # five groups of questions are too few
     assert len(others) == 3
     table = app.dataframe[0].value.set_index("retriever")
     assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
@@ -98,12 +90,12 @@ def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
 
 def test_marks_published_results() -> None:
     data = save_question_set(replace(small_set(), name="KorQuAD 1.0 dev"))
-    store_results(data, choices_for(data).specs, small_set(), by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED}))
+    store_results(data, choices_for(data).specs, small_set(), results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED}))
     app = opened(page)
     table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
     assert table.loc["BM25", "kind"] == EN["published.here"]
     assert table.loc["nlpai-lab/KURE-v2"].tolist() == [EN["published.late"], pytest.approx(98.46)]
-    assert table["figure"].is_monotonic_decreasing
+    assert table["value"].is_monotonic_decreasing
     assert "https://huggingface.co/nlpai-lab/KURE-v2), 2026-08-29" in page_text(app)
     assert EN["published.others"].format(theirs="5,774", here="6") in page_text(app)
 
@@ -118,25 +110,25 @@ def test_opens_disputed_question(data: StoredSet) -> None:
 
 
 def test_failed_retriever_is_no_baseline(data: StoredSet) -> None:
-    results = by_hand({"Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS})
+    results = results_of({"Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS})
     finished(data, (Result("BM25", error=RuntimeError("no words")), *results))
     (baseline,) = [box for box in opened(page).selectbox if box.label == EN["compare.baseline"]]
     assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
 
 
 def test_reports_failure_without_metrics(data: StoredSet) -> None:
-    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
+    results = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
     finished(data, (*results, Result("Reranked", error=RuntimeError("no *model* here"))))
     app = opened(page)
     assert r"**Reranked** could not be measured and has no score: no \*model\* here" in page_text(app)
-    assert len(app.dataframe[-1].value) == 1  # the pair of the others that have a score
+    assert len(app.dataframe[-1].value) == 1  # the pair of the other scored retrievers
     table = app.dataframe[0].value.set_index("retriever")
     assert table.loc["Reranked"].drop(["verdict", "interval"]).isna().all()
     assert table.loc["Reranked", ["verdict", "interval"]].tolist() == ["", ""]
 
 
 def test_reports_shallow_retriever_and_omits_it_from_tests(data: StoredSet) -> None:
-    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
+    results = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
     shallow = results[1]
     assert shallow.scores is not None
     per_question = {name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"}
@@ -149,7 +141,7 @@ def test_reports_shallow_retriever_and_omits_it_from_tests(data: StoredSet) -> N
 
 
 def test_reports_empty_results_and_truncated_passages(data: StoredSet) -> None:
-    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": [[], [], *MISSED[2:]], "Hybrid": RELEVANT_ROWS})
+    results = results_of({"BM25": RELEVANT_ROWS, "Dense": [[], [], *MISSED[2:]], "Hybrid": RELEVANT_ROWS})
     finished(data, (results[0], replace(results[1], notes={"cut_off": 2}), results[2]))
     displayed_text = page_text(opened(page))
     assert "**Dense** returned no results for 2 questions (counted as misses)" in displayed_text
@@ -161,8 +153,8 @@ def test_reports_empty_results_and_truncated_passages(data: StoredSet) -> None:
     assert "only the beginning" not in page_text(opened(page))
 
 
-def test_displays_last_comparison_and_offers_new_one(data: StoredSet, started: list[Experiment]) -> None:
-    three_finished(data)
+def test_displays_last_comparison_and_offers_to_run_selected(data: StoredSet, started: list[Experiment]) -> None:
+    store_three(data)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
     assert started == []
@@ -173,50 +165,49 @@ def test_displays_last_comparison_and_offers_new_one(data: StoredSet, started: l
     assert [[*experiment.specs] for experiment in started] == [["BM25", "Dense", "Reranked"]]
 
 
-def test_selection_within_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
+def test_selection_within_last_comparison_needs_no_run(data: StoredSet, started: list[Experiment]) -> None:
     finished(data)
     app = opened(page, retrievers="BM25|Hybrid")
     assert started == []
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Hybrid"}
-    assert EN["compare.run_picked"] not in [button.label for button in app.button]
+    assert EN["compare.run_selected"] not in [button.label for button in app.button]
 
 
 @pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked", ""])
 def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet, retrievers: str) -> None:
     if retrievers:
-        three_finished(data)
+        store_three(data)
         app = opened(page, part="test", retrievers=retrievers)
-    else:  # of an earlier version: the same names with other settings, by which the folder is named
+    else:  # stored by an earlier version: equal names, other settings, and so another folder
         folder = finished(data)
         folder.rename(folder.with_name("0123456789abcdef"))
         app = opened(page)
     assert "Earlier comparison · 6 questions · " in page_text(app)
-    assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
+    assert app.button(key="run").label == EN["compare.run_selected"]  # the text names no single retriever
 
 
 def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredSet) -> None:
-    three_finished(data)
+    store_three(data)
     specs = choices_for(data).specs
-    store_results(
-        data, ["BM25", "BM25 words"], small_set(), by_hand({"BM25": RELEVANT_ROWS, "BM25 words": RELEVANT_ROWS})
-    )  # the newest
+    newest = {"BM25": RELEVANT_ROWS, "BM25 words": RELEVANT_ROWS}
+    store_results(data, [*newest], small_set(), results_of(newest))
     assert {"BM25", "Dense", "Reranked"} < set(specs)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
 
 
-@pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
-def test_requests_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
+@pytest.mark.parametrize(("retrievers", "is_requested"), [("Dense|Reranked", False), ("Dense", True)])
+def test_requests_second_retriever(data: StoredSet, retrievers: str, is_requested: bool) -> None:
     by = {"BM25": RELEVANT_ROWS * 8, "Dense": MISSED * 8}
     many = many_questions(8)[0]
     dataset = save_question_set(many)
     store_results(dataset, by, many, comparison_of(by, many, KS, depth=100).results)
     app = opened(page, data=dataset.key, part="all", retrievers=retrievers)
-    assert (EN["compare.pick_another"] in page_text(app)) == is_asked
+    assert (EN["compare.pick_another"] in page_text(app)) == is_requested
 
 
 def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> None:
-    three_finished(data)
+    store_three(data)
     app = opened(page, retrievers="BM25|Reranked", run="now")
     assert [[*experiment.specs] for experiment in started] == [["BM25", "Reranked"]]
     assert "run" not in app.query_params
@@ -226,8 +217,8 @@ def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> N
 
 @pytest.mark.packaged
 def test_reports_storage_and_time_of_late_interaction_first() -> None:
-    dataset_questions = whole_sample()
-    late = choices_for(data := sample()).specs["Late"]
+    dataset_questions = worlds.whole_sample()
+    late = choices_for(data := worlds.sample()).specs["Late"]
     assert isinstance(late, LateSpec)
     characters = sum(len(dataset_questions.passages[row].text) for row in range(len(dataset_questions.passages)))
     assert late.expected_bytes(dataset_questions.passages) == pytest.approx(0.6 * characters * 384 * 2, abs=1)
@@ -235,7 +226,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * characters * 384 * 2 / 1e6), passages=200)
     assert cost in page_text(opened(page, data=own.key, retrievers="Late"))
     assert cost not in page_text(opened(page, data=own.key, retrievers="BM25"))
-    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the vectors come with the sample
+    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the worlds.sample has stored vectors
     now = [0.0]
     pace = TimeEstimator(clock=lambda: now[0])
     pace.start({"Late": late}, (some := question_set(own.key)), ())
@@ -245,12 +236,12 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     assert forecast_retrievers({late.name: late}, some)[late.name] == Forecast(pytest.approx(120.0), is_measured=True)
     expected = choices_for(own).expected
     assert expected is not None
-    assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # told on its chip
+    assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # on its chip
 
 
 def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(BI_ENCODER, "first", data)
-    at_work(data, "Dense · first")
+    running_job(data, "Dense · first")
     read = list[Run]()
     plan = Run.plan
 
@@ -259,7 +250,7 @@ def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.
         return plan(run)
 
     monkeypatch.setattr(Run, "plan", counted)
-    app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks of what is at work
+    app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks for running jobs
     assert r"trained here \(first\)" in page_text(app)
     assert len(read) == 1
 
@@ -267,8 +258,8 @@ def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.
 def test_displays_metrics_recorded_by_the_job(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = "mrc_workbench.retrieval.comparison.compare.evaluate"
     monkeypatch.setattr(evaluate, lambda *_: pytest.fail("the page scores again"))
-    job = at_work(data, "BM25", "Dense")
-    (bm25, dense) = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
+    job = running_job(data, "BM25", "Dense")
+    (bm25, dense) = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED})
     job.log_result(replace(bm25, build_seconds=2.0, query_seconds=3.0))
     for again in range(2):  # and after a reload
         (metrics_table,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
@@ -276,7 +267,7 @@ def test_displays_metrics_recorded_by_the_job(data: StoredSet, monkeypatch: pyte
         assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6), again
         assert tuple(table.loc["BM25", ["build_seconds", "per_question"]]) == (2.0, 500.0)
         assert table.loc["Dense"].drop(["verdict", "interval"]).isna().all()
-    job.add_progress({"finished": "Dense"})  # as a process of an earlier version says it
+    job.add_progress({"finished": "Dense"})  # as an earlier version wrote it
     app = opened(worlds.page, part="all", retrievers="BM25|Dense")
     assert app.dataframe[0].value["recall@1"].notna().sum() == 1
     assert page_text(app).count("check_circle") == 2
@@ -327,12 +318,12 @@ def test_groups_exports(data: StoredSet) -> None:
 def test_displays_metric_k_baseline_and_part_on_every_tab(data: StoredSet, view: str) -> None:
     finished(data)
     boxes = opened(page, view=view).main.selectbox
-    labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # those to add a retriever by
+    labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # kinds of added retrievers
     assert labels[:4] == [EN["compare.questions"], EN["compare.measure"], "K", EN["compare.baseline"]]
 
 
 def test_marks_and_explains_time_of_another_machine(data: StoredSet) -> None:
-    bm25, dense = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
+    bm25, dense = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED})
     timed = (replace(bm25, query_seconds=0.6), replace(dense, query_seconds=6.0, elsewhere_seconds=6.0))
     finished(data, timed)
     app = opened(page)

@@ -1,4 +1,4 @@
-"""Saved comparisons: listed, opened, compared, renamed and deleted; an address opens the same results later."""
+"""Saved comparisons: list, open, compare, rename and delete; an address opens the same results later."""
 
 import json
 import shutil
@@ -33,9 +33,8 @@ def finished(data: StoredSet, *names: str, question_set: QuestionSet | None = No
     question_set = question_set or small_set()
     experiment = choices.experiment(data, list(names or choices.specs), Part.ALL)
     rows_by_name = {name: MISSED if name == "Dense" else RELEVANT_ROWS for name in experiment.specs}
-    return store_results(
-        data, experiment.specs, question_set, comparison_of(rows_by_name, question_set, KS, depth=100).results
-    ).name
+    results = comparison_of(rows_by_name, question_set, KS, depth=100).results
+    return store_results(data, experiment.specs, question_set, results).name
 
 
 def address(app: AppTest) -> dict[str, str]:
@@ -59,9 +58,9 @@ def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
     assert (parameters["comparison"], parameters["part"], parameters["retrievers"]) == (key, "all", "BM25|Reranked")
     assert address(run(app)) == parameters
     assert any(button.key == "copy_link" for button in app.button)
-    assert "kept_part" not in app.session_state  # a part that no user chose still follows the retrievers
+    assert "stored_part" not in app.session_state  # a default part follows the retrievers
     selected = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
-    assert selected.session_state["kept_part"] == "all"
+    assert selected.session_state["stored_part"] == "all"
 
 
 def test_link_shows_same_results_after_other_comparisons(data: StoredSet) -> None:
@@ -85,7 +84,7 @@ def test_link_opens_question_after_other_comparisons(data: StoredSet) -> None:
     assert "2 of 6" in page_text(app)
 
 
-def test_link_opens_stored_comparison_instead_of_new_one(data: StoredSet) -> None:
+def test_link_opens_stored_comparison_instead_of_running(data: StoredSet) -> None:
     key = finished(data, "BM25", "Reranked")
     of_earlier_version = key[::-1]
     folder = workspace() / "comparisons"
@@ -93,16 +92,15 @@ def test_link_opens_stored_comparison_instead_of_new_one(data: StoredSet) -> Non
     link = {"comparison": of_earlier_version, "retrievers": "BM25|Reranked", "part": "all"}
     finished(data, "BM25", "Dense")
     app = opened(page, data=data.key, **link)
-    assert EN["kept.shown"].split("{")[0].strip() in page_text(app)
+    assert EN["saved.displayed"].split("{")[0].strip() in page_text(app)
     assert compared(app) == ["BM25", "Reranked"]
 
 
 def test_reload_with_deselected_retriever_stays_on_dataset_page(data: StoredSet) -> None:
     key = finished(data, "BM25", "Dense", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Dense|Reranked")
-    next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"]).set_value(
-        ["BM25", "Reranked"]
-    )
+    retrievers = next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
+    retrievers.set_value(["BM25", "Reranked"])
     parameters = address(run(app))
     assert (parameters["comparison"], parameters["retrievers"]) == (key, "BM25|Reranked")
     reloaded = opened(page, **parameters)
@@ -133,10 +131,10 @@ def test_reports_missing_comparison_and_starts_nothing(
 ) -> None:
     delete(finished(data, "BM25", "Reranked"))
     app = opened(page, data=data.key, **link)
-    assert EN["kept.not_here"] in page_text(app)
+    assert EN["saved.not_here"] in page_text(app)
     assert not started
     assert not app.dataframe
-    assert press(app, EN["kept.back"]).title[0].value == EN["compare.purpose"]
+    assert press(app, EN["saved.back"]).title[0].value == EN["compare.purpose"]
 
 
 def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None:
@@ -149,17 +147,17 @@ def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None
 
 
 def choose(app: AppTest, row: int, button: str = "", *, by_cell: bool = False) -> AppTest:
-    """Select a row of the list, by its box or by a cell, and press a button that is drawn for it."""
+    """Select a row of the list, by its box or a cell, and press a button below."""
     rows, cells = ([], [(row, "retrievers")]) if by_cell else ([row], [])
-    app.session_state["kept_list"] = {"selection": {"rows": rows, "columns": [], "cells": cells}}
-    return press(app, button) if button else run(app)  # the test's app forgets the row with every run
+    app.session_state["saved_list"] = {"selection": {"rows": rows, "columns": [], "cells": cells}}
+    return press(app, button) if button else run(app)  # `AppTest` forgets the row with every run
 
 
 def test_lists_comparisons_in_page_language() -> None:
     sample = replace(small_set(), name="Korean sample")
     finished(save_question_set(sample), question_set=sample)
     app = opened(page, lang="ko", view="kept")
-    table = next(frame.value for frame in app.dataframe if "made" in frame.value)
+    table = next(frame.value for frame in app.dataframe if "created" in frame.value)
     assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
     assert table["data"].tolist() == ["한국어 샘플"]
 
@@ -167,16 +165,16 @@ def test_lists_comparisons_in_page_language() -> None:
 def test_offers_to_open_clicked_comparison_without_its_models(data: StoredSet) -> None:
     key = finished(data)
     app = opened(page, view="kept")
-    assert not any(button.key == "kept_open" for button in app.button)
-    assert EN["kept.choose"] in [caption.value for caption in app.caption]
+    assert not any(button.key == "saved_open" for button in app.button)
+    assert EN["saved.choose"] in [caption.value for caption in app.caption]
     assert not app.info
     choose(app, 0, by_cell=True)
-    assert app.button(key="kept_open").label == EN["kept.open"]
-    choose(app, 0, "kept_open", by_cell=True)
+    assert app.button(key="saved_open").label == EN["saved.open"]
+    choose(app, 0, "saved_open", by_cell=True)
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
     assert "Saved comparison of" in page_text(app)
-    fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
+    fresh = opened(page, comparison=key)  # only the address, in a new session
     assert "Saved comparison of" in page_text(fresh)
     assert len(fresh.dataframe[0].value) == 4
 
@@ -187,8 +185,8 @@ def test_displays_depths_of_imported_comparison(data: StoredSet) -> None:
     shallow = comparison_of({"BM25": RELEVANT_ROWS, "Dense": MISSED}, small_set(), (2, 4), depth=4)
     experiment = shallow.experiment.model_copy(update={"data": data.key})
     keep_comparison(replace(shallow, experiment=experiment), folder)
-    app = opened(page, comparison=folder.name, measure="recall", k="50")  # as of another comparison
-    assert app.query_params["k"] == "2"  # by four both find everything
+    app = opened(page, comparison=folder.name, measure="recall", k="50")  # of another comparison
+    assert app.query_params["k"] == "2"  # at 4 both find every passage
     table = app.dataframe[0].value
     assert sorted(column for column in table if column.startswith("recall")) == ["recall@2", "recall@4"]
     assert table.iloc[0]["recall@4"] == 100
@@ -202,7 +200,7 @@ def test_switches_to_dataset_of_comparison(data: StoredSet) -> None:
     app = opened(page, comparison=key, data=newer.key)
     assert app.query_params["data"] == data.key
     assert "Saved comparison of" in page_text(app)
-    app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
+    app.sidebar.selectbox[0].select(newer.key)  # selecting another dataset closes the comparison
     run(app)
     assert "comparison" not in app.query_params
     assert "Saved comparison of" not in page_text(app)
@@ -220,14 +218,14 @@ def test_renames_and_deletes_comparisons(data: StoredSet) -> None:
     key = finished(data)
     app = opened(page, view="kept")
     (named,) = app.dataframe[0].value["name"]
-    assert named.removeprefix("▶ ").startswith("BM25")  # until somebody names it
+    assert named.removeprefix("▶ ").startswith("BM25")  # without a name
     assert "3 more" in named
     choose(app, 0)
-    next(item for item in app.text_input if item.label == EN["kept.name"]).set_value("../<b>mine</b>")
-    choose(app, 0, EN["kept.rename"])
+    next(item for item in app.text_input if item.label == EN["saved.name"]).set_value("../<b>mine</b>")
+    choose(app, 0, EN["saved.rename"])
     assert [item.name for item in kept_comparisons()] == ["../<b>mine</b>"]
     assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
-    choose(app, 0, "kept_delete")
+    choose(app, 0, "saved_delete")
     assert kept_comparisons() == []
     assert list((workspace() / "comparisons").glob("*/scores.json")) == []
 
@@ -257,7 +255,7 @@ def test_displays_two_comparisons_of_same_questions_together(data: StoredSet) ->
     assert changes["retriever"].tolist() == ["BM25"]
     assert changes["after"][0] == pytest.approx(100 * 5.5 / 6)
     assert changes["difference"][0] == pytest.approx(changes["after"][0] - changes["before"][0])
-    assert changes["verdict"][0] == EN["kept.not_changed"]  # six questions
+    assert changes["verdict"][0] == EN["saved.not_changed"]  # six questions
 
 
 def test_names_best_retriever_by_leading_metric(data: StoredSet) -> None:
@@ -266,7 +264,7 @@ def test_names_best_retriever_by_leading_metric(data: StoredSet) -> None:
         app = opened(page, view="kept", **address)
         assert app.query_params["measure"] == address.get("measure", "ndcg")
         columns = json.loads(app.dataframe[0].proto.columns)
-        assert columns["best"]["label"] == EN["compare.best_by"].format(figure=metric)
+        assert columns["best"]["label"] == EN["compare.best_by"].format(metric=metric)
         if address:
             assert app.dataframe[0].value["best"].tolist() == ["BM25 91.7"]
 
@@ -278,4 +276,4 @@ def test_does_not_pair_comparisons_of_other_questions(data: StoredSet) -> None:
     app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))
-    assert EN["kept.other_passages"] in page_text(app)
+    assert EN["saved.other_passages"] in page_text(app)

@@ -1,4 +1,4 @@
-"""The Where view as a person uses it: slices, lost questions, ceilings, and the ways from their numbers."""
+"""The Where tab: slices, lost questions, ceilings, and links from their numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,13 +32,9 @@ DENSE = {"name": "Dense *1*", "kind": "dense"}
 HYBRID = {"name": "Hybrid", "kind": "hybrid", "of": ("BM25", "Dense *1*"), "depth": 5}
 RERANKED = {"name": "Reranked", "kind": "rerank", "first": "BM25", "depth": 5}
 ALL = (BM25, DENSE, HYBRID, RERANKED)
-# ranks of each question's passage, 0 for nowhere: dense loses the hard ones, and BM25 ten of all
-RANKS = {
-    "BM25": [1] * 15 + [2] * 5 + [1] * 15 + [7] * 3 + [0] * 2,
-    "Dense *1*": [1] * 20 + [3] * 20,
-    "Hybrid": [1] * 20 + [2] * 20,
-    "Reranked": [1] * 20 + [1] * 13 + [3] * 2 + [7] * 3 + [0] * 2,
-}
+# ranks of each question's passage, 0 if missing: dense loses the hard questions, BM25 ten of all
+RANKS = {"BM25": [1] * 15 + [2] * 5 + [1] * 15 + [7] * 3 + [0] * 2, "Dense *1*": [1] * 20 + [3] * 20}
+RANKS |= {"Hybrid": [1] * 20 + [2] * 20, "Reranked": [1] * 33 + [3] * 2 + [7] * 3 + [0] * 2}
 
 
 def questions_of(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> QuestionSet:
@@ -48,8 +44,8 @@ def questions_of(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> Quest
     return QuestionSet("forty", passages, tuple(questions))
 
 
-def placed(ranks: Sequence[int], depth: int) -> Rankings:
-    """Each question's own passage at its rank, others in the order of the corpus around it."""
+def rankings_at(ranks: Sequence[int], depth: int) -> Rankings:
+    """Rankings with each question's passage at its rank and the others in corpus order."""
     indices = np.full((len(ranks), depth), -1, dtype=np.int32)
     for row, rank in enumerate(ranks):
         order = [other for other in range(len(ranks)) if other != row]
@@ -60,16 +56,14 @@ def placed(ranks: Sequence[int], depth: int) -> Rankings:
 
 
 def forty(
-    specs: Sequence[Mapping[str, Any]] = ALL,
-    ranks: Mapping[str, Sequence[int]] = RANKS,
-    of: QuestionSet | None = None,
+    specs: Sequence[Mapping[str, Any]] = ALL, ranks: Mapping[str, Sequence[int]] = RANKS, of: QuestionSet | None = None
 ) -> StoredSet:
-    """Keep the forty questions and a comparison of them."""
+    """Store the forty questions and a comparison."""
     of = of or questions_of()
     data = save_question_set(of)
     results = []
     for spec in specs:
-        rankings = placed(ranks[spec["name"]], 10)
+        rankings = rankings_at(ranks[spec["name"]], 10)
         results.append(Result(spec["name"], rankings, evaluate(rankings, of, KS)))
     experiment = Experiment.model_validate({"data": data.key, "ks": KS, "retriever": specs})
     keep_comparison(Comparison(experiment, of, tuple(results)), workspace() / "comparisons" / "0123456789abcdef")
@@ -100,10 +94,10 @@ def data() -> StoredSet:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
-    """The view of that comparison as it first is, to be read and not pressed."""
+def slices_app(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
+    """The initial tab of that comparison, shared by tests that only read it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("drawn")))
+        patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("slices")))
         return opened(forty())
 
 
@@ -120,21 +114,21 @@ def texts(app: AppTest) -> list[str]:
     return [element.value for element in (*app.markdown, *app.caption, *app.info, *app.success)]
 
 
-def of_all_slices(app: AppTest) -> str:
-    """What is said of all slices, tested together."""
+def overall_sentences(app: AppTest) -> str:
+    """Return the sentences about all slices."""
     (sentence,) = [text for text in texts(app) if "tested together" in text]
     return sentence
 
 
 def numbers(app: AppTest) -> dict[str, str]:
-    """The numbers that can be pressed, by key."""
+    """Return the clickable numbers by key."""
     buttons = {button.key or "": button.label for button in app.button}
     return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
 
 
-def test_describes_most_different_slice(drawn: AppTest) -> None:
-    # of the hard ones BM25 has 15 first, dense none and the hybrid none
-    (sentence,) = [text for text in texts(drawn) if "points **lower**" in text]
+def test_describes_most_different_slice(slices_app: AppTest) -> None:
+    # of the hard questions, BM25 ranks 15 first, the others none
+    (sentence,) = [text for text in texts(slices_app) if "points **lower**" in text]
     assert sentence.startswith(
         "On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
     )
@@ -142,21 +136,21 @@ def test_describes_most_different_slice(drawn: AppTest) -> None:
 
 
 def test_names_no_slice_if_none_is_significant() -> None:
-    # of 20 easy ones 3, of 20 hard ones 4: too few in each, but not together
+    # 3 of 20 easy and 4 of 20 hard questions: significant only together
     stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16})
     start = "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
-    assert of_all_slices(opened(stored)).startswith(start)
+    assert overall_sentences(opened(stored)).startswith(start)
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
     stored = forty((BM25, DENSE, HYBRID), ranks)
-    sentence = of_all_slices(opened(stored))
+    sentence = overall_sentences(opened(stored))
     assert sentence.startswith("No group shows a significant difference from **BM25**")
-    others = EN["where.telling_others"].format(first="BM25")  # all are compared with the baseline alone
+    others = EN["where.telling_others"].format(first="BM25")  # each is compared only with the baseline
     assert sentence.endswith(f"tested together). {others}")
-    assert others not in of_all_slices(opened(stored, selected=("BM25", "Hybrid")))
+    assert others not in overall_sentences(opened(stored, selected=("BM25", "Hybrid")))
 
 
-def test_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
-    table = drawn.dataframe[0].value
+def test_table_has_every_retriever_on_every_slice(slices_app: AppTest) -> None:
+    table = slices_app.dataframe[0].value
     assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
     best_first = ["Reranked", "BM25", "Dense *1*", "Hybrid"]
     assert list(table["retriever"]) == best_first * 2
@@ -217,20 +211,20 @@ def test_range_labels_have_enough_decimals() -> None:
 
 def test_reports_missing_metric(data: StoredSet) -> None:
     app = opened(data, k=20)
-    assert EN["where.no_figure"].format(figure="Recall@20") in texts(app)
+    assert EN["where.no_metric"].format(metric="Recall@20") in texts(app)
     assert EN["where.no_fate"].format(k=20) in texts(app)
     assert EN["where.no_wrapping"] in texts(app)
 
 
-def test_counts_every_lost_question(drawn: AppTest) -> None:
-    assert numbers(drawn) == {
+def test_counts_every_lost_question(slices_app: AppTest) -> None:
+    assert numbers(slices_app) == {
         "fate_BM25_found": "30 · 75.0%",
         "fate_BM25_below": "8 · 20.0%",
         "fate_BM25_not_found": "2 · 5.0%",
         "fate_Dense *1*_found": "20 · 50.0%",
         "fate_Dense *1*_below": "20 · 50.0%",
         "fate_Hybrid_found": "20 · 50.0%",
-        "fate_Hybrid_lost_in_fusion": "20 · 50.0%",  # dense brings them third
+        "fate_Hybrid_lost_in_fusion": "20 · 50.0%",  # dense ranks them third
         "fate_Reranked_found": "33 · 82.5%",
         "fate_Reranked_not_a_candidate": "5 · 12.5%",
         "fate_Reranked_lost_in_reranking": "2 · 5.0%",
@@ -242,7 +236,7 @@ def test_number_opens_its_questions_without_other_filters(data: StoredSet) -> No
     press(app, "fate_Reranked_lost_in_reranking")
     assert app.query_params["view"] == "why"
     assert (app.query_params["of"], app.query_params["fate"]) == ("Reranked", "lost_in_reranking")
-    assert app.session_state["kept_view"] == "why"
+    assert app.session_state["stored_view"] == "why"
     assert not {"quadrant", "words", "question", "within"} & app.query_params.keys()
 
 
@@ -252,11 +246,11 @@ def test_reports_if_no_question_is_lost() -> None:
     assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
 
 
-def test_describes_ceiling_of_order_and_candidates(drawn: AppTest) -> None:
-    sentence = next(text for text in texts(drawn) if "among its candidates" in text)
+def test_describes_ceiling_of_order_and_candidates(slices_app: AppTest) -> None:
+    sentence = next(text for text in texts(slices_app) if "among its candidates" in text)
     reranked, hybrid = sentence.split("\n")
     values = {"k": 1, "own": "50.0%", "depth": "5 each", "sources": "BM25, Dense \\*1\\*", "ceiling": "100.0%"}
-    reached = EN["where.ceiling_told"].format(name="Hybrid", **values)
+    reached = EN["where.ceiling_reached"].format(name="Hybrid", **values)
     gains = "Better ordering could add up to 50.0 points. More candidates would not help."
     assert hybrid == f"- {reached} {gains}"
     assert "reaches Hit@1 82.5%. For 87.5% of the questions, an answer passage is among its" in reranked
@@ -274,8 +268,8 @@ def test_omits_gain_that_rounds_to_zero(language: str, monkeypatch: pytest.Monke
     assert "0.0" not in sentence.replace("100.0%", "")
 
 
-def test_displays_ceiling_table(drawn: AppTest, data: StoredSet) -> None:
-    table = drawn.dataframe[1].value.set_index("retriever")
+def test_displays_ceiling_table(slices_app: AppTest, data: StoredSet) -> None:
+    table = slices_app.dataframe[1].value.set_index("retriever")
     assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
     assert table.loc["Reranked", ["1", "2", "5", "10"]].tolist() == [75, 87.5, 87.5, 95]
     assert table.loc["Hybrid", ["1", "2", "5", "10"]].tolist() == [87.5, 87.5, 100, 100]
@@ -288,7 +282,7 @@ def test_names_questions_in_text_and_property_in_heading(by: SliceProperty) -> N
     questions = EN[f"where.on_{by.value}"].format(label="x")
     assert "questions" in questions
     assert EN["where.telling_ahead"].startswith("On {questions}, ")
-    heading = EN["compare.by_kind"].format(figure="nDCG@10", by=EN[f"where.grouped_{by.value}"])
+    heading = EN["compare.by_kind"].format(metric="nDCG@10", by=EN[f"where.grouped_{by.value}"])
     assert heading.startswith("nDCG@10 by ")
     assert heading.removeprefix("nDCG@10 by ").islower()
 

@@ -1,4 +1,4 @@
-"""The lab of words and a user dictionary as a person uses them: changes tried and used; words picked and kept."""
+"""The lab of BM25's options and user dictionaries: try and use changes; select and store words."""
 
 from functools import partial
 
@@ -12,13 +12,7 @@ from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary, Word, format_dictionary, load, stored
 from mrc_workbench.data.text.dictionary import save as keep_dictionary
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.analysis.labs import (
-    best_setting_name,
-    lab_results,
-    lexical_lab,
-    option_changes,
-    tried_specs,
-)
+from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever, added_retrievers
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
@@ -32,9 +26,9 @@ from tests.workbench.views.compare import worlds
 from tests.workbench.views.compare.worlds import compared, press, tables, texts
 from tests.workbench.views.driving import run
 
-TITLES = option_changes(title_weight=(2.0, 5.0))
-COMPOUNDS = option_changes(compounds=(Compounds.SPLIT,))
-opened = partial(worlds.at_labs, lab="lexical")
+TITLES = labs.option_changes(title_weight=(2.0, 5.0))
+COMPOUNDS = labs.option_changes(compounds=(Compounds.SPLIT,))
+opened = partial(worlds.open_labs, lab="lexical")
 CHANGES = {"title": "Title weight (BM25F)", "feedback": "Query expansion (RM3)", "compounds": "Compounds"}
 CHANGES["dictionary"] = "User dictionary"
 ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
@@ -46,16 +40,16 @@ def data() -> StoredSet:
 
 
 def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str = "{n}번 강은 어디로 흐르나?") -> StoredSet:
-    """Keep a set of twenty, read at once."""
+    """Store a dataset of twenty questions."""
     passages = tuple(Passage(f"p{n}", passage.format(n=n), f"River {n}") for n in range(20))
     questions = tuple(Question(f"q{n}", question.format(n=n), (), (f"p{n}",)) for n in range(20))
     return save_question_set(QuestionSet("Rivers", passages, questions))
 
 
 def store_comparison(data: StoredSet, *names: str) -> None:
-    """Keep a comparison of these retrievers that words alone found: what it says is no matter."""
+    """Store a comparison of these retrievers with the hits of BM25 for words; no test reads them."""
     dataset_questions = question_set(data.key)
-    worlds.searched(data, dataset_questions, {name: BM25(name, dataset_questions.passages) for name in names})
+    worlds.search_and_store(data, dataset_questions, {name: BM25(name, dataset_questions.passages) for name in names})
 
 
 @pytest.fixture
@@ -85,9 +79,9 @@ def test_stores_selected_changes_in_address(data: StoredSet, started: list[Exper
     pick(app, "changes", "title", "compounds")
     pick(app, "titles", "2", "5")
     pick(app, "compounds", "split")
-    assert starts(app) == ["Try 6 settings"]  # as it is, three changes alone, and two together
+    assert starts(app) == ["Try 6 settings"]  # the present options, three single changes, and two together
     press(app, "start_lexical")
-    assert started == [lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
+    assert started == [labs.lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
     assert (app.query_params["changes"], app.query_params["compounds"]) == ("title|compounds", "split")
     assert starts(opened("BM25", **ADDRESS)) == ["Try 6 settings"]
 
@@ -96,7 +90,7 @@ def test_starts_nothing_without_values_or_with_too_many() -> None:
     store_comparison(rivers(), "BM25")
     app = opened("BM25", **ADDRESS)
     pick(app, "titles")
-    assert worlds.informs(app, "Select at least one change")
+    assert worlds.has_info(app, "Select at least one change")
     assert not starts(app)
     pick(app, "titles", "1", "2", "3", "5")
     pick(app, "compounds", "split", "whole", "both")
@@ -134,12 +128,11 @@ def test_offers_dictionaries_where_supported() -> None:
 
 def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[Experiment]) -> None:
     dictionary = keep_dictionary(Dictionary((Word("경인선"),)), "내 | 사전")
-    lab = worlds.finished(
-        data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES, option_changes(dictionary=(dictionary.reference,))])
-    )
+    changes = [TITLES, labs.option_changes(dictionary=(dictionary.reference,))]
+    lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", changes))
     app = opened("BM25", changes="title|dictionary", titles="2|5", dictionaries=dictionary.reference)
     comparison = compare(lab, question_set(data.key))
-    metrics = lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
+    metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
     (table,) = tables(app, "change")
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(metrics[theirs] * 100))
@@ -148,11 +141,11 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     assert set(table["change"]) == {"None (current setting)", "Dictionary: 내 / 사전"} | alone | both
     assert table.set_index("change")["difference"]["None (current setting)"] == 0
     name = next(
-        spec.name for spec in tried_specs(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5
+        spec.name for spec in labs.tried_specs(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5
     )
     spec = named_setting(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
-    worlds.look_at(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
+    worlds.select_setting(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
     assert spec.name in texts(app)
     press(app, "use_lexical")
     assert added_retrievers(data.fingerprint) == [spec]
@@ -162,22 +155,21 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
 
 
 def test_present_setting_cannot_be_applied(data: StoredSet) -> None:
-    lab = worlds.finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
+    lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
     (table,) = tables(app, "change")
-    worlds.look_at(app, lab, data, table["change"].tolist().index("None (current setting)"))
-    assert worlds.informs(app, "This is the current setting.")
+    worlds.select_setting(app, lab, data, table["change"].tolist().index("None (current setting)"))
+    assert worlds.has_info(app, "This is the current setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
     comparison = compare(lab, question_set(data.key))
-    assert best_setting_name(lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))) in {
-        spec.name for spec in tried_specs(lab)
-    }
+    results = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
+    assert labs.best_setting_name(results) in {spec.name for spec in labs.tried_specs(lab)}
 
 
 def test_creates_dictionaries_without_bm25() -> None:
     store_comparison(rivers(), "Dense")
     app = opened("Dense")
-    assert worlds.informs(app, "To tune BM25 parameters")
+    assert worlds.has_info(app, "To tune BM25 parameters")
     assert "User dictionary" in [heading.value for heading in app.subheader]
 
 
@@ -221,11 +213,11 @@ def test_adds_wrongly_cut_words_and_tries_them(data: StoredSet, started: list[Ex
     taken = Dictionary((Word(cut[0].word), Word(cut[2].word)), (("자동차", "차량"),))
     assert stored_lines() == [("철도", format_dictionary(taken))]
     assert "Saved **철도**." in texts(app)
-    assert app.query_params["dictionary"] == stored()[0].reference  # the next words come on top of it
+    assert app.query_params["dictionary"] == stored()[0].reference  # the next words are added to it
 
     press(app, "try_dictionary")
     reference = stored()[0].reference
-    assert started == [lexical_lab(experiment, "BM25", [option_changes(dictionary=(reference,))])]
+    assert started == [labs.lexical_lab(experiment, "BM25", [labs.option_changes(dictionary=(reference,))])]
     assert app.query_params["changes"] == "dictionary"
     assert app.query_params["dictionaries"] == reference
     assert not [button for button in app.button if button.key == "try_dictionary"]
@@ -243,7 +235,7 @@ def test_adding_words_creates_another_version() -> None:
 def test_reports_row_of_invalid_line() -> None:
     app = opened("BM25")
     type_words(app, "")
-    assert worlds.informs(app, "Select words in the table")
+    assert worlds.has_info(app, "Select words in the table")
     type_words(app, "누리호\n세종시 세종\n자동차, ")
     (error,) = app.error
     message = error.value.replace("\\", "")
@@ -253,7 +245,7 @@ def test_reports_row_of_invalid_line() -> None:
 
 
 @pytest.mark.usefixtures("_few")
-def test_uploads_file_once_and_reports_invalid_one() -> None:
+def test_uploads_file_once_and_reports_invalid_file() -> None:
     app = opened("BM25")
     upload(app, "# 철도\n경인선\n국립중앙박물관 국립 중앙 박물관\n".encode(), "철도.txt")
     assert stored_lines() == [("철도", "경인선\n국립중앙박물관 국립 중앙 박물관\n")]
@@ -274,7 +266,7 @@ def test_uploads_file_once_and_reports_invalid_one() -> None:
 
 
 @pytest.mark.usefixtures("_few")
-def test_lists_and_removes_dictionaries_and_reports_changed_one() -> None:
+def test_lists_and_removes_dictionaries_and_reports_changed_file() -> None:
     dictionary = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
@@ -293,7 +285,7 @@ def test_lists_and_removes_dictionaries_and_reports_changed_one() -> None:
 def test_offers_only_synonyms_for_other_languages() -> None:
     compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")
-    assert worlds.informs(app, "This dataset is not Korean")
+    assert worlds.has_info(app, "This dataset is not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]
     type_words(app, "river, stream", name="Water")
     assert stored_lines() == [("Water", "river, stream\n")]

@@ -1,4 +1,4 @@
-"""Columns of the Search page: drawn one by one, the quick ones by default, named in the address."""
+"""Columns of the Search page: drawn one by one, fast retrievers by default, named in the address."""
 
 import re
 
@@ -19,7 +19,7 @@ from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.search import page as search_page
-from mrc_workbench.workbench.views.search.answer import waits
+from mrc_workbench.workbench.views.search.answer import expected_waits
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import QUESTIONS
 from tests.workbench.views.driving import opened, run
@@ -34,7 +34,7 @@ SLOW = {"BM25": 0.1, "Dense": 400.0, "Hybrid": 400.1, "Reranked": 50.0, "BM25 wo
 
 @pytest.fixture
 def slow_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_page, "waits", lambda *_: SLOW)
+    monkeypatch.setattr(search_page, "expected_waits", lambda *_: SLOW)
 
 
 def labels(app: AppTest) -> list[str]:
@@ -50,7 +50,7 @@ def test_selects_quick_retrievers_and_shows_time_of_slow_ones() -> None:
 
 
 def test_selects_first_retriever_if_none_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_page, "waits", lambda *_: dict.fromkeys(SLOW, 100.0))
+    monkeypatch.setattr(search_page, "expected_waits", lambda *_: dict.fromkeys(SLOW, 100.0))
     assert selected_columns(opened(page)) == ["BM25"]
 
 
@@ -61,14 +61,14 @@ def test_estimates_no_wait_for_stored_vectors(monkeypatch: pytest.MonkeyPatch) -
     dense = DenseSpec(name="Dense", model=str(DEFAULT.reference), windows=True)
     monkeypatch.setitem(choices.specs, "Dense", dense)
     monkeypatch.setattr(PackagedBase, "require", lambda _: None)
-    before = waits(data, choices)
+    before = expected_waits(data, choices)
     assert before["Dense"] > 30
     assert before["Hybrid"] == pytest.approx(before["Dense"] + before["BM25"])
     texts = question_set(data.key).passages.indexed_texts(title=True)
     key = BiEncoder(find_model(dense.model), texts).key_of("passage", texts)
     save_arrays(vectors_path(key), {"vectors": np.zeros(1)})
     st.cache_resource.clear()
-    after = waits(data, choices)
+    after = expected_waits(data, choices)
     assert after["Dense"] == 0
     assert after["Hybrid"] == after["BM25"] == before["BM25"]
 
@@ -77,22 +77,22 @@ def test_estimates_no_wait_for_stored_vectors(monkeypatch: pytest.MonkeyPatch) -
 def test_address_keeps_columns_of_a_question_after_training(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ask(opened(page), QUESTION)
     assert app.query_params["columns"] in ("BM25", ["BM25"])
-    assert "kept_columns" not in app.session_state  # default columns are no user's choice
-    monkeypatch.setattr(search_page, "waits", lambda *_: {**SLOW, "Dense": 0.0, "Dense · new": 0.0})
+    assert "stored_columns" not in app.session_state  # the user has not selected the default columns
+    monkeypatch.setattr(search_page, "expected_waits", lambda *_: {**SLOW, "Dense": 0.0, "Dense · new": 0.0})
     finished(BI_ENCODER, "new", data)
     assert selected_columns(opened(page)) == ["BM25", "Dense", "Dense · new"]
     bookmarked = opened(page, q=QUESTION, columns="BM25")
     assert selected_columns(bookmarked) == ["BM25"]
-    assert bookmarked.session_state["kept_columns"] == "BM25"
+    assert bookmarked.session_state["stored_columns"] == "BM25"
     assert len(columns(bookmarked)) == 1
 
 
 def headers_with_results(app: AppTest) -> list[str]:
-    return [text for text in html(app) if 'class="found"' in text]
+    return [text for text in html(app) if 'class="results"' in text]
 
 
 def test_displays_column_before_slower_retriever_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is cut off while the second retriever is built: the first one's results are on the page."""
+    """Stop the run while the second retriever is built; the page has the results of the first."""
 
     prepare = CachedRetriever.prepare
 
@@ -111,9 +111,9 @@ def test_displays_column_before_slower_retriever_is_built(monkeypatch: pytest.Mo
     assert "of 2" in building.value
 
 
-def test_displays_all_column_headers_in_one_row() -> None:
+def test_displays_all_column_headers_in_a_row() -> None:
     app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
-    kinds = [text[:22] for text in html(app) if text.startswith(('<div class="found-head"', '<div class="found" role'))]
-    assert kinds[:2] == ['<div class="found-head'] * 2
-    assert set(kinds[2:]) == {'<div class="found" rol'}
+    cards = [text for text in html(app) if 'class="results-head"' in text or 'class="results" role' in text]
+    assert len(cards) > 2
+    assert [index for index, text in enumerate(cards) if "results-head" in text] == [0, 1]
     assert run(app).query_params["columns"] in ("BM25|BM25 words", ["BM25|BM25 words"])

@@ -1,4 +1,4 @@
-"""A list to judge, from a comparison to the set made of it: judged by a person and a model, and gone on with later."""
+"""A judging pool, from a comparison to the new dataset: judged by a user and a model, and continued later."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def comparison(data: StoredSet) -> Path:
     )
 
 
-def begun(data: StoredSet, comparison: Path, **address: str) -> AppTest:
+def open_pool(data: StoredSet, comparison: Path, **address: str) -> AppTest:
     return opened(page, data=data.key, pool=comparison.name, pool_n="10", pool_k="10", **address)
 
 
@@ -51,7 +51,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
     pooled = pool(opened_comparison.comparison, 10, 10)
     pairs = [(small.questions[question].text, small.passages[passage].id) for question, passage in pooled]
     assert len(pairs) == 4
-    app = begun(data, comparison)
+    app = open_pool(data, comparison)
     verdicts = [RelevanceVerdict.WRONG, RelevanceVerdict.RIGHT, RelevanceVerdict.WRONG, RelevanceVerdict.WRONG]
     for at, (verdict, (question, passage)) in enumerate(zip(verdicts, pairs, strict=True)):
         assert f"{at} of 4" in app.get("progress")[0].proto.text
@@ -59,7 +59,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
         press(app, f"pool_{verdict}_{at}")
         stored_verdicts = {item.question: item.verdicts for item in load_judgements(CORPUS)}
         assert stored_verdicts[question][passage] is verdict
-        app = begun(data, comparison)  # another browser goes on where this one was
+        app = open_pool(data, comparison)  # another browser continues at the same position
     assert EN["pool.all_done"] in texts(app)
     press(app, EN["judging.make"])
     (new_set,) = (load(item.key) for item in stored() if item.key != data.key)
@@ -71,7 +71,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
 
 
 def test_navigation_judges_nothing_and_new_verdict_replaces_old(data: StoredSet, comparison: Path) -> None:
-    app = press(press(begun(data, comparison), "pool_next_0"), "pool_back_1")
+    app = press(press(open_pool(data, comparison), "pool_next_0"), "pool_back_1")
     assert app.query_params["pool_at"] == "1"
     assert load_judgements(CORPUS) == ()
     press(press(press(app, "pool_right_0"), "pool_back_1"), "pool_unsure_0")
@@ -106,7 +106,7 @@ def test_model_judges_the_same_list(data: StoredSet, comparison: Path, monkeypat
     with chat_server.chat_server(lambda _: next(answers)) as server:
         for name, value in ((ADDRESS, server.address), (MODEL, chat_server.MODEL), (KEY, "wrong key")):
             monkeypatch.setenv(name, value)
-        app = begun(data, comparison)
+        app = open_pool(data, comparison)
         for at, verdict in enumerate((RelevanceVerdict.WRONG, RelevanceVerdict.RIGHT)):
             press(app, f"pool_{verdict}_{at}")
         person = load_judgements(CORPUS)
@@ -121,7 +121,7 @@ def test_model_judges_the_same_list(data: StoredSet, comparison: Path, monkeypat
     (by_model,) = load_model_verdicts(CORPUS).values()
     table = next(item.value for item in app.dataframe if "kappa" in item.value)
     assert table["model"].tolist() == [chat_server.MODEL]
-    assert table["judged"].tolist() == [2]
+    assert table["judged_count"].tolist() == [2]
     assert table["verdicts"].tolist() == [len(by_model)]
     box = next(item for item in app.selectbox if item.label == EN["judging.with_model"])
     box.set_value(chat_server.MODEL)

@@ -1,4 +1,4 @@
-"""Take away on the Compare page: what is chosen lies in the address, what differs is told, and the folder is given."""
+"""The Export tab: the address has the selection, the page describes known differences and offers the folder."""
 
 import json
 import zipfile
@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, Expo
 from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
 from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare.kept import drift_words
+from mrc_workbench.workbench.views.compare.saved import drift_words
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
@@ -37,8 +37,8 @@ def folder() -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
-    """What is asked for, in place of the processes that make it."""
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
+    """Replace the export subprocess; returns the requests that it would get."""
     started_requests: list[ExportRequest] = []
     monkeypatch.setattr(StudyJob, "start", lambda _, request: started_requests.append(request))
     return started_requests
@@ -49,7 +49,7 @@ def job_of(folder: Path, request: ExportRequest) -> StudyJob[ExportRequest, Expo
 
 
 def export_job(folder: Path, retriever: str, engine: ExportTarget) -> StudyJob[ExportRequest, ExportResult]:
-    """Write what a person asked for where its process finds it."""
+    """Write the export that a user requests to the folder of its subprocess."""
     request = ExportRequest(folder.name, retriever, engine)
     job = job_of(folder, request)
     job.folder.mkdir(parents=True)
@@ -57,22 +57,22 @@ def export_job(folder: Path, retriever: str, engine: ExportTarget) -> StudyJob[E
     return job
 
 
-def test_export_button_opens_tab_and_address_has_selection(folder: Path, asked: list[ExportRequest]) -> None:
+def test_export_button_opens_tab_and_address_has_selection(folder: Path, requests: list[ExportRequest]) -> None:
     app = press(opened(page), EN["export.take_away"])
     assert app.query_params["view"] == "takeaway"
     assert EN["takeaway.about"] in page_text(app)
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
     assert EN["takeaway.of_vespa"] in page_text(app)
-    assert EN["takeaway.foreseen_left_out"] in page_text(app)
+    assert EN["takeaway.expected_left_out"] in page_text(app)
     press(app, EN["takeaway.make"])
-    assert asked == [ExportRequest(folder.name, "Reranked", ExportTarget.VESPA)]
+    assert requests == [ExportRequest(folder.name, "Reranked", ExportTarget.VESPA)]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     run(app)
     assert app.query_params["for"] == "langchain"
-    assert EN["takeaway.foreseen_left_out"] not in page_text(app)
+    assert EN["takeaway.expected_left_out"] not in page_text(app)
 
 
-def test_rejects_late_interaction_over_candidates_with_alternative(asked: list[ExportRequest]) -> None:
+def test_rejects_late_interaction_over_candidates_with_alternative(requests: list[ExportRequest]) -> None:
     data = save_question_set(small_set())
     name = "Late over BM25"
     add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
@@ -85,7 +85,7 @@ def test_rejects_late_interaction_over_candidates_with_alternative(asked: list[E
     assert EN["takeaway.make"] not in [button.label for button in app.button]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     press(run(app), EN["takeaway.make"])
-    assert asked == [ExportRequest(folder.name, name, ExportTarget.LANGCHAIN)]
+    assert requests == [ExportRequest(folder.name, name, ExportTarget.LANGCHAIN)]
 
 
 def test_displays_export_with_metrics_and_download(folder: Path) -> None:
@@ -108,7 +108,7 @@ def test_displays_export_with_metrics_and_download(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "points", "said"),
+    ("language", "points", "message"),
     [
         ("en", 0.41, "**0.41 points higher** than here"),
         ("en", -1.2, "**1.20 points lower** than here"),
@@ -116,13 +116,15 @@ def test_displays_export_with_metrics_and_download(folder: Path) -> None:
         ("ko", -1.2, "**1.20%p 낮습니다**"),
     ],
 )
-def test_describes_direction_of_drift(language: str, points: float, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describes_direction_of_drift(
+    language: str, points: float, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
-    assert said in drift_words(points)
+    assert message in drift_words(points)
     assert drift_words(0.004) == catalog(language)["takeaway.same"]
 
 
-def test_reports_export_failure(folder: Path, asked: list[ExportRequest]) -> None:
+def test_reports_export_failure(folder: Path, requests: list[ExportRequest]) -> None:
     job = export_job(folder, "BM25", ExportTarget.ONNX)
     job.write_status(Status(State.FAILED, code="no_network", message="English"))
     reason = EN["takeaway.no_network"].format(name="BM25")

@@ -18,16 +18,9 @@ from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, Expo
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, EngineMetrics, ExportTarget
 from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
 from mrc_workbench.retrieval.takeaway.signals import expected_differences
+from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
-from mrc_workbench.workbench.views.names import (
-    best_retriever,
-    leading_measure,
-    plain_names,
-    retriever_name,
-    retriever_names,
-    set_name,
-)
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import selected_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables
@@ -35,92 +28,88 @@ from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named
 from mrc_workbench.workbench.views.ui.words import draw_damaged, moment, plain, word, word_or
 
-_OPENED = "opened_comparison"  # of the session
-_RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
+_OPENED = "opened_comparison"  # session key
+_RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # removed when a stored comparison is opened
 
 
 def draw(view: ComparisonView) -> None:
     comparisons = [comparison for comparison in store.kept_comparisons() if comparison.lab is None]
-    st.caption(word("kept.about"))
+    st.caption(word("saved.about"))
     displayed_key = view.opened.folder.name
     table = _table(comparisons, displayed_key)
     draw_damaged(store.damaged_comparisons(), store.delete)
-    columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
-    best = word("compare.best_by", figure=leading_measure().long_name)
-    rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
+    columns = {str(name): tables.text(f"saved.{name}") for name in table if name != "best"}
+    best = word("compare.best_by", metric=naming.leading_measure().long_name)
+    rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "saved_list")
     if not rows:
-        st.caption(word("kept.choose"))
+        st.caption(word("saved.choose"))
         return
     selected = comparisons[rows[0]]
     _draw_actions(selected)
-    if current := next(
-        (comparison for comparison in comparisons if comparison.key == displayed_key != selected.key), None
-    ):
-        _draw_changes(view, selected, current)
+    for comparison in comparisons:
+        if comparison.key == displayed_key != selected.key:
+            _draw_changes(view, selected, comparison)
 
 
 def title_of(stored: StoredComparison) -> str:
-    return stored.name or set_name(stored.data)
+    return stored.name or naming.set_name(stored.data)
 
 
 def requested_comparison() -> StoredComparison | None:
-    """Return the stored comparison that the address names, its dataset made the one in use; None without one.
-
-    A user who then selects another dataset leaves the comparison behind. If one cannot be shown, only the reason is.
-    """
+    """Return the stored comparison in the address and select its dataset; stop the page if it is missing."""
     running.leave_other_dataset(selected_set())
     key = st.query_params.get(running.KEY)
     if not key:
         return None
-    if running.is_of_page(key, selected_set()):
+    if running.is_displayed_by_page(key, selected_set()):
         st.session_state[_OPENED] = key
         return None
     stored = store.get_comparison(key)
     if stored is None:
-        _report_and_stop(word("kept.not_here"))
+        _report_and_stop(word("saved.not_here"))
     elif selected_set().fingerprint == stored.data_fingerprint:
         st.session_state[_OPENED] = stored.key
         return stored
-    elif st.session_state.get(_OPENED) == stored.key:  # its set was in use, and another one was picked since
+    elif st.session_state.get(_OPENED) == stored.key:  # the user has selected another dataset
         close()
     elif same := next((dataset for dataset in stored_sets() if dataset.fingerprint == stored.data_fingerprint), None):
         use_set(same.key)
         st.rerun()
     else:
-        _report_and_stop(word("kept.set_is_gone", data=plain(set_name(stored.data))))
+        _report_and_stop(word("saved.set_is_gone", data=plain(naming.set_name(stored.data))))
     return None
 
 
 def _report_and_stop(text: str) -> NoReturn:
     st.error(text, icon=":material/error:")
-    st.button(word("kept.back"), icon=":material/arrow_back:", on_click=close)
+    st.button(word("saved.back"), icon=":material/arrow_back:", on_click=close)
     st.stop()
 
 
 def _open(key: str) -> None:
     for name in _RESET_PARAMETERS:
         st.query_params.pop(name, None)
-    for name in (_OPENED, "kept_view"):  # it begins with the overview
+    for name in (_OPENED, "stored_view"):
         st.session_state.pop(name, None)
     running.clear_address()
     st.query_params[running.KEY] = key
 
 
 def close() -> None:
-    """Go back to the comparison of what is selected by default, without the stored one's choices."""
+    """Return from a stored comparison to the default selection."""
     running.clear_address(choices=True)
 
 
 def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFrame:
     rows = []
     for comparison in comparisons:
-        names = [*retriever_names(comparison.retrievers).values()]
+        names = [*naming.retriever_names(comparison.retrievers).values()]
         part = word(f"part.{comparison.part.value}")
-        first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
+        first = word("saved.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
             "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
-            "made": moment(comparison.made),
-            "data": set_name(comparison.data),
+            "created": moment(comparison.made),
+            "data": naming.set_name(comparison.data),
             "part": part,
             "questions": f"{comparison.questions:,}",
             "retrievers": ", ".join(names),
@@ -131,56 +120,54 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
 
 
 def _best(stored: StoredComparison) -> str:
-    best = best_retriever(leading_measure(stored.ks), stored.figures)
+    best = naming.best_retriever(naming.leading_measure(stored.ks), stored.figures)
     if best is None:
         return "–"
     name, measure, mean = best
-    text = f"{retriever_name(name)} {100 * mean:.1f}"
-    return text if measure == leading_measure() else f"{text} ({measure.long_name})"
+    text = f"{naming.retriever_name(name)} {100 * mean:.1f}"
+    return text if measure == naming.leading_measure() else f"{text} ({measure.long_name})"
 
 
 def _draw_actions(selected: StoredComparison) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True):
         st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
         icon = ":material/open_in_full:"
-        st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(selected.key,))
-        with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
+        st.button(word("saved.open"), type="primary", icon=icon, key="saved_open", on_click=_open, args=(selected.key,))
+        with st.popover("", icon=":material/more_vert:", help=word("saved.menu")):
             with st.form(f"rename_{selected.key}", border=False):
-                example = set_name(selected.data)
-                name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=example)
-                if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
+                example = naming.set_name(selected.data)
+                name = st.text_input(word("saved.name"), selected.name, max_chars=120, placeholder=example)
+                if st.form_submit_button(word("saved.rename"), icon=":material/edit:", width="stretch"):
                     store.rename(selected.key, name)
                     st.rerun()
             st.divider()
-            st.caption(word("kept.delete_sure"))
-            if st.button(word("kept.delete"), icon=":material/delete:", key="kept_delete", width="stretch"):
+            st.caption(word("saved.delete_sure"))
+            if st.button(word("saved.delete"), icon=":material/delete:", key="saved_delete", width="stretch"):
                 store.delete(selected.key)
                 st.rerun()
 
 
 def _draw_changes(view: ComparisonView, selected: StoredComparison, current: StoredComparison) -> None:
-    st.subheader(word("kept.changes", figure=view.metric.long_name))
+    st.subheader(word("saved.changes", metric=view.metric.long_name))
     if reason := find_difference(selected, current):
-        st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
+        st.info(word(f"saved.{reason}"), icon=":material/compare_arrows:")
         return
     earlier = open_comparison(view.data.key, selected.folder)
     changes = view.opened.changes_since(earlier) if earlier else []
     metric_changes = [change for change in changes if change.test.measure == str(view.metric)]
     if not metric_changes:
-        st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
+        st.info(word("saved.no_shared"), icon=":material/compare_arrows:")
         return
-    table = in_points([change.test for change in metric_changes]).assign(
-        retriever=[change.retriever for change in metric_changes],
-        before=[100 * change.before for change in metric_changes],
-        after=[100 * change.after for change in metric_changes],
-        verdict=[
-            word("kept.changed" if change.test.is_significant else "kept.not_changed") for change in metric_changes
-        ],
-    )
+    table = in_points([change.test for change in metric_changes])
+    table["retriever"] = [change.retriever for change in metric_changes]
+    table["before"] = [100 * change.before for change in metric_changes]
+    table["after"] = [100 * change.after for change in metric_changes]
+    verdicts = {True: word("saved.changed"), False: word("saved.not_changed")}
+    table["verdict"] = [verdicts[change.test.is_significant] for change in metric_changes]
     columns = {
         "retriever": tables.retriever(),
-        "before": tables.number("kept.before", "%.2f"),
-        "after": tables.number("kept.after", "%.2f"),
+        "before": tables.number("saved.before", "%.2f"),
+        "after": tables.number("saved.after", "%.2f"),
         "difference": tables.number("compare.difference", "%+.2f", ""),
         **tables.interval("%+.2f"),
         "p_family": tables.p_family(),
@@ -189,12 +176,12 @@ def _draw_changes(view: ComparisonView, selected: StoredComparison, current: Sto
     tables.draw(table, columns)
 
 
-def draw_take_away(view: ComparisonView) -> None:
+def draw_export_tab(view: ComparisonView) -> None:
     st.caption(word("takeaway.about"))
     rankings = view.comparison.rankings
     names = [name for name in view.names if name in rankings]
     if not names:
-        st.info(word("takeaway.nothing_found"), icon=":material/info:")
+        st.info(word("takeaway.no_rankings"), icon=":material/info:")
         return
     left, right = st.columns(2)
     with left:
@@ -210,6 +197,7 @@ def draw_take_away(view: ComparisonView) -> None:
         return
     request = ExportRequest(view.opened.folder.name, name, engine)
     job = EXPORTS.job(request, str(store.origin_of(view.opened.folder).get("made")))
+    label = word("takeaway.make")
     if not job.done:
 
         def reason(status: Status) -> str:
@@ -218,35 +206,33 @@ def draw_take_away(view: ComparisonView) -> None:
         def progress_text(status: Status) -> str:
             return word(f"takeaway.at_{status.phase or 'begin'}")
 
-        kwargs: dict[str, Any] = {
-            "about": _known_differences(view.comparison.experiment.specs, name, engine),
-            "reason": reason,
-        }
-        draw_job(job, lambda: job.start(request), progress_text, "takeaway", word("takeaway.make"), **kwargs)
+        about = _known_differences(view.comparison.experiment.specs, name, engine)
+        draw_job(job, lambda: job.start(request), progress_text, "takeaway", label, about=about, reason=reason)
         return
     try:
         result = job.load()
         size = archive_path(job).stat().st_size
     except (OSError, ValueError):
         st.error(word("takeaway.damaged"), icon=":material/error:")
-        if st.button(word("takeaway.make"), icon=":material/play_arrow:"):
+        if st.button(label, icon=":material/play_arrow:"):
             begin(lambda: job.start(request))
         return
     _draw_export(archive_path(job), result, engine, size)
 
 
 def _known_differences(specs: Mapping[str, Spec], name: str, engine: ExportTarget) -> str:
-    """Return what is known of the engine, and what certainly differs there, as Markdown."""
+    """Return, as Markdown, notes on an engine and its known differences from this workbench."""
     lines = [word(f"takeaway.of_{engine.value}")]
     if traits := TRAITS.get(engine):
         codes = expected_differences(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
-        lines += [f"- {word('takeaway.foreseen_left_out') if code == 'left_out' else _differs(code)}" for code in codes]
-        lines.append(f"- {word('takeaway.foreseen_figure')}")
+        texts = [word("takeaway.expected_left_out") if code == "left_out" else _difference_text(code) for code in codes]
+        lines += [f"- {text}" for text in texts]
+        lines.append(f"- {word('takeaway.expected_score')}")
     return "\n".join(lines)
 
 
-def _differs(code: str, left_out: Sequence[str] = ()) -> str:
-    return word(f"takeaway.differs_{code}").format(left_out=plain_names(left_out))
+def _difference_text(code: str, left_out: Sequence[str] = ()) -> str:
+    return word(f"takeaway.differs_{code}").format(left_out=naming.plain_names(left_out))
 
 
 def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size: int) -> None:
@@ -254,12 +240,12 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
     if engine_score:
         st.markdown(drift_words((engine_score.there - engine_score.here) * 100))
         if engine in TRAITS:
-            lines = [word("takeaway.kept"), *(_differs(code, engine_score.left_out) for code in engine_score.differs)]
-            st.markdown("\n".join(f"- {line}" for line in lines))
+            differences = [_difference_text(code, engine_score.left_out) for code in engine_score.differs]
+            st.markdown("\n".join(f"- {line}" for line in [word("takeaway.preserved"), *differences]))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
-    name = f"takeaway-{engine.value}.zip"
-    st.download_button(label, archive.read_bytes, name, "application/zip", on_click="ignore", **kwargs)
+    kwargs |= {"file_name": f"takeaway-{engine.value}.zip", "mime": "application/zip", "on_click": "ignore"}
+    st.download_button(label, archive.read_bytes, **kwargs)
     if result.models:
         _draw_models(result.models)
     if result.figures:
@@ -274,11 +260,11 @@ def drift_words(points: float) -> str:
 
 
 def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -> None:
-    st.subheader(word("takeaway.figures"))
+    st.subheader(word("takeaway.scores"))
     rows = [(score.there, score.there - score.here, score.low, score.high) for score in scores]
     table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
     table["engine"] = [word(f"takeaway.engine_{score.engine.value}") for score in scores]
-    table["left_out"] = [", ".join(map(retriever_name, score.left_out)) for score in scores]
+    table["left_out"] = [", ".join(map(naming.retriever_name, score.left_out)) for score in scores]
     is_selected = [score.engine is engine for score in scores]
     columns = {
         "engine": tables.text("takeaway.engine", "", pinned=True),
@@ -301,8 +287,10 @@ def _draw_models(models: Sequence[OnnxMetrics]) -> None:
             ("float", model.agreement, model.ndcg_float, model.seconds_float, model.bytes_float),
             ("int8", model.agreement_int8, model.ndcg_int8, model.seconds_int8, model.bytes_int8),
         ):
-            texts = ("–" if agreement is None else f"{agreement:.4f}", f"{size / MEGABYTE:,.0f}" if size else "–")
-            rows.append((model.retriever, word(f"takeaway.form_{form}"), texts[0], ndcg * 100, seconds, texts[1]))
+            agreement_text = "–" if agreement is None else f"{agreement:.4f}"
+            megabytes = f"{size / MEGABYTE:,.0f}" if size else "–"
+            label = word(f"takeaway.form_{form}")
+            rows.append((model.retriever, label, agreement_text, ndcg * 100, seconds, megabytes))
     columns = {
         "retriever": tables.retriever(),
         "form": tables.text("takeaway.form"),
