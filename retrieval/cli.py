@@ -47,9 +47,9 @@ from mrc_workbench.retrieval.comparison.store import (
     scores_content,
     store_comparison,
 )
+from mrc_workbench.retrieval.export.fusion import MEASURE, ExportTarget
 from mrc_workbench.retrieval.measures import measure_names
 from mrc_workbench.retrieval.significance import question_groups
-from mrc_workbench.retrieval.takeaway.fusion import MEASURE, ExportTarget
 
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
 _STOPPED_MESSAGE = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
@@ -217,7 +217,7 @@ def export_command(
 
     Writes a folder that loads and searches the passages there, and prints how much the metric changes.
     """
-    from mrc_workbench.retrieval.takeaway.folder import ExportRequest, export_stored
+    from mrc_workbench.retrieval.export.folder import ExportRequest, export_stored
 
     stored = find_comparison(key)
     with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):

@@ -14,10 +14,10 @@ from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import StoredComparison
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, ExportResult, archive_path
-from mrc_workbench.retrieval.takeaway.fusion import TRAITS, EngineMetrics, ExportTarget
-from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
-from mrc_workbench.retrieval.takeaway.signals import expected_differences
+from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, ExportResult, archive_path
+from mrc_workbench.retrieval.export.fusion import TRAITS, EngineMetrics, ExportTarget
+from mrc_workbench.retrieval.export.models import OnnxMetrics
+from mrc_workbench.retrieval.export.signals import expected_differences
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
 from mrc_workbench.workbench.views.names import (

@@ -13,9 +13,9 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, ExportResult, archive_path
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
-from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
+from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, ExportResult, archive_path
+from mrc_workbench.retrieval.export.fusion import ExportTarget
+from mrc_workbench.retrieval.export.models import OnnxMetrics
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.kept import drift_words
 from mrc_workbench.workbench.views.ui.words import catalog, plain

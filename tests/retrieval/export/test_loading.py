@@ -18,10 +18,10 @@ import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval.takeaway.engines import engine_config
-from mrc_workbench.retrieval.takeaway.folder import readme
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
-from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS, fill_template
+from mrc_workbench.retrieval.export.engines import engine_config
+from mrc_workbench.retrieval.export.folder import readme
+from mrc_workbench.retrieval.export.fusion import ExportTarget
+from mrc_workbench.retrieval.export.scripts.engine import CONNECTIONS, fill_template
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.engines.base import Received, RefusedError, StubEngine, serving
 from tests.engines.elastic import Elastic, Elasticsearch
@@ -30,8 +30,8 @@ from tests.engines.vespa import Vespa
 from tests.engines.weaviate import Weaviate
 from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS
-from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
-from tests.retrieval.takeaway.test_folder import END, lines, run_scripts, written
+from tests.retrieval.export.test_engines import INDEX, Keywords, mix_for
+from tests.retrieval.export.test_folder import END, lines, run_scripts, written
 from tests.tiny_models import build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow

@@ -16,15 +16,15 @@ from mrc_workbench.data.workspace import PROJECT, read_json, workspace
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
+from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, archive_path, export_retriever, zip_folder
+from mrc_workbench.retrieval.export.fusion import TRAITS, ExportTarget
+from mrc_workbench.retrieval.export.payloads import MANIFEST, new_question_values
+from mrc_workbench.retrieval.export.signals import ExportError
 from mrc_workbench.retrieval.rankings import QueryHits
-from mrc_workbench.retrieval.takeaway.asking import MANIFEST, new_question_values
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, archive_path, export_retriever, zip_folder
-from mrc_workbench.retrieval.takeaway.fusion import TRAITS, ExportTarget
-from mrc_workbench.retrieval.takeaway.signals import ExportError
 from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
-from tests.retrieval.takeaway.test_fusion import HYBRID
+from tests.retrieval.export.test_fusion import HYBRID
 from tests.tiny_models import build_bi_encoder
 
 ODD = HYBRID | {"name": "../../<b>odd</b>|name"}

@@ -284,7 +284,7 @@ Weighted = tuple[ExportPlan, dict[str, float]]  # a plan and the slopes of its p
 
 
 def plan_export(name: str, context: RetrieverContext) -> ExportPlan:
-    """Return the signals of a retriever. Raises `TakeAwayError` if no engine knows any, and errors of a model."""
+    """Return the signals of a retriever. Raises `ExportError` if no engine knows any, and errors of a model."""
     local = context.specs[name].local_spec
     if isinstance(local, LateSpec) and (first := local.first):
         message = f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or "

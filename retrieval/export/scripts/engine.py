@@ -388,7 +388,7 @@ def values_of(question: str) -> dict[str, Any]:
         from mrc_workbench.data.terminal import quiet
 
         quiet()  # before the libraries of models are imported
-        from mrc_workbench.retrieval.takeaway.asking import new_question_values
+        from mrc_workbench.retrieval.export.payloads import new_question_values
     except ModuleNotFoundError as error:
         raise SystemExit(f"`ask` needs the workbench: set PYTHONPATH to its folder ({error})") from None
     return dict(new_question_values(HERE, [question])[0])

@@ -10,8 +10,7 @@ import pytest
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, build_context, compare
-from mrc_workbench.retrieval.mix import LearnedMix
-from mrc_workbench.retrieval.takeaway.fusion import (
+from mrc_workbench.retrieval.export.fusion import (
     MEASURE,
     TRAITS,
     ExportTarget,
@@ -21,7 +20,7 @@ from mrc_workbench.retrieval.takeaway.fusion import (
     measure_engine,
     search_mix,
 )
-from mrc_workbench.retrieval.takeaway.signals import (
+from mrc_workbench.retrieval.export.signals import (
     ExportError,
     ExportPlan,
     LateTokens,
@@ -33,6 +32,7 @@ from mrc_workbench.retrieval.takeaway.signals import (
     round_to_byte,
     round_to_nine_bits,
 )
+from mrc_workbench.retrieval.mix import LearnedMix
 from tests.doubles import small_set
 from tests.engines.base import nine_bits
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions

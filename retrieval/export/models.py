@@ -30,10 +30,10 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.dense import max_sim
+from mrc_workbench.retrieval.export.fusion import MEASURE
+from mrc_workbench.retrieval.export.signals import ExportError, project
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, rank_candidates
-from mrc_workbench.retrieval.takeaway.fusion import MEASURE
-from mrc_workbench.retrieval.takeaway.signals import ExportError, project
 
 MODEL_FILES = ("model.onnx", "model.int8.onnx")
 # that the models are held against
@@ -80,7 +80,7 @@ def write_models(
 ) -> list[OnnxMetrics]:
     """Write each model of a retriever into its own folder, and return what was measured.
 
-    Raises `TakeAwayError` if no model is a transformer (`no_network`), or if ONNX is not installed (`no_onnx`).
+    Raises `ExportError` if no model is a transformer (`no_network`), or if ONNX is not installed (`no_onnx`).
     """
     try:
         import onnxruntime.quantization  # noqa: F401
@@ -183,7 +183,7 @@ class _ComparedModel:
         """Return the same function of the model as ONNX."""
         import torch
 
-        from mrc_workbench.retrieval.takeaway.scripts.encode import Model
+        from mrc_workbench.retrieval.export.scripts.encode import Model
 
         model = Model(folder, form, torch.get_num_threads())
         if self.kind == "rerank":
@@ -235,7 +235,7 @@ class _ComparedModel:
 def write_onnx_model(folder: Path, kind: str, model: Any, projection: np.ndarray | None = None) -> None:
     """Write a model of sentence-transformers as the folder that `scripts/encode.py` reads.
 
-    Raises `TakeAwayError` (`no_tokenizer`) if its tokenizer cannot be written as a file.
+    Raises `ExportError` (`no_tokenizer`) if its tokenizer cannot be written as a file.
     """
     import torch
 

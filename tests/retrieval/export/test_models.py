@@ -14,16 +14,16 @@ from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.retrieval.comparison.compare import Comparison, build_context, compare
-from mrc_workbench.retrieval.takeaway import models
-from mrc_workbench.retrieval.takeaway.asking import new_question_values
-from mrc_workbench.retrieval.takeaway.folder import export_retriever
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
-from mrc_workbench.retrieval.takeaway.models import MODEL_FILES, OnnxMetrics, write_models
-from mrc_workbench.retrieval.takeaway.signals import ExportError
+from mrc_workbench.retrieval.export import models
+from mrc_workbench.retrieval.export.folder import export_retriever
+from mrc_workbench.retrieval.export.fusion import ExportTarget
+from mrc_workbench.retrieval.export.models import MODEL_FILES, OnnxMetrics, write_models
+from mrc_workbench.retrieval.export.payloads import new_question_values
+from mrc_workbench.retrieval.export.signals import ExportError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS, experiment_of
-from tests.retrieval.takeaway.test_engines import parts_of
+from tests.retrieval.export.test_engines import parts_of
 from tests.tiny_models import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def test_metrics_stay_within_rounding(
 
 @pytest.mark.parametrize("form", MODEL_FILES)
 def test_script_encodes_like_models(form: str, made: tuple[Path, Path, list[OnnxMetrics], Comparison]) -> None:
-    from mrc_workbench.retrieval.takeaway.scripts.encode import Model
+    from mrc_workbench.retrieval.export.scripts.encode import Model
 
     base_folder, folder, metrics, _ = made
     close = 1e-4 if form == MODEL_FILES[0] else 0.2
@@ -94,7 +94,7 @@ def test_script_encodes_like_models(form: str, made: tuple[Path, Path, list[Onnx
 def test_stores_large_tables_in_half_precision(
     tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mrc_workbench.retrieval.takeaway.scripts.encode import Model
+    from mrc_workbench.retrieval.export.scripts.encode import Model
 
     base_folder, folder, metrics, _ = made
     monkeypatch.setattr(models, "_LARGE", 1000)

@@ -17,11 +17,11 @@ from weaviate.collections.classes.config import _CollectionConfigCreate
 from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.takeaway.asking import _format_question_values, documents, question_values
-from mrc_workbench.retrieval.takeaway.engines import EngineRequest, engine_config
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix, candidate_count
-from mrc_workbench.retrieval.takeaway.scripts.engine import fill_template
-from mrc_workbench.retrieval.takeaway.signals import Terms, Vectors
+from mrc_workbench.retrieval.export.engines import EngineRequest, engine_config
+from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix, candidate_count
+from mrc_workbench.retrieval.export.payloads import _format_question_values, documents, question_values
+from mrc_workbench.retrieval.export.scripts.engine import fill_template
+from mrc_workbench.retrieval.export.signals import Terms, Vectors
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, experiment_of
 

@@ -30,12 +30,9 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, build_context
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.comparison.store import StoredComparison, get_comparison, load
-from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
-from mrc_workbench.retrieval.report.exports import markdown_text
-from mrc_workbench.retrieval.report.words import template
-from mrc_workbench.retrieval.takeaway import DIFFERENCES_FILE, asking
-from mrc_workbench.retrieval.takeaway.engines import NAMESPACE, engine_config, has_free_queries, is_weighted
-from mrc_workbench.retrieval.takeaway.fusion import (
+from mrc_workbench.retrieval.export import DIFFERENCES_FILE, payloads
+from mrc_workbench.retrieval.export.engines import NAMESPACE, engine_config, has_free_queries, is_weighted
+from mrc_workbench.retrieval.export.fusion import (
     MEASURE,
     TRAITS,
     EngineMetrics,
@@ -45,8 +42,11 @@ from mrc_workbench.retrieval.takeaway.fusion import (
     build_mix,
     measure_engine,
 )
-from mrc_workbench.retrieval.takeaway.models import OnnxMetrics, write_models
-from mrc_workbench.retrieval.takeaway.signals import ExportError, LateTokens, Signal, Terms, plan_export
+from mrc_workbench.retrieval.export.models import OnnxMetrics, write_models
+from mrc_workbench.retrieval.export.signals import ExportError, LateTokens, Signal, Terms, plan_export
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
+from mrc_workbench.retrieval.report.exports import markdown_text
+from mrc_workbench.retrieval.report.words import template
 
 _DIFFERENCES = tomllib.loads(DIFFERENCES_FILE.read_text(encoding="utf-8"))["takeaway"]
 _LIBRARIES = {ExportTarget.LANGCHAIN: "langchain-core", ExportTarget.LLAMAINDEX: "llama-index-core"}
@@ -109,10 +109,10 @@ def export_retriever(
     """Write a retriever of a comparison as a folder for an engine.
 
     Returns the metrics of every engine, and those of its models as ONNX, if these are written. `whole` is the set that
-    the compared questions come from; paths of models start at `base`. Raises `TakeAwayError` if the engine supports no
+    the compared questions come from; paths of models start at `base`. Raises `ExportError` if the engine supports no
     part of it, it failed in the comparison, or the folder holds something else, and the errors of a model.
     """
-    if folder.exists() and not (folder / asking.MANIFEST).is_file() and any(folder.iterdir()):
+    if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
         raise ExportError("folder_in_use", message, folder=str(folder))
     if name not in (names := [result.name for result in comparison.results]):
@@ -136,7 +136,7 @@ def export_retriever(
     )
     mix = build_mix(engine, signal_rankings) if signal_rankings and engine in TRAITS else None
     models = list[OnnxMetrics]()
-    with workspace.replacing_folder(folder, last=asking.MANIFEST) as new:
+    with workspace.replacing_folder(folder, last=payloads.MANIFEST) as new:
         if mix:
             _write_engine(
                 new, mix, evaluated, metrics, lambda fraction: on_progress("documents", _overall_progress(fraction))
@@ -146,7 +146,7 @@ def export_retriever(
                 new, comparison, context, name, lambda fraction: on_progress("models", _overall_progress(fraction))
             )
             shutil.copyfile(_SCRIPTS / "encode.py", new / "encode.py")
-            workspace.write_json(new / asking.MANIFEST, {"engine": engine, "retriever": name})
+            workspace.write_json(new / payloads.MANIFEST, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, context)
         workspace.write_text(new / "README.md", readme(name, engine, evaluated, metrics, models=models, mix=mix))
@@ -192,12 +192,12 @@ def _write_engine(
     header = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "figure": engine_metrics}
     workspace.write_json(folder / "engine.json", header | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
-    workspace.write_json(folder / asking.MANIFEST, {"engine": mix.engine, "signals": signals})
+    workspace.write_json(folder / payloads.MANIFEST, {"engine": mix.engine, "signals": signals})
     shutil.copyfile(_SCRIPTS / "engine.py", folder / "engine.py")
 
     def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, len(passages), _BATCH_SIZE):
-            for document in asking.documents(mix, passages, start, min(start + _BATCH_SIZE, len(passages))):
+            for document in payloads.documents(mix, passages, start, min(start + _BATCH_SIZE, len(passages))):
                 id_ = f"id:{NAMESPACE}:{index}::{document['row']}"
                 yield (
                     {"put": id_, "fields": document} if mix.engine is ExportTarget.VESPA else document
@@ -206,7 +206,7 @@ def _write_engine(
 
     _write_lines(folder / "documents.jsonl", rows())
     texts = [question.text for question in evaluated.questions]
-    columns = {signal.field: asking.question_values(mix.engine, signal, texts) for signal in mix.signals}
+    columns = {signal.field: payloads.question_values(mix.engine, signal, texts) for signal in mix.signals}
 
     def questions() -> Iterator[dict[str, Any]]:
         for row, question in enumerate(evaluated.questions):
@@ -227,7 +227,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         if analysis.dictionary:
             workspace.write_text(folder / dictionary, written_dictionary(analysis.dictionary))
         if mix.engine is ExportTarget.MILVUS:
-            workspace.write_json(folder / asking.TERMS.format(field), signal.tokens.vocabulary)
+            workspace.write_json(folder / payloads.TERMS.format(field), signal.tokens.vocabulary)
         options = {name: getattr(analysis, name) for name in ("analyzer", "compounds", "pairs", "stop_words")}
         return values | options | {"dictionary": dictionary}
     model = signal.model
@@ -239,9 +239,9 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     if not isinstance(signal, LateTokens):
         return values
     if signal.encoder.projection is not None:
-        np.save(folder / asking.PROJECTION.format(field), signal.encoder.projection, allow_pickle=False)
+        np.save(folder / payloads.PROJECTION.format(field), signal.encoder.projection, allow_pickle=False)
     if signal.encoder.weights is not None:
-        np.save(folder / asking.QUESTION_WEIGHTS.format(field), signal.encoder.weights.by_token, allow_pickle=False)
+        np.save(folder / payloads.QUESTION_WEIGHTS.format(field), signal.encoder.weights.by_token, allow_pickle=False)
     return values | {"layers": signal.layers}
 
 
@@ -264,7 +264,7 @@ def _write_library(
     )
     workspace.write_text(folder / "experiment.toml", write_experiment(experiment))
     (folder / _DATASET_FILE).write_bytes(written_set(context.full_set, Layout.BEIR))
-    workspace.write_json(folder / asking.MANIFEST, {"engine": engine, "retriever": name})
+    workspace.write_json(folder / payloads.MANIFEST, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
         shutil.copyfile(_SCRIPTS / script, folder / script)
 
@@ -302,7 +302,7 @@ class ExportResult:
 def export_stored(
     stored: StoredComparison, request: ExportRequest, folder: Path, on_progress: Progress
 ) -> ExportResult:
-    """Make the folder of a stored comparison's retriever. Raises as `take_away` does."""
+    """Make the folder of a stored comparison's retriever. Raises as `export_retriever` does."""
     full_set = find(stored.reference, stored.folder)
     comparison = load(stored.folder, full_set)
     name = request.retriever

@@ -22,11 +22,11 @@ from typing import Any, cast
 
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
+from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix, candidate_count, first_phase_signals
+from mrc_workbench.retrieval.export.payloads import presence_field
+from mrc_workbench.retrieval.export.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 from mrc_workbench.retrieval.milvus import index_parameters
 from mrc_workbench.retrieval.report.words import template
-from mrc_workbench.retrieval.takeaway.asking import presence_field
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix, candidate_count, first_phase_signals
-from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
 HITS = 10  # passages that a query returns by default
 HIT_FIELDS = ("row", "passage", "title")  # of a hit

@@ -26,10 +26,7 @@ import numpy as np
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import RRF_CONSTANT, Fusion, normalize_scores, sum_by_passage
-from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate, rank_candidates, top_k
-from mrc_workbench.retrieval.significance import difference_intervals, question_groups
-from mrc_workbench.retrieval.takeaway.signals import (
+from mrc_workbench.retrieval.export.signals import (
     ExportError,
     ExportPlan,
     LateTokens,
@@ -39,6 +36,9 @@ from mrc_workbench.retrieval.takeaway.signals import (
     Vectors,
     WeightedSignal,
 )
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate, rank_candidates, top_k
+from mrc_workbench.retrieval.significance import difference_intervals, question_groups
 
 MEASURE = f"ndcg@{DEFAULT_CUTOFF}"
 _MIN_VALUE = 0.001  # that OpenSearch gives to what it found
@@ -179,7 +179,7 @@ class SignalRankings:
 def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
     """Return what the engine is given of a plan: the signals it takes, the weightiest where it takes few.
 
-    Raises `TakeAwayError` (`nothing_to_take`) where it takes none.
+    Raises `ExportError` (`nothing_to_take`) where it takes none.
     """
     plan = signal_rankings.plan
     traits = _engine_traits(engine, signal_rankings.plan)
