@@ -162,7 +162,7 @@ def _search(
         base=base,
         on_progress=lambda name, fraction: report_progress(name, 0.7 * fraction),
     )
-    if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
+    if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_fraction > 0:
         return test, None
     deep_experiment = deep_experiment.model_copy(update={"split": Part.VALIDATION})
     try:

@@ -29,7 +29,7 @@ from mrc_workbench.retrieval.analysis.evidence import default_baseline, displaye
 from mrc_workbench.retrieval.comparison import compare as comparing
 from mrc_workbench.retrieval.comparison.compare import provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable
-from mrc_workbench.retrieval.comparison.store import find_comparison, kept_comparisons, store_comparison
+from mrc_workbench.retrieval.comparison.store import find_comparison, list_comparisons, store_comparison
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.measures import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, build_searchers
@@ -250,14 +250,14 @@ def comparisons() -> pd.DataFrame:
     rows = [
         (
             stored.key,
-            stored.made,
+            stored.created_at,
             stored.name,
             stored.data,
             stored.part.value,
             stored.questions,
             ", ".join(stored.retrievers),
         )
-        for stored in kept_comparisons()
+        for stored in list_comparisons()
     ]
     columns = ["key", "created", "name", "data", "part", "questions", "retrievers"]
     return pd.DataFrame(rows, columns=columns).set_index("key")

@@ -27,7 +27,7 @@ from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure, Scores, me
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
 
-_MOST_TESTS = 400  # made together
+_MAX_TESTS_AT_ONCE = 400  # made together
 Intervals = Mapping[str, tuple[float, float]]
 
 
@@ -63,7 +63,7 @@ def evidence(comparison: Comparison, baseline: str = "") -> ComparisonEvidence:
     baseline = baseline or default_baseline(comparison)
     all_measures = [*measure_names(comparison.experiment.ks), *judged_measures(scores)]
     # of many retrievers the differences by all measures at once would not fit into memory
-    step = max(1, _MOST_TESTS // max(1, len(scores) * (len(scores) - 1) // 2))
+    step = max(1, _MAX_TESTS_AT_ONCE // max(1, len(scores) * (len(scores) - 1) // 2))
     measure_batches = [all_measures[start : start + step] for start in range(0, len(all_measures), step)]
     intervals = {name: intervals_of(retriever_scores, groups) for name, retriever_scores in scores.items()}
     baseline_tests = [
@@ -94,8 +94,8 @@ class MetricValue:
     mean: float
     low: float
     high: float
-    best: bool
-    against: int
+    is_best: bool
+    vs_baseline: int
 
     @property
     def percent(self) -> str:
@@ -252,7 +252,7 @@ class PublishedResults(BaseModel):
     names: tuple[str, ...]
     questions: int
     source: PublishedSource
-    figures: Mapping[str, float]
+    scores: Mapping[str, float]
     kinds: Mapping[str, str]
 
 

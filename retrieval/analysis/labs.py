@@ -43,18 +43,18 @@ from mrc_workbench.retrieval.significance import (
     proportion_intervals,
 )
 
-S = TypeVar("S", bound=Spec)
+SpecType = TypeVar("SpecType", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
 BS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)
 FIRST_WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 DEPTHS = (5, 10, 20, 50, 100)
 RERANKER_WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 11))
 TITLE_WEIGHTS = (1.0, 2.0, 3.0, 5.0)
-FEEDBACK_PASSAGES = (3, 10)
-FEEDBACK_SHARES = (0.1, 0.3, 0.5)
+FB_DOCS = (3, 10)
+FB_WEIGHTS = (0.1, 0.3, 0.5)
 MAX_VALUES = 12  # of k1, and of b
 MAX_CHANGES = 60  # of BM25's options, alone and together
-OPTIONS = ("title_weight", "compounds", "dictionary", "feedback_passages", "feedback_terms", "feedback_share")
+OPTIONS = ("title_weight", "compounds", "dictionary", "fb_docs", "fb_terms", "fb_weight")
 UNCHANGED = "unchanged"
 
 OptionChange = dict[str, Any]  # values by option, in place of the present ones
@@ -65,14 +65,14 @@ _VARIED_FIELDS: dict[LabKind | None, tuple[str, ...]] = {
     LabKind.BM25: ("sentences", "analyzer", "k1", "b"),
     LabKind.LEXICAL: OPTIONS,
     LabKind.HYBRID: ("fusion", "weight"),
-    LabKind.RERANK: ("depth", "weight"),
+    LabKind.RERANK: ("rerank_top_k", "weight"),
     LabKind.INDEX: ("index",),
     LabKind.LAYERS: ("layers",),
 }
 # the value beside which a part alone is listed, and the weight of each part if it is alone
 _SINGLE_COMPONENT_ROWS: dict[LabKind | None, tuple[str, tuple[float, ...]]] = {
     LabKind.HYBRID: ("fusion", (1.0, 0.0)),
-    LabKind.RERANK: ("depth", (0.0,)),
+    LabKind.RERANK: ("rerank_top_k", (0.0,)),
 }
 SELECTED = "selected"  # the name of the cross-fitted side of the test
 
@@ -168,12 +168,15 @@ def hybrid_lab(
     """
     variants = [
         HybridSpec(
-            name=f"{fusion} · {weight:g}", of=(first, second), fusion=fusion, weights=(weight, round(1 - weight, 9))
+            name=f"{fusion} · {weight:g}",
+            retrievers=(first, second),
+            fusion=fusion,
+            weights=(weight, round(1 - weight, 9)),
         )
         for fusion, weight in product(fusions, weights)
     ]
     hybrids = [spec for spec in compared.retriever if isinstance(spec, HybridSpec)]
-    current = [spec.name for spec in hybrids if {*spec.of} == {first, second}]
+    current = [spec.name for spec in hybrids if {*spec.retrievers} == {first, second}]
     return _lab_experiment(compared, LabKind.HYBRID, (first, second, *current), variants)
 
 
@@ -184,7 +187,7 @@ def rerank_lab(
     spec = _current_spec(compared, current, RerankSpec, "reranks nothing")
     # the deepest comes first: it scores all pairs there are
     grid = product(sorted(depths, reverse=True), weights)
-    values = [{"name": f"{depth} · {weight:g}", "depth": depth, "weight": weight} for depth, weight in grid]
+    values = [{"name": f"{depth} · {weight:g}", "rerank_top_k": depth, "weight": weight} for depth, weight in grid]
     return _lab_experiment(
         compared, LabKind.RERANK, (current,), [spec.model_copy(update=changed) for changed in values]
     )
@@ -206,7 +209,7 @@ def layers_lab(compared: Experiment, current: str) -> Experiment:
 
 def tried_specs(experiment: Experiment) -> list[Spec]:
     """Return the retrievers that a lab tries."""
-    return [spec for spec in experiment.retriever if spec.chosen_on]
+    return [spec for spec in experiment.retriever if spec.selected_on]
 
 
 def selected_spec(experiment: Experiment, name: str) -> Spec:
@@ -214,7 +217,7 @@ def selected_spec(experiment: Experiment, name: str) -> Spec:
     spec = experiment.specs[name]
     current = _reference_spec(experiment)
     if isinstance(spec, HybridSpec) and spec.weights:
-        weights = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
+        weights = (f"{part} {weight * 100:g}" for part, weight in zip(spec.retrievers, spec.weights, strict=True))
         name = f"Hybrid · {' + '.join(weights)} · {spec.fusion}"
     elif experiment.lab is LabKind.LEXICAL or isinstance(spec, RerankSpec | DenseSpec | LateSpec):
         name = current.name.removesuffix(_settings_suffix(current)) + _settings_suffix(spec)
@@ -225,7 +228,7 @@ def selected_spec(experiment: Experiment, name: str) -> Spec:
 
 def _settings_suffix(spec: Spec) -> str:
     match spec:
-        case RerankSpec(depth=depth, weight=float(weight)):
+        case RerankSpec(rerank_top_k=depth, weight=float(weight)):
             return f" · first {depth} · weight {weight:g}"
         case DenseSpec(index=kind):
             return f" · {kind}"
@@ -247,7 +250,7 @@ def _description(change: OptionChange) -> str:
     return " · ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
 
 
-def _current_spec(compared: Experiment, name: str, kind: type[S], problem: str) -> S:
+def _current_spec(compared: Experiment, name: str, kind: type[SpecType], problem: str) -> SpecType:
     spec = compared.specs[name]
     if not isinstance(spec, kind):
         raise ValueError(f"{name!r} {problem}")
@@ -256,14 +259,14 @@ def _current_spec(compared: Experiment, name: str, kind: type[S], problem: str) 
 
 def _reference_spec(experiment: Experiment) -> Spec:
     """Return the retriever whose values a lab varies; of a hybrid lab, the last that it lists beside those tried."""
-    return [spec for spec in experiment.retriever if not spec.chosen_on][-1]
+    return [spec for spec in experiment.retriever if not spec.selected_on][-1]
 
 
 def _lab_experiment(
     compared: Experiment, lab: LabKind, reference_names: Sequence[str], tried: Sequence[Spec]
 ) -> Experiment:
-    references = [spec.model_copy(update={"chosen_on": None}) for spec in compared.with_dependencies(reference_names)]
-    variants = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tried]
+    references = [spec.model_copy(update={"selected_on": None}) for spec in compared.with_dependencies(reference_names)]
+    variants = [spec.model_copy(update={"selected_on": Part.VALIDATION}) for spec in tried]
     return compared.model_copy(update={"split": Part.VALIDATION, "lab": lab, "retriever": (*references, *variants)})
 
 
@@ -271,7 +274,7 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     """Measure what a lab tried: a row each with its name, values, mean with the interval "low" to "high", and costs.
 
     Columns of values are those of the spec ("k1"); of a hybrid "fusion" and "weight", that of its first part. Parts
-    alone are listed too, not "tried": those of a hybrid at weight 1 and 0, the first stage of a reranker at 0. A
+    alone are listed too, not "is_variant": those of a hybrid at weight 1 and 0, the first stage of a reranker at 0. A
     reranker has a "ceiling" and its own "reranking_seconds". An index has the "overlap" with the exact one, and the
     "difference" to its mean with the interval "difference_low" to "difference_high". So have changes of BM25's options
     and layers, to the present values; "changed" names the changed options.
@@ -286,7 +289,7 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     rows = [_result_row(spec, kind, results[spec.name]) for spec in tried_specs(lab.experiment) if spec.name in results]
     by, weights = _SINGLE_COMPONENT_ROWS.get(kind, ("", ()))
     rows += [
-        {"name": name, "tried": False, by: value, "weight": weight}
+        {"name": name, "is_variant": False, by: value, "weight": weight}
         for name, weight in zip(tried_specs(lab.experiment)[0].components, weights, strict=False)
         for value in dict.fromkeys(row[by] for row in rows)
         if name in values
@@ -320,7 +323,7 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
 def _result_row(spec: Spec, lab: LabKind | None, result: Result) -> dict[str, object]:
     return {
         "name": spec.name,
-        "tried": True,
+        "is_variant": True,
         **{name: getattr(spec, name, None) for name in _VARIED_FIELDS[lab]},
         "build_seconds": result.build_seconds,
         "query_seconds": result.query_seconds,
@@ -334,15 +337,17 @@ def _with_ceilings(table: pd.DataFrame, lab: Comparison, measure: str) -> pd.Dat
     first = next(result for result in lab.results if result.name == name)
     if first.rankings is None:
         return table
-    ceilings = {depth: ceiling(first.rankings, lab, depth, measure) for depth in table["depth"].unique()}
+    ceilings = {depth: ceiling(first.rankings, lab, depth, measure) for depth in table["rerank_top_k"].unique()}
     reranking = (table["query_seconds"] - first.query_seconds).clip(lower=0).fillna(0)  # alone it reranks nothing
-    return table.assign(ceiling=table["depth"].map(ceilings), reranking_seconds=reranking)
+    return table.assign(ceiling=table["rerank_top_k"].map(ceilings), reranking_seconds=reranking)
 
 
 def best_setting_name(table: pd.DataFrame) -> str:
     """Return the name with the highest mean; of several the one without a mixture, then of least depth, then first."""
     top = table[table["value"] == table["value"].max()]
-    return str(top.sort_values([name for name in ("tried", "depth") if name in top], kind="stable")["name"].iloc[0])
+    return str(
+        top.sort_values([name for name in ("is_variant", "rerank_top_k") if name in top], kind="stable")["name"].iloc[0]
+    )
 
 
 def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float:

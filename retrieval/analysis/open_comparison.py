@@ -41,7 +41,7 @@ from mrc_workbench.retrieval.significance import (
 )
 
 logger = logging.getLogger(__name__)
-Analysis = TypeVar("Analysis", bound=Callable[..., Any])
+AnalysisMethod = TypeVar("AnalysisMethod", bound=Callable[..., Any])
 MAX_MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
 
 
@@ -196,13 +196,13 @@ def _check_threshold(threshold: ScoreThreshold, comparison: Comparison) -> Check
     )
 
 
-def _cache_last(count: int) -> Callable[[Analysis], Analysis]:
+def _cache_last(count: int) -> Callable[[AnalysisMethod], AnalysisMethod]:
     """Keep the last `count` answers of an analysis, by its parameters.
 
     Sessions share the comparison: while one of them computes an answer, others that need a new one wait for it.
     """
 
-    def decorate(analysis: Analysis) -> Analysis:
+    def decorate(analysis: AnalysisMethod) -> AnalysisMethod:
         @wraps(analysis)
         def cached(self: "OpenComparison", *arguments: object) -> Any:
             results = self._cache.setdefault(analysis.__name__, {})
@@ -215,7 +215,7 @@ def _cache_last(count: int) -> Callable[[Analysis], Analysis]:
                         del results[next(iter(results))]
                 return results[arguments]
 
-        return cast(Analysis, cached)
+        return cast(AnalysisMethod, cached)
 
     return decorate
 
@@ -339,20 +339,20 @@ class OpenComparison:
         """Explain the fused score of a passage; None if the stored rankings are not as deep as those fused."""
         lists = {
             component: self.comparison.rankings[component]
-            for component in spec.of
+            for component in spec.retrievers
             if component in self.comparison.rankings
         }
-        depth = min(spec.depth, len(self.question_set.passages))
-        if len(lists) < len(spec.of) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
+        depth = min(spec.top_k, len(self.question_set.passages))
+        if len(lists) < len(spec.retrievers) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
             return None
-        depths = [self.comparison.experiment.specs[name].scored_depth(spec.depth) for name in spec.of]
+        depths = [self.comparison.experiment.specs[name].scored_depth(spec.top_k) for name in spec.retrievers]
         return standing.fusion_contributions(
-            lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights, depths=depths
+            lists, row, passage, depth=spec.top_k, fusion=spec.fusion, weights=spec.weights, depths=depths
         )
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> standing.RerankExplanation | None:
         """Explain the move of a passage; None if the ranking before is not stored, or the model's weight is gone."""
-        before = self.comparison.rankings.get(spec.first)
+        before = self.comparison.rankings.get(spec.first_stage)
         after = self.comparison.rankings.get(spec.name)
         if before is None or after is None:
             return None
@@ -361,4 +361,4 @@ class OpenComparison:
         except ModelError as error:
             logger.warning("the weight of %r is not known: %s", spec.name, error)
             return None
-        return standing.rerank_contributions(before, after, row, passage, depth=spec.depth, weight=weight)
+        return standing.rerank_contributions(before, after, row, passage, depth=spec.rerank_top_k, weight=weight)

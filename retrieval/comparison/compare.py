@@ -67,7 +67,7 @@ class Result(SearchCosts):
     name: str
     rankings: Rankings | None = None
     scores: Scores | None = None
-    short: int = 0  # questions with fewer results than the largest K
+    incomplete: int = 0  # questions with fewer results than the largest K
     unanswered: int = 0  # questions without any result
     error: Exception | None = None
 
@@ -135,7 +135,7 @@ class Result(SearchCosts):
     def as_dict(self) -> dict[str, object]:
         if self.scores is None:
             return self.error.as_dict() if isinstance(self.error, Failure) else {"error": self.error_message}
-        always = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
+        always = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "incomplete", "unanswered")
         optional = {"elsewhere_seconds": self.elsewhere_seconds, "notes": dict(self.notes)}
         known = {name: value for name, value in optional.items() if value}
         return {**self.scores.means(), **{name: getattr(self, name) for name in always}, **known}
@@ -160,7 +160,7 @@ class Comparison:
         return {result.name: result.scores for result in self.results if result.scores}
 
     @property
-    def blind(self) -> list[tuple[str, str, int]]:
+    def incomplete_mixes(self) -> list[tuple[str, str, int]]:
         """Mixes with a part that found nothing for some questions, that part, and for how many questions."""
         unanswered = {result.name: result.unanswered for result in self.results}
         return [
@@ -190,7 +190,7 @@ class Comparison:
         warnings += [
             f"{name} has at most {depth:,} passages per question, so metrics that look deeper have no value. "
             f"All metrics need {self.depth:,} passages per question."
-            for name, depth in self.shallow
+            for name, depth in self.shallow_retrievers
         ]
         return [warning for warning in warnings if warning]
 
@@ -199,7 +199,7 @@ class Comparison:
         return min(required_depth(self.experiment.ks), len(self.question_set.passages))
 
     @property
-    def shallow(self) -> list[tuple[str, int]]:
+    def shallow_retrievers(self) -> list[tuple[str, int]]:
         """Retrievers whose rankings end before the metrics do, which have no deeper metrics, and where they end."""
         depths = [(name, rankings.indices.shape[1]) for name, rankings in self.rankings.items()]
         return [(name, depth) for name, depth in depths if depth < self.depth]
@@ -211,7 +211,11 @@ class Comparison:
             "fingerprint": self.question_set.fingerprint,
             "split": self.experiment.split.value,
             "questions": len(self.question_set.questions),
-            **({"made_questions": self.question_set.generated_counts} if self.question_set.generated_counts else {}),
+            **(
+                {"synthetic_questions": self.question_set.generated_counts}
+                if self.question_set.generated_counts
+                else {}
+            ),
             "passages": len(self.question_set.passages),
             **({"parts": self.split.summary()} if self.split else {}),
             **({"warnings": warnings} if (warnings := self.warnings) else {}),
@@ -378,19 +382,19 @@ def provenance(
     context = RetrieverContext(evaluated, base)
     parts = comparison.split or split(full_set, experiment.split_options)
     return {
-        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "data": {
             "name": full_set.name,
             "fingerprint": full_set.fingerprint,
             "corpus_fingerprint": full_set.corpus_fingerprint,
             "questions": len(full_set.questions),
-            **({"made_questions": full_set.generated_counts} if full_set.generated_counts else {}),
+            **({"synthetic_questions": full_set.generated_counts} if full_set.generated_counts else {}),
             "passages": len(full_set.passages),
         },
         "split": {
             "part": experiment.split.value,
-            "validation": experiment.validation_share,
-            "test": experiment.test_share,
+            "validation": experiment.validation_fraction,
+            "test": experiment.test_fraction,
             "seed": experiment.seed,
             **parts.summary(),
         },

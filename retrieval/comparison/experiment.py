@@ -37,13 +37,20 @@ from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_storage, workspace, write_json
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison import first_stage, multistage
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, RetrieverContext, Spec, omit_if_default
+from mrc_workbench.retrieval.comparison.spec import (
+    CachedRetriever,
+    Count,
+    RenamedFields,
+    RetrieverContext,
+    Spec,
+    omit_if_default,
+)
 from mrc_workbench.retrieval.measures import DEFAULT_KS, required_depth
 from mrc_workbench.retrieval.outside.adapt import MeasuredRun
 from mrc_workbench.retrieval.trec import ImportedRun, find_run, fingerprint, read_run, write_run
 
 logger = logging.getLogger(__name__)
-E = TypeVar("E", bound=BaseModel)
+ExperimentType = TypeVar("ExperimentType", bound=BaseModel)
 NO_PATH = "-"
 VALUE_ERROR_PREFIX = "Value error, "  # what pydantic puts before the message of a check of ours
 
@@ -119,6 +126,7 @@ KINDS: tuple[type[Spec], ...] = (
     first_stage.HttpSpec,
     first_stage.PluginSpec,
 )
+KIND_BY_NAME: dict[str, type[Spec]] = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 
 class ExperimentError(ValueError):
@@ -146,21 +154,21 @@ def _spec_adapter(kinds: tuple[type[Spec], ...]) -> TypeAdapter[Spec]:
     return TypeAdapter(Annotated[Union[kinds], Field(discriminator="kind")])  # type: ignore[arg-type]  # noqa: UP007
 
 
-class Experiment(BaseModel):
+class Experiment(RenamedFields):
     """The retrievers to compare, and on which data. Retrievers wrap only retrievers listed before them.
 
-    Passages of the grade `relevant_from` and more are relevant, for all metrics but nDCG, which counts every grade.
+    Passages of the grade `relevance_level` and more are relevant, for all metrics but nDCG, which counts every grade.
     With `strict_split` the parts never share a passage, however few questions that leaves in one (see `data.split`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     data: str
     split: Part = Part.ALL
-    validation_share: float = 0.1
-    test_share: float = 0.2
+    validation_fraction: float = Field(default=0.1, serialization_alias="validation_share")
+    test_fraction: float = Field(default=0.2, serialization_alias="test_share")
     seed: int = 0
     strict_split: bool = omit_if_default(False)
-    relevant_from: int = omit_if_default(RELEVANT_GRADE, ge=RELEVANT_GRADE)
+    relevance_level: int = omit_if_default(RELEVANT_GRADE, ge=RELEVANT_GRADE, serialization_alias="relevant_from")
     ks: tuple[Count, ...] = Field(default=DEFAULT_KS, min_length=1)
     lab: LabKind | None = None
     retriever: tuple[Annotated[SerializeAsAny[Spec], BeforeValidator(parse_spec)], ...] = Field(min_length=1)
@@ -179,15 +187,15 @@ class Experiment(BaseModel):
 
     @property
     def split_options(self) -> SplitOptions:
-        return SplitOptions(self.validation_share, self.test_share, self.seed, self.strict_split)
+        return SplitOptions(self.validation_fraction, self.test_fraction, self.seed, self.strict_split)
 
     def evaluation_set(self, question_set: QuestionSet, split_parts: Split | None = None) -> QuestionSet:
-        """Return the set with the questions of the part that have a passage of the grade `relevant_from` or more.
+        """Return the set with the questions of the part that have a passage of the grade `relevance_level` or more.
 
         There may be none. `parts` is the split of the whole set, if it is known.
         """
         split_parts = split_parts or split(question_set, self.split_options)
-        return split_parts.questions(question_set, self.split).relevant_from(self.relevant_from)
+        return split_parts.questions(question_set, self.split).relevant_from(self.relevance_level)
 
     @property
     def specs(self) -> dict[str, Spec]:
@@ -221,7 +229,7 @@ def read_experiment(path: Path) -> Experiment:
     return read_experiment_as(Experiment, path)
 
 
-def read_experiment_as(kind: type[E], path: Path) -> E:
+def read_experiment_as(kind: type[ExperimentType], path: Path) -> ExperimentType:
     """Read an experiment file of a kind (TOML). Raises `ExperimentError`."""
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))

@@ -103,9 +103,9 @@ class BM25Spec(TermSpec):
     kind: Literal["bm25"] = "bm25"
     engine: BM25Engine = BM25Engine.POSTINGS
     sentences: ClassVar[int] = 0  # a passage is searched as a whole
-    feedback_passages: CountOrZero = omit_if_default(0)
-    feedback_terms: Count = omit_if_default(FeedbackOptions.terms)
-    feedback_share: Fraction = omit_if_default(FeedbackOptions.share)
+    fb_docs: CountOrZero = omit_if_default(0, serialization_alias="feedback_passages")
+    fb_terms: Count = omit_if_default(FeedbackOptions.terms, serialization_alias="feedback_terms")
+    fb_weight: Fraction = omit_if_default(FeedbackOptions.share, serialization_alias="feedback_share")
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -115,8 +115,8 @@ class BM25Spec(TermSpec):
     @model_validator(mode="after")
     def _check_feedback(self) -> "BM25Spec":
         default = FeedbackOptions.terms, FeedbackOptions.share
-        if not self.feedback_passages and (self.feedback_terms, self.feedback_share) != default:
-            raise ValueError("feedback_terms and feedback_share are for feedback_passages of 1 or more")
+        if not self.fb_docs and (self.fb_terms, self.fb_weight) != default:
+            raise ValueError("fb_terms and fb_weight are for fb_docs of 1 or more")
         return self
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
@@ -187,8 +187,8 @@ class LateSpec(ReadingSpec):
     title: bool = True
     layers: TokenLayers = TokenLayers.BALANCED
     dimensions: CountOrZero = 0
-    first: str = omit_if_default("")
-    depth: Count = 100
+    first_stage: str = omit_if_default("", serialization_alias="first")
+    rerank_top_k: Count = Field(default=100, serialization_alias="depth")
     index: LateIndex = omit_if_default(LateIndex.AUTO)
     bits: Literal[0, 1, 2] = omit_if_default(0)
     precision: Precision = Precision.AUTO
@@ -200,7 +200,7 @@ class LateSpec(ReadingSpec):
         return self
 
     def scored_depth(self, k: int) -> int:
-        return min(self.depth, k) if self.first else k
+        return min(self.rerank_top_k, k) if self.first_stage else k
 
     def expected_bytes(self, passages: Passages) -> int:
         """Return about how many bytes the vectors of all tokens take in half precision, in memory and on disk."""
@@ -223,8 +223,8 @@ class LateSpec(ReadingSpec):
             context.passages,
             encoder,
             title=self.title,
-            first=context.get_retriever(self.first) if self.first else None,
-            depth=self.depth,
+            first=context.get_retriever(self.first_stage) if self.first_stage else None,
+            depth=self.rerank_top_k,
             index=self.index,
             bits=self.bits,
             on_progress=context.on_progress,
@@ -247,7 +247,7 @@ class MilvusSpec(Spec):
     title: bool = True
     model: str = STARTER
     index: IndexKind = IndexKind.EXACT
-    depth: Count = 100
+    top_k: Count = Field(default=100, serialization_alias="depth")
     fusion: Ranker = Ranker.RRF
     weights: tuple[Fraction, Fraction] | None = None
 
@@ -284,7 +284,7 @@ class MilvusSpec(Spec):
                 fields.append(TermField(passages, BM25Options(self.analyzer, self.k1, self.b, self.title)))
             if encoder:
                 fields.append(VectorField(passages, encoder, title=self.title, index=self.index))
-            fusion = EngineFusion(self.fusion, self.depth, self.weights) if len(fields) > 1 else None
+            fusion = EngineFusion(self.fusion, self.top_k, self.weights) if len(fields) > 1 else None
             return MilvusRetriever(
                 self.name, len(passages), fields, connection, fusion=fusion, on_progress=context.on_progress
             )

@@ -22,28 +22,30 @@ from mrc_workbench.retrieval.mix import LearnedMix
 
 
 class HybridSpec(Spec):
-    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.combine`.
+    """Fusion of the top `top_k` passages of two or more retrievers; see `retrieval.combine`.
 
     `weights` are one number of 0 or more for each of them, in the same order; without them, all count the same.
     """
 
     kind: Literal["hybrid"] = "hybrid"
-    of: tuple[str, ...] = Field(min_length=2)
-    depth: Count = 100
+    retrievers: tuple[str, ...] = Field(min_length=2, serialization_alias="of")
+    top_k: Count = Field(default=100, serialization_alias="depth")
     fusion: Fusion = Fusion.Z_SCORE
     weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
     def _check_weights(self) -> "HybridSpec":
-        if self.weights is not None and (len(self.weights) != len(self.of) or not any(self.weights)):
-            raise ValueError(f"weights must be {len(self.of)} numbers, one for each in `of`, and not all 0")
+        if self.weights is not None and (len(self.weights) != len(self.retrievers) or not any(self.weights)):
+            raise ValueError(
+                f"weights must be {len(self.retrievers)} numbers, one for each of `retrievers`, and not all 0"
+            )
         return self
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of those that bring candidates: a part of weight 0 brings none."""
-        weights = self.weights or [1.0] * len(self.of)
-        return tuple(name for name, weight in zip(self.of, weights, strict=True) if weight)
+        weights = self.weights or [1.0] * len(self.retrievers)
+        return tuple(name for name, weight in zip(self.retrievers, weights, strict=True) if weight)
 
     @property
     def weight(self) -> float | None:
@@ -51,44 +53,44 @@ class HybridSpec(Spec):
 
     def candidate_depth(self, k: int) -> int:
         del k  # so many are fused, whatever is asked for
-        return self.depth
+        return self.top_k
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         depths = _scored_depths(self, context)
         build = partial(
             Hybrid,
             self.name,
-            [context.get_retriever(name) for name in self.of],
+            [context.get_retriever(name) for name in self.retrievers],
             n_passages=len(context.passages),
-            depth=self.depth,
+            depth=self.top_k,
             fusion=self.fusion,
             weights=self.weights,
             depths=depths,
         )
-        is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.depth
+        is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.top_k
         return context.cached_retriever(self, build, *(depths if is_shortened else []))
 
 
 class RerankSpec(ReadingSpec):
-    """A cross-encoder over the first `depth` passages of `first`.
+    """A cross-encoder over the top `rerank_top_k` passages of `first_stage`.
 
-    `weight` (0 to 1) is the reranker's share of the score; by default that of its training, or 1 (0.5 for the starter).
+    `weight` (0 to 1) is that of the reranker's score, by default that of its training, or 1 (0.5 for the starter).
     """
 
     digits: ClassVar[int] = 3
     kind: Literal["rerank"] = "rerank"
-    first: str
+    first_stage: str = Field(serialization_alias="first")
     model: str = STARTER
-    depth: Count = 20
+    rerank_top_k: Count = Field(default=20, serialization_alias="depth")
     weight: float | None = Field(default=None, ge=0, le=1)
     title: bool = True
     precision: Precision = Precision.AUTO
 
     def scored_depth(self, k: int) -> int:
-        return min(self.depth, k)
+        return min(self.rerank_top_k, k)
 
     def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        depth = min(self.depth, n_passages)
+        depth = min(self.rerank_top_k, n_passages)
         return depth * (questions + round(n_questions * passages / max(1, n_passages)))
 
     def weight_with(self, source: ModelSource) -> float:
@@ -107,10 +109,10 @@ class RerankSpec(ReadingSpec):
         build = partial(
             RerankedRetriever,
             self.name,
-            context.get_retriever(self.first),
+            context.get_retriever(self.first_stage),
             scorer,
             context.passages,
-            depth=self.depth,
+            depth=self.rerank_top_k,
             weight=weight,
             title=self.title,
             windows=self.window_options,
@@ -128,18 +130,18 @@ _PRESENCE = {"k1": 0.2, "b": 0.9}  # repetition counts hardly anything, and long
 
 
 class LearnedSpec(Spec):
-    """The retrievers `of`, mixed with weights learned from labelled questions; see `retrieval.mix`.
+    """The `retrievers`, mixed with weights learned from labelled questions; see `retrieval.mix`.
 
     With `lexical`, variants of BM25 are mixed, too: of character bigrams, words, word pairs, presence, titles, and
-    windows of one and three sentences. At most `lessons` questions of other parts are used for training.
+    windows of one and three sentences. At most `max_training_queries` questions of other parts are used for training.
     """
 
     digits: ClassVar[int] = 3
     kind: Literal["learned"] = "learned"
-    of: tuple[str, ...] = Field(min_length=1)
-    depth: Count = 100
+    retrievers: tuple[str, ...] = Field(min_length=1, serialization_alias="of")
+    top_k: Count = Field(default=100, serialization_alias="depth")
     lexical: bool = True
-    lessons: Count = 2000
+    max_training_queries: Count = Field(default=2000, serialization_alias="lessons")
 
     def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         return (
@@ -147,14 +149,14 @@ class LearnedSpec(Spec):
         )
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        components = [context.get_retriever(name) for name in self.of]
+        components = [context.get_retriever(name) for name in self.retrievers]
         own_signals = [spec.make(context) for spec in self.signals(context)] if self.lexical else []
         depths = _scored_depths(self, context)
-        component_groups = [_component_group(context.specs.get(name)) for name in self.of]
+        component_groups = [_component_group(context.specs.get(name)) for name in self.retrievers]
         full_set = context.full_set
         trained = [
             any(training_fingerprint(source) == full_set.fingerprint for source in _model_sources([name], context))
-            for name in self.of
+            for name in self.retrievers
         ]
 
         def build() -> LearnedMix:
@@ -168,8 +170,8 @@ class LearnedSpec(Spec):
                     *[None] * len(own_signals),
                 ],  # own signals count only as far as their weights are learned
                 trained=[*trained, *[False] * len(own_signals)],
-                depth=self.depth,
-                depths=[*depths, *[self.depth] * len(own_signals)],
+                depth=self.top_k,
+                depths=[*depths, *[self.top_k] * len(own_signals)],
             )
 
         # the training questions follow from these; they are looked up at the first search
@@ -180,9 +182,9 @@ class LearnedSpec(Spec):
 
     def signals(self, context: RetrieverContext) -> Iterator[TermSpec]:
         """Yield variants of the first BM25 that is mixed, each with one value changed."""
-        specs = (context.specs.get(name) for name in self.of)
+        specs = (context.specs.get(name) for name in self.retrievers)
         base = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
-        excluded_fields = {"name", "kind", "chosen_on", "title_weight"}
+        excluded_fields = {"name", "kind", "selected_on", "title_weight"}
         values = base.model_dump(exclude=excluded_fields)
         without_analyzer = base.model_dump(exclude=excluded_fields | _ANALYZER_OPTIONS)
         analyzer = resolve_analyzer(base.analyzer, context.texts(base.title))
@@ -208,7 +210,7 @@ class LearnedSpec(Spec):
         unseen_parts = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
         part_groups = [unseen_parts, [Part.TRAIN]] if is_trained else [[*unseen_parts, Part.TRAIN], []]
         # questions that are compared anyway train each other, up to so many
-        remaining = 20_000 if part is Part.ALL else self.lessons
+        remaining = 20_000 if part is Part.ALL else self.max_training_queries
         selected = []
         for parts in part_groups:
             sampled = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
@@ -221,7 +223,7 @@ class LearnedSpec(Spec):
 
 def _scored_depths(spec: HybridSpec | LearnedSpec, context: RetrieverContext) -> list[int]:
     specs = context.specs
-    return [specs[name].scored_depth(spec.depth) if name in specs else spec.depth for name in spec.of]
+    return [specs[name].scored_depth(spec.top_k) if name in specs else spec.top_k for name in spec.retrievers]
 
 
 def _component_group(spec: Spec | None) -> str:
@@ -305,12 +307,12 @@ class DefaultRetrievers:
 
     @property
     def mix(self) -> LearnedSpec:
-        return LearnedSpec(name=MIX_NAME, of=tuple(spec.name for spec in self.first_stage))
+        return LearnedSpec(name=MIX_NAME, retrievers=tuple(spec.name for spec in self.first_stage))
 
     @property
     def combined(self) -> list[Spec]:
-        hybrid = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
-        return [hybrid, RerankSpec(name=RERANKED_NAME, first=BM25_NAME)]
+        hybrid = HybridSpec(name=HYBRID_NAME, retrievers=(BM25_NAME, DENSE_NAME))
+        return [hybrid, RerankSpec(name=RERANKED_NAME, first_stage=BM25_NAME)]
 
     @property
     def plain(self) -> list[Spec]:

@@ -46,8 +46,8 @@ _START_SECONDS = 5.0  # to load a transformer
 
 
 class _MeasuredSpeed(BaseModel):
-    setup: FiniteFloat = 0.0  # seconds
-    each: FiniteFloat  # seconds a character
+    setup_seconds: FiniteFloat = 0.0  # seconds
+    seconds_per_character: FiniteFloat  # seconds a character
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,12 @@ class TimeEstimator:
         is_measurable = task.characters and not task.is_stored and (first or not task.reports_progress)
         if not is_measurable or seconds < _MIN_STORED_SECONDS:
             return
-        measured = _MeasuredSpeed(each=seconds / task.characters)
+        measured = _MeasuredSpeed(seconds_per_character=seconds / task.characters)
         if first and last.fraction - first.fraction > 0.2 and last.seconds - first.seconds > _MIN_STORED_SECONDS:
             seconds_per_character = (last.seconds - first.seconds) / (last.fraction - first.fraction) / task.characters
             measured = _MeasuredSpeed(
-                each=seconds_per_character, setup=max(0.0, seconds - seconds_per_character * task.characters)
+                seconds_per_character=seconds_per_character,
+                setup_seconds=max(0.0, seconds - seconds_per_character * task.characters),
             )
         with suppress(OSError):  # a full disk costs an estimate
             write_json(_rates_path(), {**read_json(_rates_path()), task.reader: measured.model_dump()})
@@ -189,12 +190,12 @@ class TimeEstimator:
             total = (last.seconds - first.seconds) / (last.fraction - first.fraction)
             return max(0.0, total * (1 - last.fraction) - (now - last.seconds))
         if first and task.reader in self._known_speeds and expected is not None:
-            return self._known_speeds[task.reader].each * task.characters * (1 - last.fraction)
+            return self._known_speeds[task.reader].seconds_per_character * task.characters * (1 - last.fraction)
         return None if expected is None else max(0.0, expected - now)
 
     def _measured_seconds(self, task: _Task) -> float | None:
         known = self._known_speeds.get(task.reader)
-        return known.setup + known.each * task.characters if known else None
+        return known.setup_seconds + known.seconds_per_character * task.characters if known else None
 
 
 def _rates_path() -> Path:

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 
 from mrc_workbench.data import cache as disk_cache
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -189,7 +190,7 @@ CountOrZero = Annotated[NonNegativeInt, Field(le=MAX_PASSAGES)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # a score times the largest is still a number in float32
 # values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
 # content, a precision by the model's fingerprint, where it makes a difference
-_FIELDS_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
+_FIELDS_NOT_IN_KEYS = {"name", "selected_on", "retrievers", "first_stage", "path", "dictionary", "precision"}
 
 
 def omit_if_default(default: Any, **constraints: Any) -> Any:
@@ -197,10 +198,26 @@ def omit_if_default(default: Any, **constraints: Any) -> Any:
     return Field(default=default, exclude_if=partial(eq, default), **constraints)
 
 
-class Spec(BaseModel, ABC):
+class RenamedFields(BaseModel):
+    """A model whose fields may have an earlier name, as their `serialization_alias`.
+
+    Files may still use it, and keys of stored results contain it (`by_alias`), so that they stay the same.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def with_current_names(cls, values: Any) -> Any:
+        """Return the values of a file or a stored result under the current names."""
+        earlier_names = {
+            field.serialization_alias: name for name, field in cls.model_fields.items() if field.serialization_alias
+        }
+        return current_names(values, earlier_names, cls.__name__) if isinstance(values, Mapping) else values
+
+
+class Spec(RenamedFields, ABC):
     """One retriever of an experiment: its values, and how it is made.
 
-    `chosen_on` is the part of the questions its values were tuned on: metrics on that part are too high.
+    `selected_on` is the part of the questions its values were tuned on: metrics on that part are too high.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -208,7 +225,7 @@ class Spec(BaseModel, ABC):
     searchable: ClassVar[bool] = True  # False where it knows only the questions it was made for
 
     name: str = Field(min_length=1)
-    chosen_on: Part | None = None
+    selected_on: Part | None = Field(default=None, serialization_alias="chosen_on")
     kind: str
 
     @abstractmethod
@@ -217,10 +234,10 @@ class Spec(BaseModel, ABC):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the retrievers it wraps: those of its fields `of` (it fuses them) or `first` (it reorders that)."""
-        fused: tuple[str, ...] = getattr(self, "of", ())
-        first: str = getattr(self, "first", "")
-        return (first,) if first else fused
+        """Names of the retrievers it wraps: the `retrievers` that it fuses, or the `first_stage` that it reranks."""
+        fused: tuple[str, ...] = getattr(self, "retrievers", ())
+        first_stage: str = getattr(self, "first_stage", "")
+        return (first_stage,) if first_stage else fused
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -228,11 +245,11 @@ class Spec(BaseModel, ABC):
         return self.components or (self.name,)
 
     def candidate_depth(self, k: int) -> int:
-        """How many passages of each part it orders to find its first k; 0 if it wraps no other.
+        """How many passages of each component it orders to find its first k; 0 if it wraps no other.
 
-        Passages below its `depth` keep their order, and may be among the first k.
+        Passages below `rerank_top_k` keep their order, and may be among the first k.
         """
-        return max(k, getattr(self, "depth", 0)) if self.components else 0
+        return max(k, getattr(self, "top_k", 0), getattr(self, "rerank_top_k", 0)) if self.components else 0
 
     def scored_depth(self, k: int) -> int:
         """How many of its first k passages have scores of its own; the others keep the rank of a part."""
@@ -258,7 +275,7 @@ class Spec(BaseModel, ABC):
         return passages + questions if reads and n_passages and n_questions else 0
 
     def tuned_on(self, part: Part) -> bool:
-        return self.chosen_on is not None and (self.chosen_on is part or Part.ALL in (self.chosen_on, part))
+        return self.selected_on is not None and (self.selected_on is part or Part.ALL in (self.selected_on, part))
 
     def resolved_values(self, context: "RetrieverContext") -> dict[str, Any]:
         """Return its values, with the analyzer that `auto` chose and what identifies the content of a model."""
@@ -378,7 +395,7 @@ class RetrieverContext:
         is_timed: bool = True,
     ) -> CachedRetriever:
         """Cache the rankings by everything they depend on: values of the spec, parts, own parts, and `content`."""
-        values = spec.model_dump(mode="json", exclude=_FIELDS_NOT_IN_KEYS)
+        values = spec.model_dump(mode="json", exclude=_FIELDS_NOT_IN_KEYS, by_alias=True)
         components = [self.get_retriever(name) for name in spec.components]
         keys = [component.key for component in (*components, *own_components)]
         key = disk_cache.key_of(VERSION, ANALYZER_VERSION, self.question_set.corpus_fingerprint, values, keys, *content)

@@ -17,6 +17,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names, current_names
 from mrc_workbench.data.jobs.processes import import_heavy_libraries
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
@@ -30,7 +31,7 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable, read_experiment
+from mrc_workbench.retrieval.comparison.experiment import KIND_BY_NAME, Experiment, make_storable, read_experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.mix import SignalDetails
@@ -67,7 +68,7 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
     def log_result(self, result: Result) -> None:
         """Note a retriever that is done: a page shows its metrics while others are running."""
         questions = len(result.rankings.indices) if result.rankings else 0
-        note = {"finished": result.name, "figures": result.metrics, "questions": questions}
+        note = {"finished": result.name, "metrics": result.metrics, "questions": questions}
         self.add_progress(note | ({"failed": True} if result.error else {}))
 
     def finished_retrievers(self) -> dict[str, "FinishedRetriever"]:
@@ -98,9 +99,10 @@ class FinishedRetriever(BaseModel):
     """What a running comparison noted about a retriever that it has searched. One that failed has no metrics."""
 
     name: str = Field(alias="finished")
-    figures: dict[str, FiniteFloat] = {}
+    metrics: dict[str, FiniteFloat] = {}
     questions: NonNegativeInt = 0
     failed: bool = False
+    _earlier = accept_earlier_names({"figures": "metrics"})
 
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
@@ -110,6 +112,7 @@ def stopped_jobs(data: str) -> list[ComparisonJob]:
 
 
 _PROVENANCE = "provenance.json"
+_RENAMED_SCORES = {"made_questions": "synthetic_questions"}
 
 
 def _predates_language_detection(folder: Path) -> bool:
@@ -129,12 +132,12 @@ def _predates_language_detection(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class StoredComparison:
-    """One comparison of the workspace, as its list shows it. `made` is an ISO 8601 time in UTC."""
+    """One comparison of the workspace, as its list displays it. `created_at` is an ISO 8601 time in UTC."""
 
     key: str
     folder: Path
     name: str  # given by a person; empty until then
-    made: str
+    created_at: str
     data: str  # name of the question set
     reference: str  # what the experiment calls it: a stored key, a catalog id, a file
     data_fingerprint: str
@@ -146,8 +149,8 @@ class StoredComparison:
     retrievers: tuple[str, ...]
     ks: tuple[int, ...]
     lab: str | None
-    relevant_from: int  # the grade
-    figures: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
+    relevance_level: int  # the grade
+    metrics: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
 
 
 _STORED = TypeAdapter(StoredComparison)
@@ -160,11 +163,12 @@ class _Scores(BaseModel):
     fingerprint: str
     split: Part
     questions: int
-    made_questions: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
+    synthetic_questions: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
     passages: int
     parts: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
     warnings: list[str] = Field(default_factory=list, exclude_if=not_)
     retrievers: dict[str, dict[str, Any]]
+    _earlier = accept_earlier_names(_RENAMED_SCORES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,14 +199,23 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
     return content
 
 
-def origin_of(folder: Path) -> dict[str, Any]:
-    """Return a stored comparison's provenance; empty if there is none."""
-    origin = read_json(folder / _PROVENANCE)
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """Return a stored comparison's provenance under current names; empty if there is none."""
+    origin = current_names(read_json(folder / _PROVENANCE), {"made": "created_at"}, _PROVENANCE)
     with suppress(AttributeError, KeyError, TypeError):  # another experiment than `provenance` writes
-        for spec in origin["experiment"]["retriever"]:
-            if spec.get("kind") == "late":  # before layers could be selected, the last was read
-                spec.setdefault("layers", "last")
+        origin["data"] = current_names(origin["data"], _RENAMED_SCORES, _PROVENANCE)
+        experiment = Experiment.with_current_names(origin["experiment"])
+        experiment["retriever"] = [_current_spec(spec) for spec in experiment["retriever"]]
+        origin["experiment"] = experiment
+        origin["retrievers"] = {name: _current_spec(values) for name, values in origin["retrievers"].items()}
     return origin
+
+
+def _current_spec(values: dict[str, Any]) -> dict[str, Any]:
+    current: dict[str, Any] = KIND_BY_NAME[values["kind"]].with_current_names(values)
+    if current["kind"] == "late":  # before layers could be selected, the last was read
+        current.setdefault("layers", "last")
+    return current
 
 
 def load(folder: Path, question_set: QuestionSet) -> Comparison:
@@ -210,7 +223,7 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     Raises `ValueError` if the folder holds no complete comparison, or one over other passages or questions.
     """
-    origin = origin_of(folder)
+    origin = read_provenance(folder)
     if not origin:
         raise ValueError(f"{folder} holds no finished comparison")
 
@@ -254,10 +267,10 @@ def _result(
     return Result.of(name, rankings, Scores(scores.ks, per_question), question_set, costs)
 
 
-def kept_comparisons() -> list[StoredComparison]:
+def list_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
     readable = filter(None, (read_comparison(job.folder) for job in COMPARISONS.stored()))
-    return sorted(readable, key=lambda stored: stored.made, reverse=True)
+    return sorted(readable, key=lambda stored: stored.created_at, reverse=True)
 
 
 def get_comparison(key: str) -> StoredComparison | None:
@@ -286,15 +299,15 @@ def delete(key: str) -> None:
 def read_comparison(folder: Path) -> StoredComparison | None:
     """Read what the list shows of a comparison; None if it is damaged or was written by an older version."""
     scores = read_json(folder / SCORES)
-    origin = origin_of(folder)
+    origin = read_provenance(folder)
     try:
         experiment = origin["experiment"]
-        datetime.fromisoformat(origin["made"])
+        datetime.fromisoformat(origin["created_at"])
         values = {
             "key": folder.name,
             "folder": folder,
             "name": ComparisonJob(folder).name,
-            "made": origin["made"],
+            "created_at": origin["created_at"],
             "reference": experiment["data"],
             "data_fingerprint": origin["data"]["fingerprint"],
             "corpus_fingerprint": origin["data"]["corpus_fingerprint"],
@@ -303,8 +316,8 @@ def read_comparison(folder: Path) -> StoredComparison | None:
             "retrievers": list(scores["retrievers"]),
             "ks": experiment["ks"],
             "lab": experiment.get("lab"),
-            "relevant_from": experiment.get("relevant_from", RELEVANT_GRADE),
-            "figures": {
+            "relevance_level": experiment.get("relevance_level", RELEVANT_GRADE),
+            "metrics": {
                 name: {measure: value for measure, value in entry.items() if "@" in measure}
                 for name, entry in scores["retrievers"].items()
                 if "error" not in entry
@@ -331,7 +344,7 @@ def find_comparison(reference: str) -> StoredComparison:
         return stored
     path = Path(reference)
     if _is_output_folder(path):
-        job = ComparisonJob.of(_read_stored_experiment(path), str(origin_of(path)["data"].get("fingerprint")))
+        job = ComparisonJob.of(_read_stored_experiment(path), str(read_provenance(path)["data"].get("fingerprint")))
         if stored := get_comparison(job.id) or read_comparison(path):
             return stored
         raise _damaged_error(path)
@@ -392,13 +405,13 @@ def store_comparison(
 
 
 def _is_output_folder(path: Path) -> bool:
-    origin = origin_of(path)
+    origin = read_provenance(path)
     return isinstance(origin.get("experiment"), dict) and isinstance(origin.get("data"), dict)
 
 
 def _read_stored_experiment(folder: Path) -> Experiment:
     try:
-        return Experiment.model_validate(origin_of(folder)["experiment"])
+        return Experiment.model_validate(read_provenance(folder)["experiment"])
     except ValueError as error:
         raise _damaged_error(folder) from error
 

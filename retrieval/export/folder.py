@@ -19,6 +19,7 @@ import numpy as np
 
 from mrc_workbench.data import workspace
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions.read import export_archive as written_set
@@ -73,7 +74,7 @@ def readme(
         _DIFFERENCES[f"differs_{code}"].format(left_out=", ".join(map(markdown_text, engine_metrics.left_out)))
         for engine_metrics in metrics
         if engine_metrics.engine is engine
-        for code in engine_metrics.differs
+        for code in engine_metrics.differences
     ]
     text = template(Path(__file__).with_name("README.md.jinja")).render(
         text=markdown_text,
@@ -86,7 +87,7 @@ def readme(
         free=mix and engine is ExportTarget.ELASTICSEARCH and has_free_queries(mix),
         address=TRAITS[engine].address if engine in TRAITS else "",
         differences=differences,
-        figures=metrics,
+        metrics=metrics,
         models=models,
         megabyte=workspace.MEGABYTE,
         questions=f"{len(evaluated.questions):,}",
@@ -120,7 +121,7 @@ def export_retriever(
         raise ExportError("retriever_failed", message, name=name)
     if name not in comparison.rankings:
         raise ExportError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
-    on_progress("figures", 0.0)
+    on_progress("metrics", 0.0)
     evaluated = comparison.question_set
     context = build_context(comparison.experiment, evaluated, base, whole=full_set)
     try:
@@ -132,7 +133,7 @@ def export_retriever(
             raise
         signal_rankings = None
     metrics = _measure_engines(
-        comparison, signal_rankings, name, lambda fraction: on_progress("figures", _MEASURED_PROGRESS * fraction)
+        comparison, signal_rankings, name, lambda fraction: on_progress("metrics", _MEASURED_PROGRESS * fraction)
     )
     mix = build_mix(engine, signal_rankings) if signal_rankings and engine in TRAITS else None
     models = list[OnnxMetrics]()
@@ -189,7 +190,7 @@ def _write_engine(
     for path, text in content.pop("files").items():
         workspace.write_text(folder / path, text)
     engine_metrics = next(asdict(engine_metrics) for engine_metrics in metrics if engine_metrics.engine is mix.engine)
-    header = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "figure": engine_metrics}
+    header = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "metrics": engine_metrics}
     workspace.write_json(folder / "engine.json", header | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
     workspace.write_json(folder / payloads.MANIFEST, {"engine": mix.engine, "signals": signals})
@@ -295,8 +296,9 @@ class ExportRequest:
 class ExportResult:
     """What was measured while a folder was made: the metrics of each engine, and of each model as ONNX."""
 
-    figures: Sequence[EngineMetrics]
+    metrics: Sequence[EngineMetrics]
     models: Sequence[OnnxMetrics] = ()
+    _earlier = accept_earlier_names({"figures": "metrics"})
 
 
 def export_stored(

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.workspace import write_json
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
@@ -39,7 +40,7 @@ MODEL_FILES = ("model.onnx", "model.int8.onnx")
 # that the models are held against
 _QUESTIONS = 100
 _CANDIDATES = 10
-_LARGE = 1_000_000  # numbers of a table of vectors that is worth halving
+_MIN_HALVED_SIZE = 1_000_000  # numbers of a table of vectors that is worth halving
 FractionCallback = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
 ModelOutput = tuple[
@@ -58,7 +59,7 @@ class OnnxMetrics:
     retriever: str
     model: str
     kind: Literal["dense", "late", "rerank"]
-    place: str
+    folder: str
     questions: int
     agreement: float
     agreement_int8: float
@@ -70,6 +71,7 @@ class OnnxMetrics:
     seconds_int8: float
     bytes_float: int
     bytes_int8: int
+    _earlier = accept_earlier_names({"place": "folder"})
 
 
 _METRIC_FIELDS = [field.name for field in fields(OnnxMetrics)][5:]
@@ -326,7 +328,7 @@ def _halve_tables(graph: Any) -> None:
     """Store large embedding tables in half precision, widened after the lookup."""
     import onnx
 
-    tables = {tensor.name: tensor for tensor in graph.initializer if np.prod(tensor.dims) >= _LARGE}
+    tables = {tensor.name: tensor for tensor in graph.initializer if np.prod(tensor.dims) >= _MIN_HALVED_SIZE}
     used = Counter(name for node in graph.node for name in node.input)
     for position, node in reversed([*enumerate(graph.node)]):
         table = tables.get(node.input[0]) if node.op_type == "Gather" else None

@@ -59,14 +59,14 @@ def can_render() -> bool:
     return find_spec("vl_convert") is not None
 
 
-def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
+def render_svgs(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
     """Return the SVG of each Vega-Lite specification, None if the renderer is missing, failed, or ended its process.
 
     Characters that XML forbids are replaced.
     """
     if not can_render():
         return [None] * len(specifications)
-    lines = [json.dumps(_mended(specification)).encode() + b"\n" for specification in specifications]
+    lines = [json.dumps(_sanitized(specification)).encode() + b"\n" for specification in specifications]
     rendered: list[str | None] = []
     while remaining := lines[len(rendered) :]:
         seconds = 60 + 30 * len(remaining)  # to begin on a busy machine, and for each
@@ -82,11 +82,11 @@ def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
     return rendered
 
 
-def _mended(value: Any) -> Any:
+def _sanitized(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_mended(name): _mended(item) for name, item in value.items()}
+        return {_sanitized(name): _sanitized(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_sanitized(item) for item in value]
     return mend_text(value) if isinstance(value, str) else value
 
 
@@ -142,7 +142,7 @@ _STYLE = {
 
 def render_charts(charts: Sequence[Any]) -> list[Markup | None]:
     """Draw charts as SVGs whose words are text and whose ink is the reader's text colour; None where that failed."""
-    rendered = draw([chart.configure(**_STYLE).to_dict() for chart in charts])
+    rendered = render_svgs([chart.configure(**_STYLE).to_dict() for chart in charts])
     return [None if svg is None else Markup(svg) for svg in rendered]  # noqa: S704 - the renderer escapes every text
 
 
@@ -191,7 +191,7 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
 def stacked_bars(
     table: pd.DataFrame, names: Sequence[str], *, parts: Sequence[str], colours: Sequence[str], x: str
 ) -> alt.Chart:
-    """Draw a stacked bar per retriever: columns "retriever", "part", "count", "place"."""
+    """Draw a stacked bar per retriever: columns "retriever", "part", "count", "order"."""
     import altair as alt
 
     return (
@@ -201,7 +201,7 @@ def stacked_bars(
             y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(ticks=False, domain=False)),
             x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1, tickCount=6, format=",.0f")),
             color=alt.Color("part:N", scale=alt.Scale(domain=list(parts), range=list(colours)), legend=None),
-            order="place:Q",
+            order="order:Q",
         )
         .properties(width=2 * _WIDTH, height=len(names) * 34)
     )

@@ -132,9 +132,9 @@ def markdown_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
     for name, row in metric_rows(comparison, evidence, displayed).items():
         cells = [markdown_text(name)]
         for metric in row:
-            bold = "**" if metric and metric.best else ""
+            bold = "**" if metric and metric.is_best else ""
             cells.append(
-                f"{bold}{metric.percent}{bold}{_ARROWS[metric.against]} ({metric.interval})" if metric else "–"
+                f"{bold}{metric.percent}{bold}{_ARROWS[metric.vs_baseline]} ({metric.interval})" if metric else "–"
             )
         lines.append("| " + " | ".join(cells) + " |")
     caption = _caption(comparison, evidence, lambda text: _MARKUP.sub(r"\\\1", text))
@@ -153,9 +153,9 @@ def latex_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
             if metric is None:
                 cells.append("--")
                 continue
-            mean = rf"\textbf{{{metric.percent}}}" if metric.best else metric.percent
+            mean = rf"\textbf{{{metric.percent}}}" if metric.is_best else metric.percent
             interval = metric.interval.replace("–", "--")
-            cells.append(rf"{mean}{_LATEX_ARROWS[metric.against]} {{\scriptsize {interval}}}")
+            cells.append(rf"{mean}{_LATEX_ARROWS[metric.vs_baseline]} {{\scriptsize {interval}}}")
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 

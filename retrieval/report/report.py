@@ -130,7 +130,7 @@ def lost_questions(comparison: Comparison, names: Mapping[str, str], say: words.
             for name, _, counts_by_outcome in rows
             for index, (text, number) in enumerate(zip(texts, counts_by_outcome, strict=True))
         ],
-        columns=["retriever", "part", "count", "place"],
+        columns=["retriever", "part", "count", "order"],
     )
     title = str(say("column.questions"))
     retrievers = [name for name, _, _ in rows]
@@ -222,8 +222,8 @@ def setup_lines(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split |
 def _describe_spec(values: Mapping[str, Any], say: words.Say) -> str:
     texts = [str(values["kind"])]
     for key, value in values.items():
-        if key == "chosen_on":
-            texts.append(say("setup.chosen_on", part=say(f"part.{value}")))
+        if key == "selected_on":
+            texts.append(say("setup.selected_on", part=say(f"part.{value}")))
         elif key in ("model", "dictionary"):  # a reference, then the beginning of what identifies its content
             short = {name: str(part)[:12] for name, part in value.items() if name in ("revision", "fingerprint")}
             texts.append(f"{key} {' '.join(str(part) for part in (value | short).values())}")
@@ -288,12 +288,12 @@ def report(
         say=say,
         number="{:,}".format,
         names=names,
-        can_draw=can_render(),
+        can_render=can_render(),
         language=language,
         name=name,
         label=label,
         comparison=comparison,
-        made=datetime.fromisoformat(origin["made"]).strftime("%Y-%m-%d %H:%M"),
+        created_at=datetime.fromisoformat(origin["created_at"]).strftime("%Y-%m-%d %H:%M"),
         measure=measure.long_name,
         depth=required_depth(comparison.experiment.ks),
         first=first,
@@ -311,8 +311,8 @@ def report(
         curves=[(title, next(rendered)) for title, _ in by_k],
         pairs=[test for test in pairs if test.measure == str(measure)],
         all_pairs=all_pairs,
-        points=format_points,
-        p_figure=format_p_value,
+        format_points=format_points,
+        format_p_value=format_p_value,
         slices=[(part, next(rendered)) for part in parts],
         lost=losses,
         lost_picture=next(rendered, None),
@@ -332,7 +332,7 @@ def _warnings(comparison: Comparison, names: Mapping[str, str], say: words.Say) 
         for result in comparison.results
         if result.training_query_count is not None
     }
-    warnings += [words.few_questions_warning(count, "taught", say, name) for name, count in training_counts.items()]
+    warnings += [words.few_questions_warning(count, "training", say, name) for name, count in training_counts.items()]
     if comparison.split and comparison.experiment.split is not Part.ALL:
         warnings.append(words.describe_split(comparison.split, say))
     return [warning for warning in warnings if warning]

@@ -108,7 +108,7 @@ def describe_split(parts: Split, say: Callable[..., str]) -> str:
 def few_questions_warning(count: int, of: str, say: Callable[..., str], name: str = "") -> str:
     """Return the warning that there are too few questions; empty if they are enough.
 
-    `of` is a part, "compared", or "taught" for the training questions of the mix `name`.
+    `of` is a part, "compared", or "training" for the training questions of the mix `name`.
     """
     values = {"name": name, "count": count, "fewest": FEWEST_COMPARED}
     return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", **values)

@@ -239,7 +239,7 @@ def warn_if_few(count: int, part: str) -> None:
 
 
 def draw_few_training_queries(name: str, count: int) -> None:
-    if text := few_questions_warning(count, "taught", _translate, name):
+    if text := few_questions_warning(count, "training", _translate, name):
         st.warning(text, icon=":material/warning:")
 
 

@@ -164,9 +164,9 @@ def test_vespa_application_matches_client(by_rank: bool) -> None:
         ),
         rank_profiles=[
             vespa.RankProfile(
-                "taken_away",
-                inputs=[("query(asked_vector)", "tensor<float>(x[6])")],
-                functions=[vespa.Function("cosine_vector", "sum(query(asked_vector) * attribute(vector))")],
+                "exported",
+                inputs=[("query(query_vector)", "tensor<float>(x[6])")],
+                functions=[vespa.Function("cosine_vector", "sum(query(query_vector) * attribute(vector))")],
                 rank_properties=[(f"bm25(terms).{name}", value) for name, value in properties.items()],
                 first_phase=first,
                 global_phase=vespa.GlobalPhaseRanking(expression=mixed, rerank_count=candidate_count(mix)),

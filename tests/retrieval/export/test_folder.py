@@ -14,7 +14,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.workspace import PROJECT, read_json, workspace
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
-from mrc_workbench.retrieval.comparison.store import kept_comparisons
+from mrc_workbench.retrieval.comparison.store import list_comparisons
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, archive_path, export_retriever, zip_folder
 from mrc_workbench.retrieval.export.fusion import TRAITS, ExportTarget
@@ -75,7 +75,7 @@ def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = Tru
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
 
-MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "words"]}
+MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "words"]}
 IN_MILVUS = {
     f"{name} {fusion}": (name, BIGRAMS, WORDS, MIX | {"fusion": fusion})
     for name, fusion in (("bigrams", "rrf"), ("mix", "rrf"), ("mix", "z-score"))
@@ -230,7 +230,7 @@ def key() -> str:
     stored = keep_set(small_set())
     experiment = experiment_of(BIGRAMS, WORDS, ODD).model_copy(update={"data": stored.key})
     keep_comparison(compare(experiment, small_set()), workspace() / "comparisons" / ("ab" * 8))
-    return kept_comparisons()[0].key
+    return list_comparisons()[0].key
 
 
 def test_command_writes_folder_and_prints_metrics(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,5 +258,5 @@ def test_job_writes_archive_and_metrics_or_error(key: str) -> None:
         assert job.run() == (0 if state is State.DONE else 2)
         assert (job.status().state, archive_path(job).is_file()) == (state, state is State.DONE)
     taken = EXPORTS.job(ExportRequest(key, str(ODD["name"]), ExportTarget.WEAVIATE), "now").load()
-    assert [item.engine for item in taken.figures] == [item for item in ExportTarget if item is not ExportTarget.ONNX]
+    assert [item.engine for item in taken.metrics] == [item for item in ExportTarget if item is not ExportTarget.ONNX]
     assert job.status().code == "retriever_failed"

@@ -36,10 +36,10 @@ from tests.tiny_models import build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow
 DENSE = {"name": "dense", "kind": "dense", "model": "starter"}
-MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "dense"]}
+MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "dense"]}
 LATE = {"name": "late", "kind": "late", "model": "bi", "dimensions": 16, "precision": "float32"}
 SPARSE = {"name": "sparse", "kind": "sparse", "model": "splade", "precision": "float32"}
-LATE_MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "late"]}
+LATE_MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "late"]}
 MIXES = {
     "scores": MIX | {"fusion": "min-max", "weights": [0.7, 0.3]},
     "deviations": MIX | {"fusion": "z-score"},
@@ -47,8 +47,9 @@ MIXES = {
     "weighted ranks": MIX | {"fusion": "rrf", "weights": [0.7, 0.3]},
     "late scores": LATE_MIX | {"fusion": "min-max", "weights": [0.4, 0.6]},
     "late ranks": LATE_MIX | {"fusion": "rrf"},
-    "sparse scores": MIX | {"of": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
-    "sparse ranks": MIX | {"of": ["bigrams", "sparse"], "fusion": "rrf"},
+    "sparse scores": MIX
+    | {"retrievers": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
+    "sparse ranks": MIX | {"retrievers": ["bigrams", "sparse"], "fusion": "rrf"},
 }
 Folders = Callable[[ExportTarget, str], Path]
 WITHOUT_TOKENS = {ExportTarget.WEAVIATE}  # engines that get no late interaction and no term weights
@@ -74,7 +75,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
             folder = base_folder / f"{engine.value} {mix}"
             spec = MIXES.get(mix, {})
             name = str(spec.get("name", mix))
-            parts = [signal_spec for signal_spec in signals if signal_spec["name"] in {name, *spec.get("of", ())}]  # type: ignore[call-overload]
+            parts = [
+                signal_spec for signal_spec in signals if signal_spec["name"] in {name, *spec.get("retrievers", ())}
+            ]  # type: ignore[call-overload]
             specs = (BIGRAMS, *parts, spec) if spec else (BIGRAMS, *parts)
             folders_by_mix[engine, mix] = written(engine, folder, name, *specs)
         return folders_by_mix[engine, mix]
@@ -401,7 +404,7 @@ def test_omits_zero_vector_from_query() -> None:
     for engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH):
         config = engine_config(mix_for(engine), INDEX)
         assert config.query
-        with_zeros = json.dumps(fill_template(config.query.body, values, config.nothing))
+        with_zeros = json.dumps(fill_template(config.query.body, values, config.empty_queries))
         assert ("match_none" in with_zeros, "query_vector" in with_zeros) == (True, False)
         known = values | {"vector": [1.0] * len(values["vector"])}
-        assert "match_none" not in json.dumps(fill_template(config.query.body, known, config.nothing))
+        assert "match_none" not in json.dumps(fill_template(config.query.body, known, config.empty_queries))

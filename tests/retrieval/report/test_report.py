@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report import report as report_module
-from mrc_workbench.retrieval.report.charts import draw
+from mrc_workbench.retrieval.report.charts import render_svgs
 from mrc_workbench.retrieval.report.report import format_points, leading_measure, report
 from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, recommend, translator
 from mrc_workbench.retrieval.significance import question_groups
@@ -69,7 +69,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without pictures, which take a process: for what is not told by them."""
-    monkeypatch.setattr(charts, "draw", lambda specifications: [None] * len(specifications))
+    monkeypatch.setattr(charts, "render_svgs", lambda specifications: [None] * len(specifications))
 
 
 @cache
@@ -233,7 +233,7 @@ def test_displays_warnings() -> None:
     results = list(compared.results)
     results[0] = replace(results[0], short=3, unanswered=1)
     specs = list(compared.experiment.retriever)
-    specs[2] = specs[2].model_copy(update={"chosen_on": Part.VALIDATION})
+    specs[2] = specs[2].model_copy(update={"selected_on": Part.VALIDATION})
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
     text = Page(report(Comparison(experiment, compared.question_set, tuple(results)), "en")).text
     assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
@@ -246,7 +246,7 @@ def test_displays_warnings() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_names_rankings_too_shallow_for_metrics(language: str) -> None:
     short = comparison_of({"short": RIGHT}, depth=3)
-    notice = translator(language)("notice.shallow", name="short", depth="3", needed="5")
+    notice = translator(language)("notice.shallow_retrievers", name="short", depth="3", needed="5")
     assert notice in report(short, language)
     assert notice not in report(comparison_of({"short": RIGHT}), language)
 
@@ -262,9 +262,9 @@ def test_reports_unjudged_results_if_judgements_exist(language: str) -> None:
         assert expected in text
     assert "<th>Judged@10</th>" in text
     assert say("section.judged") not in report(many_questions()[1], language)
-    higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevant_from": 2}))
-    assert say("notice.relevant_from", grade=2) in report(higher, language)
-    assert say("notice.relevant_from", grade=1) not in text
+    higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevance_level": 2}))
+    assert say("notice.relevance_level", grade=2) in report(higher, language)
+    assert say("notice.relevance_level", grade=1) not in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -367,17 +367,17 @@ def bars(text: str) -> dict[str, Any]:
 
 def test_renders_hostile_texts_and_skips_invalid_chart() -> None:
     texts = ["\x01\x08\x0b\x0c\x1b[2J\x1f\ufffe\uffff", "\ud800", "\x00", "after"]
-    *rendered, failed = [svg or "" for svg in draw([*map(bars, texts), {"mark": "none"}])]
+    *rendered, failed = [svg or "" for svg in render_svgs([*map(bars, texts), {"mark": "none"}])]
     assert ["�" in svg for svg in rendered] == [True, True, True, False]
     assert ">after</text>" in rendered[3]
     assert failed == ""
-    assert draw([]) == []
+    assert render_svgs([]) == []
 
 
 def test_restarts_renderer_after_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a character that the renderer does not survive."""
-    monkeypatch.setattr(charts, "_mended", lambda value: value)
-    rendered = draw([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
+    monkeypatch.setattr(charts, "_sanitized", lambda value: value)
+    rendered = render_svgs([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
     assert [svg is not None for svg in rendered] == [True, False, True, True]
 
 
@@ -388,4 +388,4 @@ def test_gives_up_on_hanging_renderer(monkeypatch: pytest.MonkeyPatch) -> None:
         return run([sys.executable, "-c", "import time; time.sleep(60)"], **more | {"timeout": 0.5})
 
     monkeypatch.setattr(subprocess, "run", stuck)
-    assert draw([bars("a")]) == [None]
+    assert render_svgs([bars("a")]) == [None]

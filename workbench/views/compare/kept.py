@@ -40,7 +40,7 @@ _RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # choices t
 
 
 def draw(view: ComparisonView) -> None:
-    comparisons = [comparison for comparison in store.kept_comparisons() if comparison.lab is None]
+    comparisons = [comparison for comparison in store.list_comparisons() if comparison.lab is None]
     st.caption(word("kept.about"))
     displayed_key = view.opened.folder.name
     table = _table(comparisons, displayed_key)
@@ -119,7 +119,7 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
         first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
             "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
-            "made": moment(comparison.made),
+            "made": moment(comparison.created_at),
             "data": set_name(comparison.data),
             "part": part,
             "questions": f"{comparison.questions:,}",
@@ -131,7 +131,7 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
 
 
 def _best(stored: StoredComparison) -> str:
-    best = best_retriever(leading_measure(stored.ks), stored.figures)
+    best = best_retriever(leading_measure(stored.ks), stored.metrics)
     if best is None:
         return "–"
     name, measure, mean = best
@@ -141,7 +141,7 @@ def _best(stored: StoredComparison) -> str:
 
 def _draw_actions(selected: StoredComparison) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True):
-        st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
+        st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.created_at)}")
         icon = ":material/open_in_full:"
         st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(selected.key,))
         with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
@@ -204,12 +204,12 @@ def draw_take_away(view: ComparisonView) -> None:
         labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in ExportTarget}
         engine = ExportTarget(choose_named("for", word("takeaway.engine"), labels, ExportTarget.ELASTICSEARCH.value))
     local = view.spec(name).local_spec
-    if engine in TRAITS and isinstance(local, LateSpec) and local.first:
-        values = {"name": view.display_names[name], "first": view.display_names[local.first]}
+    if engine in TRAITS and isinstance(local, LateSpec) and local.first_stage:
+        values = {"name": view.display_names[name], "first": view.display_names[local.first_stage]}
         st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
         return
     request = ExportRequest(view.opened.folder.name, name, engine)
-    job = EXPORTS.job(request, str(store.origin_of(view.opened.folder).get("made")))
+    job = EXPORTS.job(request, str(store.read_provenance(view.opened.folder).get("created_at")))
     if not job.done:
 
         def reason(status: Status) -> str:
@@ -250,11 +250,11 @@ def _differs(code: str, left_out: Sequence[str] = ()) -> str:
 
 
 def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size: int) -> None:
-    engine_score = next((score for score in result.figures if score.engine is engine), None)
+    engine_score = next((score for score in result.metrics if score.engine is engine), None)
     if engine_score:
-        st.markdown(drift_words((engine_score.there - engine_score.here) * 100))
+        st.markdown(drift_words((engine_score.engine_score - engine_score.workbench_score) * 100))
         if engine in TRAITS:
-            lines = [word("takeaway.kept"), *(_differs(code, engine_score.left_out) for code in engine_score.differs)]
+            lines = [word("takeaway.kept"), *(_differs(code, engine_score.left_out) for code in engine_score.differences)]
             st.markdown("\n".join(f"- {line}" for line in lines))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
@@ -262,8 +262,8 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
     st.download_button(label, archive.read_bytes, name, "application/zip", on_click="ignore", **kwargs)
     if result.models:
         _draw_models(result.models)
-    if result.figures:
-        _draw_engine_scores(result.figures, engine)
+    if result.metrics:
+        _draw_engine_scores(result.metrics, engine)
 
 
 def drift_words(points: float) -> str:
@@ -275,7 +275,7 @@ def drift_words(points: float) -> str:
 
 def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -> None:
     st.subheader(word("takeaway.figures"))
-    rows = [(score.there, score.there - score.here, score.low, score.high) for score in scores]
+    rows = [(score.engine_score, score.engine_score - score.workbench_score, score.low, score.high) for score in scores]
     table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
     table["engine"] = [word(f"takeaway.engine_{score.engine.value}") for score in scores]
     table["left_out"] = [", ".join(map(retriever_name, score.left_out)) for score in scores]
@@ -289,7 +289,7 @@ def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -
     }
     styled = table.style.map(lambda _: tables.BOLD, subset=(is_selected, ["engine", "there"]))
     tables.draw(styled, columns)
-    st.caption(word("takeaway.here", here=f"{scores[0].here * 100:.2f}"))
+    st.caption(word("takeaway.here", here=f"{scores[0].workbench_score * 100:.2f}"))
 
 
 def _draw_models(models: Sequence[OnnxMetrics]) -> None:

@@ -94,7 +94,7 @@ def _finished_names(job: ComparisonJob) -> list[str]:
 def _draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
     """Draw a row for each retriever, also before it is searched: browsers load the code of tables meanwhile."""
     finished = job.finished_retrievers()
-    rows = [{"retriever": name, **(finished[name].figures if name in finished else {})} for name in names]
+    rows = [{"retriever": name, **(finished[name].metrics if name in finished else {})} for name in names]
     questions = max((retriever.questions for retriever in finished.values()), default=0)
     draw_table(pd.DataFrame(rows), questions or 1, leading_measure(experiment.ks), experiment.ks)
 
@@ -116,7 +116,7 @@ def last_finished(data: StoredSet, names: Sequence[str], experiment: Experiment)
     """Return the comparison to show until a user runs the selected one: same questions, most retrievers, newest."""
     of_data = [
         comparison
-        for comparison in store.kept_comparisons()
+        for comparison in store.list_comparisons()
         if comparison.data_fingerprint == data.fingerprint and not comparison.lab
     ]
 
@@ -129,7 +129,7 @@ def last_finished(data: StoredSet, names: Sequence[str], experiment: Experiment)
 
 def shows_all_finished(stored: StoredComparison, selected: SelectedComparison) -> bool:
     finished = _finished_names(selected.job)
-    return not finished or (asks_same_questions(stored, selected.experiment) and set(finished) <= set(stored.figures))
+    return not finished or (asks_same_questions(stored, selected.experiment) and set(finished) <= set(stored.metrics))
 
 
 def start_from_link(selected: SelectedComparison) -> None:
@@ -252,7 +252,7 @@ def _draw_finished_only(selected: SelectedComparison, names: list[str], label: s
         if selected.job.running:
             selected.job.end()
         split = selected.experiment.split
-        grade = selected.experiment.relevant_from
+        grade = selected.experiment.relevance_level
         finished = replace(selected, experiment=selected.choices.experiment(selected.data, names, split, grade))
         if not finished.job.done:
             finished.job.start(finished.experiment)
@@ -332,7 +332,7 @@ def comparison_in_address(data: StoredSet) -> StoredComparison | None:
 
 
 def asks_same_questions(stored: StoredComparison, experiment: Experiment) -> bool:
-    return (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
+    return (stored.part, stored.relevance_level) == (experiment.split, experiment.relevance_level)
 
 
 def is_superset(stored: StoredComparison, experiment: Experiment) -> bool:

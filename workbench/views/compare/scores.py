@@ -281,7 +281,7 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
     for result in view.results:
         if result.training_query_count is not None:
             naming.draw_few_training_queries(plain_names([result.name]), result.training_query_count)
-    shallow = dict(comparison.shallow)
+    shallow = dict(comparison.shallow_retrievers)
     for result in view.results:
         name = plain_names([result.name])
         if result.error is not None:

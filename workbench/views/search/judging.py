@@ -24,7 +24,7 @@ from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.analysis.evidence import PooledPair, pool
-from mrc_workbench.retrieval.comparison.store import get_comparison, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import get_comparison, list_comparisons
 from mrc_workbench.workbench.views.names import answers_line, set_name
 from mrc_workbench.workbench.views.navigation import draw_page_link, open_page
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
@@ -65,7 +65,7 @@ def draw_judged(data: StoredSet) -> None:
         words.draw_damaged_files(questions)
         comparisons = (
             comparison
-            for comparison in kept_comparisons()
+            for comparison in list_comparisons()
             if comparison.data_fingerprint == data.fingerprint and not comparison.lab
         )
         if newest := next(comparisons, None):
