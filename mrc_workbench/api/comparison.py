@@ -302,7 +302,8 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     query
         The question.
     retriever
-        A default retriever by its name, a dictionary or `Spec` object, or a model that `train` returned; see `compare`.
+        A default retriever by its name, a dictionary or `Spec` object, a model that `train` returned, or an experiment
+        file, which searches with its last retriever; see `compare`.
     k
         How many passages to return.
     progress
@@ -330,7 +331,8 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     if request.runs or request.objects or not request.specs:
         raise ApiError("not_searchable", "search needs a retriever of this project: a name, a specification or a model")
     name = list(request.specs)[-1]
-    experiment = Experiment(data=dataset.key, retriever=tuple(request.specs.values()))
+    values = {"data": dataset.key, "retriever": tuple(request.specs.values())}
+    experiment = Experiment.model_validate(dict(request.experiment or ()) | values)
     if any(not spec.searchable for spec in experiment.with_dependencies([name])):
         raise ApiError("not_searchable", f"{name} is a run: it has rankings of known questions alone")
     key = (dataset.question_set.fingerprint, experiment.model_dump_json())

@@ -209,11 +209,17 @@ def test_library_retriever_matches_workbench(library: ExportTarget, tmp_path: Pa
     comparison = comparison_of()
     folder = tmp_path / "made"
     export_retriever(comparison, small_set(), str(ODD["name"]), library, folder)
-    ask = {
-        ExportTarget.LANGCHAIN: "[(d.id, d.metadata['score']) for d in FolderRetriever(k=3).invoke(question)]",
-        ExportTarget.LLAMAINDEX: "[(n.node.node_id, n.score) for n in FolderRetriever(k=3).retrieve(question)]",
+    name, ask = {
+        ExportTarget.LANGCHAIN: (
+            "LangChainFolderRetriever",
+            "[(document.id, document.metadata['score']) for document in retriever.invoke(question)]",
+        ),
+        ExportTarget.LLAMAINDEX: (
+            "LlamaIndexFolderRetriever",
+            "[(node.node.node_id, node.score) for node in retriever.retrieve(question)]",
+        ),
     }[library]
-    code = f"import json; from {library}_retriever import FolderRetriever; "
+    code = f"import json; from {library}_retriever import {name}; retriever = {name}(k=3); "
     code += f"print(json.dumps([{ask} for question in {[item.text for item in QUESTIONS]!r}]))"
     value = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{folder}"}
     process = subprocess.run([sys.executable, "-c", code], env=value, capture_output=True, text=True, check=False)
