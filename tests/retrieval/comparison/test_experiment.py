@@ -211,14 +211,15 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "place"), [(text, *mistake) for text, mistakes in MISTAKES.items() for mistake in mistakes]
+    ("text", "old", "new", "location"),
+    [(text, *mistake) for text, mistakes in MISTAKES.items() for mistake in mistakes],
 )
-def test_reports_location_of_each_error(text: str, old: str, new: str, place: str, tmp_path: Path) -> None:
+def test_reports_location_of_each_error(text: str, old: str, new: str, location: str, tmp_path: Path) -> None:
     assert old in text
     with pytest.raises(ExperimentError) as caught:
         read(text.replace(old, new, 1), tmp_path)
     assert str(caught.value).startswith("experiment.toml")
-    assert place in str(caught.value)
+    assert location in str(caught.value)
 
 
 def test_reports_all_errors_at_once(tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ OTHER = '[[retriever]]\nname = "b"\n'
 
 
 @pytest.mark.parametrize(
-    ("top", "place"),
+    ("top", "location"),
     [
         *((f"{part}_fraction = nan", "a fraction of 0 or more") for part in ("validation", "test")),
         *((f"test_fraction = {share}", "a fraction of 0 or more") for share in ("inf", "-0.1")),
@@ -332,8 +333,8 @@ OTHER = '[[retriever]]\nname = "b"\n'
         ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
     ],
 )
-def test_rejects_impossible_values_with_location(top: str, place: str, tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match=place):
+def test_rejects_impossible_values_with_location(top: str, location: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=location):
         read(BM25_ALONE.format(top=top, own=""), tmp_path)
 
 

@@ -83,7 +83,7 @@ IN_MILVUS = {
 
 
 @pytest.fixture(scope="module")
-def told_in_milvus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def milvus_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What each folder's script writes: loaded and checked by Python alone, asked with the workbench beside it."""
     base_folder = tmp_path_factory.mktemp("milvus")
     folders = [written(ExportTarget.MILVUS, base_folder / case, *of) for case, of in IN_MILVUS.items()]
@@ -97,8 +97,8 @@ def told_in_milvus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", IN_MILVUS)
-def test_milvus_matches_computed_results(case: str, told_in_milvus: dict[str, list[str]]) -> None:
-    loaded, checked, answer = told_in_milvus[case]
+def test_milvus_matches_computed_results(case: str, milvus_output: dict[str, list[str]]) -> None:
+    loaded, checked, answer = milvus_output[case]
     assert loaded == f"{len(PASSAGES)} passages are in milvus\n"
     assert checked.split()[1] == checked.split()[3]  # measured there, expected there
     hit = json.loads(answer.splitlines()[0])

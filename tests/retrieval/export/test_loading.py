@@ -147,7 +147,7 @@ def test_asks_new_question(engine: ExportTarget, mix: str, folders: Folders) -> 
 
 
 @pytest.mark.parametrize(
-    ("mix", "version", "licence", "words", "told"),
+    ("mix", "version", "licence", "words", "message"),
     [
         ("ranks", (8, 16), "trial", (), ""),
         ("weighted ranks", (9, 1), "trial", (), "unknown field [retriever]"),
@@ -174,14 +174,14 @@ def test_elasticsearch_versions_and_licences(
     version: tuple[int, int],
     licence: str,
     words: tuple[str, ...],
-    told: str,
+    message: str,
     folders: Folders,
 ) -> None:
     folder = folders(ExportTarget.ELASTICSEARCH, mix)
     with serving(Elasticsearch(version=version, licence=licence)) as url:
         done = run_scripts((folder, url, "load"), (folder, url, "check", *words))
-    assert (done.returncode == 0, told in done.stderr) == (not told, True), done.stderr
-    if not told:
+    assert (done.returncode == 0, message in done.stderr) == (not message, True), done.stderr
+    if not message:
         there, expected = printed_ndcg(done.stdout.split(END)[1])
         assert there == pytest.approx(expected, abs=1e-4)
 
@@ -374,7 +374,7 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "form", "status", "told"),
+    ("method", "path", "body", "form", "status", "message"),
     [
         ("POST", "/i/_refresh", "{}", "application/json", 400, "does not support having a body"),
         ("DELETE", "/i", "{}", "application/json", 400, "does not support having a body"),
@@ -388,7 +388,7 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
 )
 @pytest.mark.parametrize("engine", [Elasticsearch, OpenSearch])
 def test_stubs_reject_what_engines_reject(
-    *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, told: str
+    *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, message: str
 ) -> None:
     stub = engine()
     (name, _, query) = path.partition("?")
@@ -396,7 +396,7 @@ def test_stubs_reject_what_engines_reject(
     params = dict(pair.split("=") for pair in query.split("&") if pair)
     with pytest.raises(RefusedError) as caught:
         stub.answer(Received(method, name, params, {"Content-Type": form}, body.encode()))
-    assert (caught.value.status, told in str(caught.value.content)) == (status, True)
+    assert (caught.value.status, message in str(caught.value.content)) == (status, True)
 
 
 def test_omits_zero_vector_from_query() -> None:

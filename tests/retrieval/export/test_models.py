@@ -33,7 +33,7 @@ TEXTS = [*texts_of(QUESTIONS), "", "a", LONG]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[OnnxMetrics], Comparison]:
+def exported_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[OnnxMetrics], Comparison]:
     base_folder = tmp_path_factory.mktemp("onnx")
     bi_encoder = sharpened(build_bi_encoder(base_folder / "bi"))
     cross_encoder = sharpened(with_head(build_cross_encoder_base(base_folder / "cross")))
@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Onn
 
 
 def test_metrics_stay_within_rounding(
-    made: tuple[Path, Path, list[OnnxMetrics], Comparison],
+    exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison],
 ) -> None:
     _, folder, metrics, _ = made
     assert [(model_metrics.retriever, model_metrics.kind) for model_metrics in metrics] == [
@@ -69,7 +69,9 @@ def test_metrics_stay_within_rounding(
 
 
 @pytest.mark.parametrize("form", MODEL_FILES)
-def test_script_encodes_like_models(form: str, made: tuple[Path, Path, list[OnnxMetrics], Comparison]) -> None:
+def test_script_encodes_like_models(
+    form: str, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]
+) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
     base_folder, folder, metrics, _ = made
@@ -92,7 +94,7 @@ def test_script_encodes_like_models(form: str, made: tuple[Path, Path, list[Onnx
 
 
 def test_stores_large_tables_in_half_precision(
-    tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
@@ -109,9 +111,9 @@ def test_stores_large_tables_in_half_precision(
 
 
 def test_exports_late_interaction_to_vespa(
-    tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison]
+    tmp_path: Path, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]
 ) -> None:
-    comparison = made[3]
+    comparison = exported_models[3]
     whole = small_set()
     folder = tmp_path / "late"
     metrics, _ = export_retriever(comparison, whole, "late", ExportTarget.VESPA, folder)
@@ -155,9 +157,9 @@ def test_exports_late_interaction_to_vespa(
 
 
 def test_rejects_retriever_without_transformer(
-    tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison]
+    tmp_path: Path, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]
 ) -> None:
-    comparison = made[3]
+    comparison = exported_models[3]
     context = build_context(comparison.experiment, comparison.question_set)
     with pytest.raises(ExportError) as caught:
         write_models(tmp_path, comparison, context, "bigrams", lambda _: None)

@@ -68,7 +68,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without pictures, which take a process: for what is not told by them."""
+    """Reports without pictures, which take a process: for tests of the text alone."""
     monkeypatch.setattr(charts, "render_svgs", lambda specifications: [None] * len(specifications))
 
 
@@ -149,7 +149,7 @@ def test_charts_use_text_colour_of_theme() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("rows_by_retriever", "sentence"),
     [
         (
             {"late": LATE, "right": RIGHT},
@@ -164,12 +164,17 @@ def test_charts_use_text_colour_of_theme() -> None:
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )
-def test_headline_states_winner_and_significance(found: dict[str, list[list[int]] | None], told: str) -> None:
+def test_headline_states_winner_and_significance(
+    rows_by_retriever: dict[str, list[list[int]] | None], sentence: str
+) -> None:
     many, _ = many_questions()
-    rows = {name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of] for name, of in found.items()}
+    rows = {
+        name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of]
+        for name, of in rows_by_retriever.items()
+    }
     answers = re.findall(r'<div class="answer">(.*?)</div>', report(comparison_of(rows, many), "en"))
     assert len(answers) == 1
-    assert re.fullmatch(told, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
+    assert re.fullmatch(sentence, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
 
 
 def test_headline_uses_ndcg_if_available_for_all() -> None:
