@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from mrc_workbench.data.jobs.processes import commit, hardware, versions
 from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.records import QuestionSet
@@ -21,7 +23,7 @@ from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.pace import TimeEstimator
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, SearchCosts, Spec
-from mrc_workbench.retrieval.measures import Scores, evaluate, required_depth
+from mrc_workbench.retrieval.measures import Measure, Scores, evaluate, required_depth
 from mrc_workbench.retrieval.mix import SignalDetails
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
@@ -221,6 +223,12 @@ class Comparison:
             **({"warnings": warnings} if (warnings := self.warnings) else {}),
             "retrievers": {result.name: result.as_dict() for result in self.results},
         }
+
+
+def values_by_retriever(scores: Mapping[str, Scores], measure: Measure | str) -> dict[str, np.ndarray]:
+    """Return the values per question of each retriever that has the measure."""
+    column = str(measure)
+    return {name: entry.per_question[column] for name, entry in scores.items() if column in entry.per_question}
 
 
 def find_incomplete_mixes(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tuple[str, str]]:

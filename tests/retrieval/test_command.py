@@ -274,7 +274,7 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("--at-least", "ndcg@10"), "'ndcg@10' names no figure to reach"),
+        (("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
         (("--at-least", "ndcg@10=95"), "between 0 and 1"),
         (("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
         (("--at-least", "recall@3=.9"), "recall@3 is not measured here"),

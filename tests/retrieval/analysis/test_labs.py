@@ -106,12 +106,7 @@ def test_bm25_lab_keeps_usable_options() -> None:
     of_kiwi = {"analyzer": "kiwi", **options}
     words = {"analyzer": "word", "title_weight": 2.0, "pairs": True}
     windows = {name: value for name, value in of_kiwi.items() if name != "fb_docs"}
-    assert option_values == [
-        of_kiwi,
-        words | {"fb_docs": 5},
-        windows | {"sentences": 2},
-        words | {"sentences": 2},
-    ]
+    assert option_values == [of_kiwi, words | {"fb_docs": 5}, windows | {"sentences": 2}, words | {"sentences": 2}]
 
 
 def test_lexical_lab_tries_single_and_combined_changes() -> None:

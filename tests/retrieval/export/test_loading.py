@@ -169,13 +169,7 @@ def test_asks_new_question(engine: ExportTarget, mix: str, folders: Folders) -> 
     ],
 )
 def test_elasticsearch_versions_and_licences(
-    *,
-    mix: str,
-    version: tuple[int, int],
-    licence: str,
-    words: tuple[str, ...],
-    message: str,
-    folders: Folders,
+    *, mix: str, version: tuple[int, int], licence: str, words: tuple[str, ...], message: str, folders: Folders
 ) -> None:
     folder = folders(ExportTarget.ELASTICSEARCH, mix)
     with serving(Elasticsearch(version=version, licence=licence)) as url:

@@ -49,9 +49,7 @@ def exported_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pat
     return base_folder, base_folder / "made", metrics, comparison
 
 
-def test_metrics_stay_within_rounding(
-    exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison],
-) -> None:
+def test_metrics_stay_within_rounding(exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]) -> None:
     _, folder, metrics, _ = made
     assert [(model_metrics.retriever, model_metrics.kind) for model_metrics in metrics] == [
         ("dense", "dense"),

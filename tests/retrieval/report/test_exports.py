@@ -202,7 +202,7 @@ def test_marks_synthetic_questions_in_every_export(tmp_path: Path) -> None:
     assert per_question_table(compared)["made"].tolist()[:3] == ["", "model: m", ""]
     statistics = evidence(compared)
     for table in (markdown_table, latex_table):
-        assert "(1 of them made of passages and asked by nobody)" in table(compared, statistics)
+        assert "(1 of them generated from passages)" in table(compared, statistics)
         assert "nobody" not in table(comparison_of({"A": RIGHT}), evidence(comparison_of({"A": RIGHT})))
     write_beir(tmp_path / "beir", compared.question_set)
     queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text().splitlines()]

@@ -189,7 +189,7 @@ def test_report_follows_recommendation() -> None:
     groups = question_groups(comparison.question_set)
     measure = Measure("recall", 1)
     recommended = recommend(comparison, measure, statistics.tests, baseline="late", groups=groups)
-    page = Page(report(comparison, "en", comparison_evidence=evidence(comparison, "late"), recommended=recommended))
+    page = Page(report(comparison, "en", evidence=evidence(comparison, "late"), recommended=recommended))
     sentence = "Use right: Recall@1 91.7, not significantly different from same; 83.3 points above late"
     assert sentence in re.sub(" ([:,])", r"\1", page.text)
     assert [row[0].strip() for row in page.tables[0][1:]] == ["right", "same", "late", "lost"]  # best first

@@ -7,11 +7,12 @@ import pytest
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions, split
+from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, store_measured
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.report.exports import markdown_table, save
-from mrc_workbench.retrieval.report.report import evidence, report, setup_lines
+from mrc_workbench.retrieval.report.report import report, setup_lines
 from mrc_workbench.retrieval.report.words import (
     LANGUAGES,
     describe_split,
