@@ -211,9 +211,8 @@ class LateSpec(ReadingSpec):
         return passages + questions if n_passages and n_questions else 0
 
     def encoder(self, context: RetrieverContext) -> TokenEncoder:
-        return context.token_encoder(
-            self.model, self.title, self.precision, self.dimensions, self.window_options, self.layers
-        )
+        options: dict[str, Any] = {"precision": self.precision, "dimensions": self.dimensions, "layers": self.layers}
+        return context.token_encoder(self.model, self.title, windows=self.window_options, **options)
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         encoder = self.encoder(context)

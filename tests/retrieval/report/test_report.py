@@ -236,7 +236,7 @@ def test_translates_sample_name(language: str, name: str) -> None:
 def test_displays_warnings() -> None:
     compared = comparison_of({"right": RIGHT, "lost": None, "late": LATE})
     results = list(compared.results)
-    results[0] = replace(results[0], short=3, unanswered=1)
+    results[0] = replace(results[0], incomplete=3, unanswered=1)
     specs = list(compared.experiment.retriever)
     specs[2] = specs[2].model_copy(update={"selected_on": Part.VALIDATION})
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
@@ -281,7 +281,7 @@ def test_warns_about_synthetic_questions(language: str) -> None:
     synthetic_html, original_html = (
         report(comparison_of({"A": RIGHT}, dataset), language) for dataset in (partly_synthetic, small)
     )
-    words = catalog(language)["notice.made"].split("<b>")[1].split("</b>")[0]
+    words = catalog(language)["notice.synthetic_questions"].split("<b>")[1].split("</b>")[0]
     assert words in synthetic_html
     assert words not in original_html
 
