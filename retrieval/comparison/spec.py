@@ -208,10 +208,9 @@ class RenamedFields(BaseModel):
     @classmethod
     def with_current_names(cls, values: Any) -> Any:
         """Return the values of a file or a stored result under the current names."""
-        earlier_names = {
-            field.serialization_alias: name for name, field in cls.model_fields.items() if field.serialization_alias
-        }
-        return current_names(values, earlier_names, cls.__name__) if isinstance(values, Mapping) else values
+        renamed = {entry.serialization_alias: name for name, entry in cls.model_fields.items()}
+        renamed.pop(None, None)
+        return current_names(values, renamed, cls.__name__) if isinstance(values, Mapping) else values
 
 
 class Spec(RenamedFields, ABC):
@@ -352,8 +351,8 @@ class RetrieverContext:
         return BiEncoder(self.source(model), self.texts(title), passages_share=passages_share, **options)
 
     def _term_encoder(self, model: str, title: bool, precision: Precision) -> SparseTextEncoder:
-        options: dict[str, Any] = {"precision": precision, "on_progress": self.on_progress}
-        return SparseTextEncoder(self.source(model), self.texts(title), **options)
+        texts = self.texts(title)
+        return SparseTextEncoder(self.source(model), texts, precision=precision, on_progress=self.on_progress)
 
     def _token_encoder(self, model: str, title: bool, **options: Any) -> TokenEncoder:
         values = [dict(spec) for spec in self.specs.values()]

@@ -1,8 +1,8 @@
-"""Comparisons on disk: the job that makes one, its folder, which opens without any model, and how commands name it.
+"""Stored comparisons: the job that computes one, its folder, and the references of commands.
 
-A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is complete. The
-name a user gives it is in `name.json`, never in a path. A command names a comparison by its key, its experiment file,
-or the folder that `compare --out` wrote.
+A folder contains `rankings.npz`, `provenance.json` and, written last, `scores.json`: with scores it is complete, and
+opens without models. The user's name is in `name.json`, never in a path. A command refers to a comparison by its key,
+its experiment file, or the folder of `compare --out`.
 """
 
 import os
@@ -50,13 +50,13 @@ COMPARISONS = Study[Experiment, Comparison](
 
 @dataclass(frozen=True, order=True)
 class ComparisonJob(StudyJob[Experiment, Comparison]):
-    """The job of one comparison over a question set. It starts without the libraries of models, see `retrieval.job`."""
+    """The job of a comparison. It starts without the libraries of models, see `retrieval.job`."""
 
     study: Study[Experiment, Comparison] = field(default=COMPARISONS, compare=False)
 
     @classmethod
     def of(cls, experiment: Experiment, fingerprint: str) -> Self:
-        """Return the job of an experiment, a new one beside a comparison whose `auto` knew no languages yet."""
+        """Return the job of an experiment; a comparison from before language detection is not reused."""
         job = COMPARISONS.job(experiment, fingerprint)
         is_outdated = _predates_language_detection(job.folder)
         return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16]) if is_outdated else job.folder)
@@ -66,29 +66,29 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
         self.launch("internal", self.study.name, self.folder, light=True)
 
     def log_result(self, result: Result) -> None:
-        """Note a retriever that is done: a page shows its metrics while others are running."""
+        """Add a finished retriever to the progress, so that a page displays its metrics immediately."""
         questions = len(result.rankings.indices) if result.rankings else 0
         note = {"finished": result.name, "metrics": result.metrics, "questions": questions}
         self.add_progress(note | ({"failed": True} if result.error else {}))
 
     def finished_retrievers(self) -> dict[str, "FinishedRetriever"]:
-        """Return the retrievers that this job has searched so far, by name, in the order in which they ended."""
+        """Return the finished retrievers by name, in the order of completion."""
         retrievers = {}
         for note in self.progress():
-            with suppress(ValidationError):  # a note of a training, or a damaged one
+            with suppress(ValidationError):  # a damaged note
                 retriever = FinishedRetriever.model_validate(note)
                 retrievers[retriever.name] = retriever
         return retrievers
 
     def unfinished_specs(self) -> list[Spec]:
-        """Return the retrievers that a stopped job has not searched; none if its experiment cannot be read."""
+        """Return the retrievers that a stopped job has not searched; none if its experiment is unreadable."""
         done = self.finished_retrievers()
         with suppress(OSError, ValueError):
             return [spec for spec in self.read_spec().retriever if spec.name not in done]
         return []
 
     def compares_retrievers_of(self, data: str) -> bool:
-        """Whether it compares retrievers over a stored question set (its key), not settings of one."""
+        """Whether it compares retrievers on a stored dataset (its key) and is no lab."""
         with suppress(OSError, ValueError):
             experiment = self.read_spec()
             return experiment.data == data and experiment.lab is None
@@ -96,7 +96,7 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
 
 
 class FinishedRetriever(BaseModel):
-    """What a running comparison noted about a retriever that it has searched. One that failed has no metrics."""
+    """The progress note about a finished retriever. A failed one has no metrics."""
 
     name: str = Field(alias="finished")
     metrics: dict[str, FiniteFloat] = {}
@@ -106,7 +106,7 @@ class FinishedRetriever(BaseModel):
 
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
-    """Return the comparisons of a stored question set (its key), except labs, that a user stopped and left."""
+    """Return the stopped comparisons of a stored dataset (its key), except labs."""
     jobs = [ComparisonJob(path.parent) for path in sorted(COMPARISONS.folder.glob("*/stop"))]
     return [job for job in jobs if job.is_stopped and job.compares_retrievers_of(data)]
 
@@ -116,48 +116,44 @@ _RENAMED_SCORES = {"made_questions": "synthetic_questions"}
 
 
 def _predates_language_detection(folder: Path) -> bool:
-    """Whether `auto` selected words or bigrams before languages were detected: today's results would differ."""
+    """Whether `auto` selected words or bigrams before language detection: results would differ now."""
     origin = read_json(folder / _PROVENANCE)
-    try:
+    with suppress(AttributeError, KeyError, TypeError):
         specs = origin["experiment"]["retriever"]
-        resolved = origin["retrievers"]
-        automatic = [resolved.get(spec["name"], {}) for spec in specs if spec.get("analyzer") == Analyzer.AUTO]
-        analyzers = [values.get("analyzer") for values in automatic]
-    except (AttributeError, KeyError, TypeError):
-        return False
-    return origin.get("languages_version") is None and any(
-        analyzer in (Analyzer.WORD, Analyzer.BIGRAM) for analyzer in analyzers
-    )
+        names = [spec["name"] for spec in specs if spec.get("analyzer") == Analyzer.AUTO]
+        analyzers = {origin["retrievers"].get(name, {}).get("analyzer") for name in names}
+        return origin.get("languages_version") is None and bool(analyzers & {Analyzer.WORD, Analyzer.BIGRAM})
+    return False
 
 
 @dataclass(frozen=True)
 class StoredComparison:
-    """One comparison of the workspace, as its list displays it. `created_at` is an ISO 8601 time in UTC."""
+    """A comparison in the list of the workspace. `created_at` is an ISO 8601 time in UTC."""
 
     key: str
     folder: Path
-    name: str  # given by a person; empty until then
+    name: str  # by the user, or empty
     created_at: str
-    data: str  # name of the question set
-    reference: str  # what the experiment calls it: a stored key, a catalog id, a file
+    data: str  # name of the dataset
+    reference: str  # to the dataset, in the experiment: a stored key, a catalog id, a file
     data_fingerprint: str
     corpus_fingerprint: str
-    fingerprint: str  # of the passages and the questions asked
+    fingerprint: str  # of the passages and the evaluated questions
     part: Part
-    questions: int  # asked
+    questions: int  # evaluated
     passages: int
     retrievers: tuple[str, ...]
     ks: tuple[int, ...]
     lab: str | None
-    relevance_level: int  # the grade
-    metrics: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
+    relevance_level: int
+    metrics: dict[str, dict[str, float]]  # mean of every measure by retriever, without failed ones
 
 
 _STORED = TypeAdapter(StoredComparison)
 
 
 class _Scores(BaseModel):
-    """The content of `scores.json`; a retriever has its metrics and fields of a `Result`, or its error."""
+    """The content of `scores.json`: metrics and fields of a `Result`, or the error, by retriever."""
 
     data: str
     fingerprint: str
@@ -181,7 +177,7 @@ _ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", allows_
 
 
 def save_comparison(comparison: Comparison, folder: Path, given_provenance: dict[str, Any] | None = None) -> None:
-    """Write what `load` needs, and nothing that can be derived from it: a page waits for this."""
+    """Write the data that `load` needs."""
     arrays: Arrays = {}
     for row, result in enumerate(comparison.results):
         if result.rankings:
@@ -191,7 +187,7 @@ def save_comparison(comparison: Comparison, folder: Path, given_provenance: dict
 
 
 def scores_content(comparison: Comparison) -> dict[str, Any]:
-    """Return the content of `scores.json`: that of the comparison, and each retriever's interval of every measure."""
+    """Return the content of `scores.json`: that of the comparison, and the interval of every measure."""
     content: dict[str, Any] = comparison.as_dict()
     groups = question_groups(comparison.question_set)
     for name, scores in comparison.scores.items():
@@ -219,9 +215,9 @@ def _current_spec(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(folder: Path, question_set: QuestionSet) -> Comparison:
-    """Read a comparison of the questions of `question_set` (the whole set; its part is taken as it was then).
+    """Read a comparison on a part of the whole `question_set`.
 
-    Raises `ValueError` if the folder holds no complete comparison, or one over other passages or questions.
+    Raises `ValueError` if the folder contains no complete comparison, or one of other passages or questions.
     """
     origin = read_provenance(folder)
     if not origin:
@@ -229,11 +225,9 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     def read(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
-        options = experiment.split_options
-        for candidate_options in dict.fromkeys(
-            (options, replace(options, strict=True))
-        ):  # earlier versions split strictly
-            parts = split(question_set, candidate_options)
+        strict = replace(experiment.split_options, strict=True)  # the split of earlier versions
+        for options in dict.fromkeys((experiment.split_options, strict)):
+            parts = split(question_set, options)
             evaluated = experiment.evaluation_set(question_set, parts)
             if evaluated.fingerprint == scores.fingerprint:
                 break
@@ -255,26 +249,25 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 def _result(
     name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
 ) -> Result:
-    """Score rankings again; a measure that has no stored value gets none, unless its name was not known then."""
+    """Score rankings again; keep measures that are stored, or that were unknown when the comparison was stored."""
     scores = evaluate(rankings, question_set, experiment.ks)
-    measure_names = {measure.partition("@")[0] for measure in entry}
-    per_question = {
-        measure: values
-        for measure, values in scores.per_question.items()
-        if measure in entry or Measure.parse(measure).name not in measure_names
+    known = {measure.partition("@")[0] for measure in entry}
+    values = {
+        measure: entry_values
+        for measure, entry_values in scores.per_question.items()
+        if measure in entry or Measure.parse(measure).name not in known
     }
-    costs = _COSTS.validate_python(entry)
-    return Result.of(name, rankings, Scores(scores.ks, per_question), question_set, costs)
+    return Result.of(name, rankings, Scores(scores.ks, values), question_set, _COSTS.validate_python(entry))
 
 
 def list_comparisons() -> list[StoredComparison]:
-    """Return the comparisons of the workspace that can be opened, the newest first."""
+    """Return the readable comparisons of the workspace, the newest first."""
     readable = filter(None, (read_comparison(job.folder) for job in COMPARISONS.stored()))
     return sorted(readable, key=lambda stored: stored.created_at, reverse=True)
 
 
 def get_comparison(key: str) -> StoredComparison | None:
-    """Return the comparison of the workspace with this key; None if none can be opened."""
+    """Return the readable comparison of the workspace with this key, or None."""
     try:
         return read_comparison(COMPARISONS.stored_job(key).folder)
     except KeyError:
@@ -282,7 +275,7 @@ def get_comparison(key: str) -> StoredComparison | None:
 
 
 def damaged_comparisons() -> list[str]:
-    """Return the keys of finished comparisons that cannot be read: damaged, or written by an earlier version."""
+    """Return the keys of unreadable comparisons, which are damaged or from an earlier version."""
     return sorted(job.id for job in COMPARISONS.stored() if read_comparison(job.folder) is None)
 
 
@@ -297,7 +290,7 @@ def delete(key: str) -> None:
 
 
 def read_comparison(folder: Path) -> StoredComparison | None:
-    """Read what the list shows of a comparison; None if it is damaged or was written by an older version."""
+    """Read a comparison's entry of the list; None if it is damaged or from an earlier version."""
     scores = read_json(folder / SCORES)
     origin = read_provenance(folder)
     try:
@@ -317,13 +310,13 @@ def read_comparison(folder: Path) -> StoredComparison | None:
             "ks": experiment["ks"],
             "lab": experiment.get("lab"),
             "relevance_level": experiment.get("relevance_level", RELEVANT_GRADE),
-            "metrics": {
-                name: {measure: value for measure, value in entry.items() if "@" in measure}
-                for name, entry in scores["retrievers"].items()
-                if "error" not in entry
-            },
         }
-        return _STORED.validate_python(values)
+        metrics = {
+            name: {measure: value for measure, value in entry.items() if "@" in measure}
+            for name, entry in scores["retrievers"].items()
+            if "error" not in entry
+        }
+        return _STORED.validate_python(values | {"metrics": metrics})
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
@@ -332,13 +325,13 @@ _LIST_HINT = "`mrc list` lists the stored comparisons"
 
 
 class ComparisonNotFoundError(Failure, ValueError):
-    """No comparison is stored under this name."""
+    """No stored comparison has this reference."""
 
 
 def find_comparison(reference: str) -> StoredComparison:
-    """Return the comparison that a key, an experiment file or an `--out` folder names.
+    """Return the comparison of a key, an experiment file or an `--out` folder.
 
-    Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` if an experiment file cannot be used.
+    Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` for an experiment file.
     """
     if stored := get_comparison(reference):
         return stored
@@ -359,17 +352,16 @@ def find_comparison(reference: str) -> StoredComparison:
 
 
 def find_stored_comparison(reference: str) -> StoredComparison:
-    """Return a named comparison as `find_comparison` does, but only one of the workspace."""
+    """Return the comparison of a reference as `find_comparison` does, if it is in the workspace."""
     stored = find_comparison(reference)
     if get_comparison(stored.key) != stored:
-        raise ComparisonNotFoundError(
-            "not_stored", f"the comparison in {stored.folder} is not stored in this workspace"
-        )
+        message = f"the comparison in {stored.folder} is not stored in this workspace"
+        raise ComparisonNotFoundError("not_stored", message)
     return stored
 
 
 def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
-    """Return the experiment that a key, an experiment file or an `--out` folder names, and the base of its paths.
+    """Return the experiment of a key, an experiment file or an `--out` folder, and the base of its paths.
 
     Raises `ExperimentError` or `ComparisonNotFoundError`.
     """
@@ -386,7 +378,7 @@ def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
 
 
 def store_question_set(question_set: QuestionSet, source: str) -> None:
-    """Store a question set unless the workspace has it. Raises `LimitError` and `OSError`."""
+    """Store a dataset unless the workspace contains it. Raises `LimitError` and `OSError`."""
     if all(stored.fingerprint != question_set.fingerprint for stored in stored_sets()):
         store_set(question_set, source=source)
 
@@ -394,9 +386,9 @@ def store_question_set(question_set: QuestionSet, source: str) -> None:
 def store_comparison(
     comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str
 ) -> ComparisonJob:
-    """Store a comparison of a `storable` experiment and its set in the workspace, where the page finds them.
+    """Store a comparison of a storable experiment and its dataset, which comes from `source`; returns its job.
 
-    Returns its job; `source` names where the set comes from. Raises `LimitError` and `OSError`.
+    Raises `LimitError` and `OSError`.
     """
     job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
     store_question_set(question_set, source)
