@@ -44,7 +44,7 @@ from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, save_comparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, list_comparisons, save_comparison
 
 _GIB = 2**30
 _PATIENCE = 300_000  # milliseconds
@@ -108,7 +108,7 @@ def _pages(workspace: Path) -> Iterator[str]:
         yield _timed_step(page, app.pid, sent, "Data page", lambda: page.goto(f"{app.address}/data"))
         page.locator("input[type=search]").last.fill("서울")
         yield _timed_step(page, app.pid, sent, "its filter", lambda: page.keyboard.press("Enter"))
-        comparison_url = f"{app.address}/?comparison={kept_comparisons()[0].key}"
+        comparison_url = f"{app.address}/?comparison={list_comparisons()[0].key}"
         yield _timed_step(page, app.pid, sent, "a kept comparison", lambda: page.goto(comparison_url))
         yield _timed_step(
             page, app.pid, sent, "where it wins and loses", lambda: page.goto(f"{comparison_url}&view=where")

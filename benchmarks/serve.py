@@ -53,7 +53,7 @@ def serve() -> list[str]:
         specs = (
             BM25Spec(name="BM25"),
             DenseSpec(name="Dense", model=DEFAULT.reference),
-            HybridSpec(name=_NAME, of=("BM25", "Dense")),
+            HybridSpec(name=_NAME, retrievers=("BM25", "Dense")),
         )
         file = Path(folder, "experiment.toml")
         write_text(file, write_experiment(Experiment(data=str(korquad()), retriever=specs)))

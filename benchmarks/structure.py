@@ -63,7 +63,7 @@ from contextlib import contextmanager
 from pathlib import Path
 ROOT, FILE, OUT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]), Path(sys.argv[3])
 SPECS = ["bm25", {"kind": "dense", "name": "Dense", "model": "starter"},
-         {"kind": "hybrid", "name": "Hybrid", "of": ["BM25", "Dense"]}]
+         {"kind": "hybrid", "name": "Hybrid", "retrievers": ["BM25", "Dense"]}]
 rooms = tuple(str(ROOT / room) + "/" for room in json.loads(sys.argv[4]))
 @contextmanager
 def walking():

@@ -191,7 +191,12 @@ class Study(Generic[Spec, Result]):
         return workspace() / self.name
 
     def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
-        parts = [*self.versions, self.spec_type.dump_python(spec, mode="json"), *inputs, *self.inputs(spec)]
+        parts = [
+            *self.versions,
+            self.spec_type.dump_python(spec, mode="json", by_alias=True),
+            *inputs,
+            *self.inputs(spec),
+        ]
         return StudyJob(self.folder / key_of(*parts)[:16], self)
 
     def stored(self) -> list["StudyJob[Spec, Result]"]:

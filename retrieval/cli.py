@@ -40,16 +40,16 @@ from mrc_workbench.retrieval.comparison.store import (
     delete,
     find_comparison,
     find_stored_comparison,
-    kept_comparisons,
+    list_comparisons,
     load,
-    origin_of,
+    read_provenance,
     rename,
     scores_content,
     store_comparison,
 )
+from mrc_workbench.retrieval.export.fusion import MEASURE, ExportTarget
 from mrc_workbench.retrieval.measures import measure_names
 from mrc_workbench.retrieval.significance import question_groups
-from mrc_workbench.retrieval.takeaway.fusion import MEASURE, ExportTarget
 
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
 _STOPPED_MESSAGE = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
@@ -151,7 +151,7 @@ def format_comparison(comparison: Comparison) -> str:
 
 def list_command(*, as_json: AsJson = False) -> int:
     """List the stored comparisons, the newest first."""
-    comparisons = kept_comparisons()
+    comparisons = list_comparisons()
     for key in damaged_comparisons():
         print_line(f"{key} cannot be read: it is damaged, or of another version", error=True)
     if as_json:
@@ -168,7 +168,7 @@ def list_command(*, as_json: AsJson = False) -> int:
     for comparison in comparisons:
         names = ", ".join(" ".join(name.split()) for name in comparison.retrievers)
         print_line(
-            f"{comparison.key}  {comparison.made[:16]}  {comparison.name or comparison.data} ({comparison.part}, {comparison.questions:,} questions): {names}"
+            f"{comparison.key}  {comparison.created_at[:16]}  {comparison.name or comparison.data} ({comparison.part}, {comparison.questions:,} questions): {names}"
         )
     return 0
 
@@ -200,7 +200,7 @@ def report_command(
     from mrc_workbench.retrieval.report.exports import save
 
     folder, comparison = _load_stored(key)
-    save(comparison, out, origin_of(folder), language)
+    save(comparison, out, read_provenance(folder), language)
     print_line(f"written to {out}")
     return 0
 
@@ -217,16 +217,18 @@ def export_command(
 
     Writes a folder that loads and searches the passages there, and prints how much the metric changes.
     """
-    from mrc_workbench.retrieval.takeaway.folder import ExportRequest, export_stored
+    from mrc_workbench.retrieval.export.folder import ExportRequest, export_stored
 
     stored = find_comparison(key)
     with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):
         exported = export_stored(stored, ExportRequest(stored.key, retriever, engine), out, report_progress)
     end_progress_line()
     rows = []
-    for metric in exported.figures:
-        cells = (f"{100 * value:+.2f}" for value in (metric.there - metric.here, metric.low, metric.high))
-        rows.append((metric.engine.value, [f"{100 * metric.there:.2f}", *cells]))
+    for metric in exported.metrics:
+        cells = (
+            f"{100 * value:+.2f}" for value in (metric.engine_score - metric.workbench_score, metric.low, metric.high)
+        )
+        rows.append((metric.engine.value, [f"{100 * metric.engine_score:.2f}", *cells]))
     print_line("in percent; the last two columns are the 95% interval of the difference")
     print_line("\n".join(format_table([label(MEASURE), "difference", "low", "high"], rows, 10)))
     print_line(f"written to {out}")

@@ -20,7 +20,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import find_experiment, origin_of
+from mrc_workbench.retrieval.comparison.store import find_experiment, read_provenance
 from mrc_workbench.retrieval.milvus_connection import is_reachable, milvus_settings
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Retriever
 
@@ -83,7 +83,7 @@ def open_searchers(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     experiment, base = find_experiment(reference)
     question_set = find(experiment.data, base)
-    compared_fingerprint = origin_of(base).get("data", {}).get("corpus_fingerprint")
+    compared_fingerprint = read_provenance(base).get("data", {}).get("corpus_fingerprint")
     if compared_fingerprint and compared_fingerprint != question_set.corpus_fingerprint:
         raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
     known = searchable_retrievers(experiment)

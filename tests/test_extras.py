@@ -38,7 +38,7 @@ FILES = {  # the extras whose versions each file pins; "" is the core
 # imported, and part of another library
 BROUGHT_ALONG = {"pydantic_core": "pydantic", "httpx2": "openai", "rich": "cyclopts"}
 # an exported folder has its own requirements
-OTHERS_CODE = ("retrieval/takeaway/scripts/",)
+OTHERS_CODE = ("retrieval/export/scripts/",)
 
 
 @cache

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 RUN = "import sys; from mrc_workbench.__main__ import main; sys.exit(main())"
 DECOYS = ("data", "models", "retrieval", "training", "labs", "workbench", "jobs", "text", "views", "serving")
 # scripts: what a folder that was taken away runs, and what Streamlit runs for every visitor
-SCRIPTS = ("mrc_workbench.retrieval.takeaway.scripts.", "mrc_workbench.workbench.frame")
+SCRIPTS = ("mrc_workbench.retrieval.export.scripts.", "mrc_workbench.workbench.frame")
 EVERY_MODULE = """
 import pkgutil, sys
 from importlib import import_module

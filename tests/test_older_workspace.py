@@ -21,7 +21,7 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import find_model, is_starter
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, list_comparisons, load
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.training.engine.checkpoints import get_step, newest_checkpoint
 from mrc_workbench.training.runs import Run, all_runs, find_run
@@ -150,13 +150,13 @@ def test_recognizes_starters_by_their_old_module_path() -> None:
 
 
 def test_stored_comparison_opens_with_the_same_metrics() -> None:
-    (stored_comparison,) = kept_comparisons()
+    (stored_comparison,) = list_comparisons()
     raw = content("comparisons", COMPARISON, "scores.json")
     assert (stored_comparison.key, stored_comparison.retrievers) == (
         COMPARISON,
         ("BM25", "Dense", "Hybrid", "Reranked"),
     )
-    assert (stored_comparison.made, stored_comparison.questions, stored_comparison.passages) == (
+    assert (stored_comparison.created_at, stored_comparison.questions, stored_comparison.passages) == (
         "2026-11-22T01:47:13.525+00:00",
         36,
         12,
@@ -165,7 +165,7 @@ def test_stored_comparison_opens_with_the_same_metrics() -> None:
     for result in opened.results:
         before = raw["retrievers"][result.name]
         metrics = {measure: value for measure, value in before.items() if "@" in measure}
-        assert stored_comparison.figures[result.name] == metrics
+        assert stored_comparison.metrics[result.name] == metrics
         assert result.scores is not None
         assert result.scores.means() == pytest.approx(metrics, abs=1e-12)
         assert (result.build_seconds, result.memory_bytes) == (before["build_seconds"], before["memory_bytes"])
@@ -190,7 +190,7 @@ def test_a_comparison_that_never_ended_can_be_started_again(tmp_path: Path) -> N
     (workspace() / "comparisons" / COMPARISON / "scores.json").unlink()
     job = ComparisonJob.of(experiment(tmp_path), question_set().fingerprint)
     assert (job.done, job.running, job.failed) == (False, False, False)
-    assert kept_comparisons() == []
+    assert list_comparisons() == []
 
 
 @pytest.mark.slow

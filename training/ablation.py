@@ -172,8 +172,8 @@ def evaluate_on_questions(
     experiment = Experiment(
         data=data,
         split=Part.TEST,
-        validation_share=split_options.validation,
-        test_share=split_options.test,
+        validation_fraction=split_options.validation,
+        test_fraction=split_options.test,
         seed=split_options.seed,
         retriever=tuple(DenseSpec(name=str(number), model=model, windows=True) for number, model in models.items()),
     )

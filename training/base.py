@@ -350,7 +350,7 @@ class Recipe(ABC, Generic[Options, Data]):
             return []
         name, spec = cls.retriever_spec
         retriever = spec(name=name_for(name), model=model, title=title)
-        return [retriever, HybridSpec(name=name_for("Hybrid"), of=(first, retriever.name))]
+        return [retriever, HybridSpec(name=name_for("Hybrid"), retrievers=(first, retriever.name))]
 
 
 def finished_model_source(model_folder: Path) -> ModelSource:

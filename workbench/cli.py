@@ -59,7 +59,7 @@ COMMANDS = {
 }
 _INTERNAL = {  # for jobs and the Makefile; a job command has the name of its folder in the workspace
     "comparisons": "retrieval.job:run_comparison",
-    "takeaways": "retrieval.takeaway.folder:run_export",
+    "takeaways": "retrieval.export.folder:run_export",
     **{lab.name: f"labs.commands:run_{lab.name}" for lab in labs()},
     "runs": "training.run_commands:run_folder",
     "runs-worker": "training.run_commands:work",

@@ -37,8 +37,8 @@ RETRIEVERS: tuple[Spec, ...] = (
     BM25Spec(name="BM25"),
     WindowedBM25Spec(name="Sentences"),
     DenseSpec(name="Dense"),
-    HybridSpec(name="Hybrid", of=("BM25", "Dense")),
-    RerankSpec(name="Reranked", first="BM25"),
+    HybridSpec(name="Hybrid", retrievers=("BM25", "Dense")),
+    RerankSpec(name="Reranked", first_stage="BM25"),
 )
 
 

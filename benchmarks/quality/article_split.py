@@ -40,8 +40,8 @@ def compare_part(
     experiment = Experiment(
         data=str(korquad()),
         split=part,
-        validation_share=split.validation,
-        test_share=split.test,
+        validation_fraction=split.validation,
+        test_fraction=split.test,
         seed=split.seed,
         ks=ks,
         retriever=retrievers,

@@ -178,7 +178,7 @@ def _measure(question_set: QuestionSet) -> SetResult:
     comparison = compare_part(question_set, Part.ALL, *specs)
     values = np.stack([scores(comparison)[spec.name].per_question[MEASURE] for spec in specs])
     groups = question_groups(comparison.question_set)
-    candidates = pd.DataFrame({"name": [spec.name for spec in specs], "tried": True})
+    candidates = pd.DataFrame({"name": [spec.name for spec in specs], "is_variant": True})
     fit = cross_fit(comparison, candidates, _retriever_name(*DEFAULT), MEASURE, groups)
     if fit is None:
         raise ValueError(f"{question_set.name} has too few groups of questions")

@@ -32,7 +32,7 @@ _RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
     "tokens": LateSpec(name="Late", model=DEFAULT.reference, windows=True),
 }
 _SPECS = (*_RETRIEVERS.values(),)
-_MIX = LearnedSpec(name="Best mix", of=tuple(spec.name for spec in _SPECS))
+_MIX = LearnedSpec(name="Best mix", retrievers=tuple(spec.name for spec in _SPECS))
 _SAMPLES = 20
 _SIZE = 60
 
@@ -88,7 +88,7 @@ class _Results:
     @classmethod
     def of(cls, question_set: QuestionSet) -> "_Results":
         signals = _MIX.signals(RetrieverContext(question_set, specs={spec.name: spec for spec in _SPECS}))
-        comparison = compare_part(question_set, Part.ALL, *_SPECS, *signals, ks=(1, DEFAULT_CUTOFF, _MIX.depth))
+        comparison = compare_part(question_set, Part.ALL, *_SPECS, *signals, ks=(1, DEFAULT_CUTOFF, _MIX.top_k))
         by_retriever = scores(comparison)
         ndcg = {spec.name: by_retriever[spec.name].per_question[MEASURE] for spec in _SPECS}
         return cls(question_set, [*comparison.rankings.values()], ndcg)

@@ -27,8 +27,8 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analyzers import Compounds
 from mrc_workbench.data.text.dictionary import Dictionary, Word, format_dictionary, normalize_word
 from mrc_workbench.retrieval.analysis.labs import (
-    FEEDBACK_PASSAGES,
-    FEEDBACK_SHARES,
+    FB_DOCS,
+    FB_WEIGHTS,
     TITLE_WEIGHTS,
     UNCHANGED,
     OptionChange,
@@ -117,7 +117,7 @@ def _measure_set(question_set: QuestionSet, parts: SplitOptions, folder: Path) -
     base = _experiment(parts, Part.TEST, BM25Spec(name=_BASELINE))
     kinds = {
         "title weighed": option_changes(title_weight=TITLE_WEIGHTS),
-        "feedback": option_changes(feedback_passages=FEEDBACK_PASSAGES, feedback_share=FEEDBACK_SHARES),
+        "feedback": option_changes(fb_docs=FB_DOCS, fb_weight=FB_WEIGHTS),
         "compounds": option_changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
         "dictionary": option_changes(dictionary=_write_dictionaries(question_set, parts, folder)),
         "synonyms": option_changes(dictionary=_write_synonyms(question_set, folder)),
@@ -192,12 +192,12 @@ def _test_specs(selected: list[_SelectedChange], folder: Path) -> list[Spec]:
 
 
 def _changed_spec(name: str, change: OptionChange) -> Spec:
-    return BM25Spec(name=name, chosen_on=Part.VALIDATION, **change)
+    return BM25Spec(name=name, selected_on=Part.VALIDATION, **change)
 
 
 def _experiment(parts: SplitOptions, part: Part, *retrievers: Spec) -> Experiment:
     return Experiment(
-        data="", split=part, validation_share=parts.validation, test_share=parts.test, ks=(1, 10), retriever=retrievers
+        data="", split=part, validation_fraction=parts.validation, test_fraction=parts.test, ks=(1, 10), retriever=retrievers
     )
 
 

@@ -58,10 +58,10 @@ _RETRIEVERS: tuple[Spec, ...] = (
     LateSpec(name=f"Late, {_NARROW} dimensions", model=DEFAULT.reference, windows=True, dimensions=_NARROW),
     LateSpec(name="Late, last layer", model=DEFAULT.reference, windows=True, layers=TokenLayers.LAST),
     LateSpec(name="Late, upper layers", model=DEFAULT.reference, windows=True, layers=TokenLayers.UPPER),
-    HybridSpec(name=_RRF, of=(_BM25, _DENSE), fusion=Fusion.RRF),
-    HybridSpec(name=_HYBRID, of=(_BM25, _DENSE)),
-    LearnedSpec(name="Best mix without late", of=(_BM25, _DENSE), lessons=5000),
-    LearnedSpec(name=_MIX, of=(_BM25, _DENSE, "Late"), lessons=5000),
+    HybridSpec(name=_RRF, retrievers=(_BM25, _DENSE), fusion=Fusion.RRF),
+    HybridSpec(name=_HYBRID, retrievers=(_BM25, _DENSE)),
+    LearnedSpec(name="Best mix without late", retrievers=(_BM25, _DENSE), max_training_queries=5000),
+    LearnedSpec(name=_MIX, retrievers=(_BM25, _DENSE, "Late"), max_training_queries=5000),
 )
 
 
@@ -121,12 +121,12 @@ def _trained_retrievers(runs: dict[str, Run]) -> Iterator[Spec]:
     dense, late, reranker = (str(run.model_folder) for run in runs.values())
     yield DenseSpec(name="Dense, trained", model=dense, windows=True)
     yield LateSpec(name="Late, trained", model=late, windows=True)
-    yield HybridSpec(name="BM25 and late, trained", of=(_BM25, "Late, trained"))
-    yield LearnedSpec(name=_UNTRAINED, of=(_BM25, _DENSE, "Late"), lessons=5000)
-    yield RerankSpec(name=_RERANKED, first=_UNTRAINED, model=reranker, depth=_DEPTH, weight=1.0)
+    yield HybridSpec(name="BM25 and late, trained", retrievers=(_BM25, "Late, trained"))
+    yield LearnedSpec(name=_UNTRAINED, retrievers=(_BM25, _DENSE, "Late"), max_training_queries=5000)
+    yield RerankSpec(name=_RERANKED, first_stage=_UNTRAINED, model=reranker, rerank_top_k=_DEPTH, weight=1.0)
     for name in (*runs,)[1:]:
-        yield LearnedSpec(name=f"Best mix with {name}", of=(_BM25, _DENSE, "Late", name), lessons=5000)
-    yield LearnedSpec(name=_MIX, of=(_BM25, _DENSE, "Late", *runs), lessons=5000)
+        yield LearnedSpec(name=f"Best mix with {name}", retrievers=(_BM25, _DENSE, "Late", name), max_training_queries=5000)
+    yield LearnedSpec(name=_MIX, retrievers=(_BM25, _DENSE, "Late", *runs), max_training_queries=5000)
 
 
 def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:

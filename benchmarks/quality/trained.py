@@ -59,16 +59,16 @@ def starter_training() -> list[str]:
         experiment = Experiment(
             data=str(korquad()),
             split=Part.TEST,
-            validation_share=SPLIT.validation,
-            test_share=SPLIT.test,
+            validation_fraction=SPLIT.validation,
+            test_fraction=SPLIT.test,
             retriever=(
                 BM25Spec(name="BM25"),
                 DenseSpec(name="Dense, starter"),
                 DenseSpec(name="Dense, trained", model=models[BI_ENCODER]),
-                HybridSpec(name="Hybrid, trained", of=("BM25", "Dense, trained")),
-                RerankSpec(name="Reranked, starter alone", first="BM25", weight=1.0),
-                RerankSpec(name="Reranked, trained alone", first="BM25", model=models[CROSS_ENCODER], weight=1.0),
-                RerankSpec(name="Reranked, trained", first="BM25", model=models[CROSS_ENCODER]),
+                HybridSpec(name="Hybrid, trained", retrievers=("BM25", "Dense, trained")),
+                RerankSpec(name="Reranked, starter alone", first_stage="BM25", weight=1.0),
+                RerankSpec(name="Reranked, trained alone", first_stage="BM25", model=models[CROSS_ENCODER], weight=1.0),
+                RerankSpec(name="Reranked, trained", first_stage="BM25", model=models[CROSS_ENCODER]),
             ),
         )
         comparison = compare(experiment, question_set)
@@ -144,7 +144,7 @@ def pretrained_training() -> list[str]:
 
 def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
     weights = (bm25_weight, 1 - bm25_weight)
-    return HybridSpec(name=name, of=(_BM25, dense), fusion=Fusion.Z_SCORE, weights=weights, chosen_on=Part.VALIDATION)
+    return HybridSpec(name=name, retrievers=(_BM25, dense), fusion=Fusion.Z_SCORE, weights=weights, selected_on=Part.VALIDATION)
 
 
 _WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
@@ -211,7 +211,7 @@ def pretrained_reranking() -> list[str]:
 
 def _rerank_spec(name: str, model: str, weight: float) -> RerankSpec:
     selected_on = Part.VALIDATION if weight < 1 else None
-    return RerankSpec(name=name, first=_MIX, model=model, depth=_DEPTH, weight=weight, chosen_on=selected_on)
+    return RerankSpec(name=name, first_stage=_MIX, model=model, rerank_top_k=_DEPTH, weight=weight, selected_on=selected_on)
 
 
 _KS = (1, 2, 3, 5)
@@ -226,14 +226,14 @@ def reader_training() -> list[str]:
         experiment = ReadingExperiment(
             data=str(korquad()),
             split=Part.TEST,
-            validation_share=SPLIT.validation,
-            test_share=SPLIT.test,
+            validation_fraction=SPLIT.validation,
+            test_fraction=SPLIT.test,
             ks=(1, 10),
             depths_read=_KS,
             retriever=(
                 BM25Spec(name=_BM25),
                 DenseSpec(name=_DENSE, model=DEFAULT.reference),
-                HybridSpec(name="Both", of=(_BM25, _DENSE)),
+                HybridSpec(name="Both", retrievers=(_BM25, _DENSE)),
             ),
             reader=(ReaderSpec(name="reader", model=str(run.model_folder)),),
         )

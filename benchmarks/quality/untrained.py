@@ -72,11 +72,11 @@ def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = ""
     selected_on = Part.VALIDATION
     whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, chosen", "BM25 of sentences", "Hybrid"))
     return [
-        BM25Spec(name=whole, k1=k1, b=b, chosen_on=selected_on),
-        WindowedBM25Spec(name=sentences, k1=k1, b=b, chosen_on=selected_on),
-        HybridSpec(name=hybrid, of=(whole, sentences), fusion=Fusion.MIN_MAX, chosen_on=selected_on),
+        BM25Spec(name=whole, k1=k1, b=b, selected_on=selected_on),
+        WindowedBM25Spec(name=sentences, k1=k1, b=b, selected_on=selected_on),
+        HybridSpec(name=hybrid, retrievers=(whole, sentences), fusion=Fusion.MIN_MAX, selected_on=selected_on),
         *(
-            RerankSpec(name=name, first=hybrid, weight=weight, chosen_on=selected_on)
+            RerankSpec(name=name, first_stage=hybrid, weight=weight, selected_on=selected_on)
             for name, weight in weights.items()
         ),
     ]
@@ -91,8 +91,8 @@ _LONG_RETRIEVERS = (
     BM25Spec(name=_BM25),
     DenseSpec(name=_CUT_OFF, model=DEFAULT.reference),
     DenseSpec(name=_WINDOWS, model=DEFAULT.reference, windows=True),
-    HybridSpec(name="BM25 and dense, cut off", of=(_BM25, _CUT_OFF)),
-    HybridSpec(name="BM25 and dense, windows", of=(_BM25, _WINDOWS)),
+    HybridSpec(name="BM25 and dense, cut off", retrievers=(_BM25, _CUT_OFF)),
+    HybridSpec(name="BM25 and dense, windows", retrievers=(_BM25, _WINDOWS)),
 )
 
 

@@ -162,7 +162,7 @@ def _search(
     depths = {experiment.max_depth, *(spec.max_passages for spec in experiment.generator)}
     deep_experiment = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, *depths}))})
     test = compare(deep_experiment, question_set, base=base, on_progress=report_test)
-    if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
+    if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_fraction > 0:
         return test, None
     deep_experiment = deep_experiment.model_copy(update={"split": Part.VALIDATION})
     try:

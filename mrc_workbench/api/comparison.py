@@ -29,7 +29,7 @@ from mrc_workbench.retrieval.analysis.evidence import default_baseline, displaye
 from mrc_workbench.retrieval.comparison import compare as comparing
 from mrc_workbench.retrieval.comparison.compare import provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable
-from mrc_workbench.retrieval.comparison.store import find_comparison, kept_comparisons, store_comparison
+from mrc_workbench.retrieval.comparison.store import find_comparison, list_comparisons, store_comparison
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.measures import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, build_searchers
@@ -248,9 +248,9 @@ def comparisons() -> pd.DataFrame:
     True
     """
     rows = []
-    for stored in kept_comparisons():
+    for stored in list_comparisons():
         compared = (stored.data, stored.part.value, stored.questions, ", ".join(stored.retrievers))
-        rows.append((stored.key, stored.made, stored.name, *compared))
+        rows.append((stored.key, stored.created_at, stored.name, *compared))
     columns = ["key", "created", "name", "data", "part", "questions", "retrievers"]
     return pd.DataFrame(rows, columns=columns).set_index("key")
 
@@ -294,7 +294,8 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     query
         The question.
     retriever
-        A default retriever by its name, a dictionary or `Spec` object, or a model that `train` returned; see `compare`.
+        A default retriever by its name, a dictionary or `Spec` object, a model that `train` returned, or an experiment
+        file, which searches with its last retriever; see `compare`.
     k
         How many passages to return.
     progress
@@ -322,7 +323,8 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     if request.runs or request.objects or not request.specs:
         raise ApiError("not_searchable", "search needs a retriever of this project: a name, a specification or a model")
     name = list(request.specs)[-1]
-    experiment = Experiment(data=dataset.key, retriever=tuple(request.specs.values()))
+    values = {"data": dataset.key, "retriever": tuple(request.specs.values())}
+    experiment = Experiment.model_validate(dict(request.experiment or ()) | values)
     if any(not spec.searchable for spec in experiment.with_dependencies([name])):
         raise ApiError("not_searchable", f"{name} is a run: it only has rankings of known questions")
     key = (dataset.question_set.fingerprint, experiment.model_dump_json())

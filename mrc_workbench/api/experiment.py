@@ -76,11 +76,11 @@ def base_experiment(
     return Experiment.model_construct(
         data="",
         split=Part(part) if part else first_part,
-        validation_share=split_options.validation,
-        test_share=split_options.test,
+        validation_fraction=split_options.validation,
+        test_fraction=split_options.test,
         seed=split_options.seed,
         strict_split=split_options.strict,
-        relevant_from=experiment.relevant_from if experiment else int(relevance_level),
+        relevance_level=experiment.relevance_level if experiment else int(relevance_level),
         ks=tuple(map(int, depths)),
         lab=None,
         retriever=(),
@@ -92,7 +92,7 @@ def require_questions(experiment: Experiment, question_set: QuestionSet) -> None
     if experiment.evaluation_set(question_set).questions:
         return
     part = "dataset" if experiment.split is Part.ALL else f"{experiment.split.value} part"
-    grade = experiment.relevant_from
+    grade = experiment.relevance_level
     graded = f" of grade {grade} or higher; choose a lower relevance_level" if grade > RELEVANT_GRADE else ""
     raise ApiError("no_question", f"no question of the {part} has a relevant passage{graded}")
 

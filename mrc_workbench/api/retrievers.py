@@ -245,10 +245,10 @@ class _Builder:
         components = {part: self._component(part) for part in spec.components}
         values = dict(spec)
         changes: dict[str, Any] = {"name": name} if name else {}
-        if components and "of" in values:
-            changes["of"] = tuple(components[part] for part in values["of"])
-        elif components and "first" in values:
-            changes["first"] = components[values["first"]]
+        if components and "retrievers" in values:
+            changes["retrievers"] = tuple(components[part] for part in values["retrievers"])
+        elif components and "first_stage" in values:
+            changes["first_stage"] = components[values["first_stage"]]
         spec = spec.model_copy(update=changes)
         if spec.name in known and known[spec.name] != spec:
             raise _duplicate_name_error(spec.name)

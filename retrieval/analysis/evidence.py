@@ -1,8 +1,8 @@
-"""The evidence of a comparison: intervals, tests, judgements, published figures, and the questions' languages.
+"""The evidence of a comparison: intervals, tests, judgements, published scores, and the languages of questions.
 
-A passage without a judgement counts as not relevant. A collection's judgements cover the results of some systems, and a
-new system that finds other relevant passages looks worse than it is (Zobel 1998); so the first K of all retrievers are
-judged together, without showing which of them found a passage: pooling (Sparck Jones & van Rijsbergen 1975).
+A passage without a judgement counts as not relevant. A collection's judgements cover the results of some systems, so a
+new system that finds other relevant passages seems worse than it is (Zobel 1998). Pooling avoids that: an assessor
+judges the top K of all retrievers, and does not see their ranks (Sparck Jones & van Rijsbergen 1975).
 """
 
 import re
@@ -21,19 +21,19 @@ from pydantic import BaseModel, Field
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer, resolve_analyzer
 from mrc_workbench.data.text.languages import foreign_language, language_of
-from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.compare import Comparison, values_by_retriever
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure, Scores, measure_names
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
 
-_MOST_TESTS = 400  # made together
+_MAX_TESTS_AT_ONCE = 400  # memory holds the differences of so many
 Intervals = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class ComparisonEvidence:
-    """Intervals by retriever and measure, and tests against the baseline and of all `others`: a family per measure."""
+    """Intervals by retriever and measure, tests against the baseline, and tests of all other pairs, by measure."""
 
     baseline: str
     intervals: Mapping[str, Intervals]
@@ -45,57 +45,53 @@ class ComparisonEvidence:
         return self.baseline_tests + self.other_tests
 
     def test(self, name: str, measure: str) -> PairTest | None:
-        """Return the test of a retriever against the baseline, None if it was not tested."""
+        """Return the test of a retriever against the baseline, or None."""
         return next((test for test in self.baseline_tests if (test.a, test.measure) == (name, measure)), None)
 
 
 def default_baseline(comparison: Comparison) -> str:
-    """Return the default baseline: BM25 with the default analyzer, else the first retriever."""
+    """Return the name of BM25 with the default analyzer, else of the first retriever."""
     specs = [spec for spec in comparison.experiment.retriever if spec.name in comparison.scores]
     default_names = (spec.name for spec in specs if isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO)
     return next(default_names, next(iter(comparison.scores), ""))
 
 
 def evidence(comparison: Comparison, baseline: str = "") -> ComparisonEvidence:
-    """Test everything that has scores, over groups of questions about the same passages."""
+    """Test all retrievers with scores, over groups of questions about the same passages."""
     groups = question_groups(comparison.question_set)
     scores = comparison.scores
     baseline = baseline or default_baseline(comparison)
     all_measures = [*measure_names(comparison.experiment.ks), *judged_measures(scores)]
-    # of many retrievers the differences by all measures at once would not fit into memory
-    step = max(1, _MOST_TESTS // max(1, len(scores) * (len(scores) - 1) // 2))
-    measure_batches = [all_measures[start : start + step] for start in range(0, len(all_measures), step)]
-    intervals = {name: intervals_of(retriever_scores, groups) for name, retriever_scores in scores.items()}
-    baseline_tests = [
-        test
-        for measure_batch in measure_batches
-        for test in pair_tests(scores, measure_batch, groups, baseline=baseline)
-    ]
-    other_scores = {name: retriever_scores for name, retriever_scores in scores.items() if name != baseline}
-    other_tests = [
-        test for measure_batch in measure_batches for test in pair_tests(other_scores, measure_batch, groups)
-    ]
+    step = max(1, _MAX_TESTS_AT_ONCE // max(1, len(scores) * (len(scores) - 1) // 2))
+    intervals = {name: intervals_of(entry, groups) for name, entry in scores.items()}
+    other_scores = {name: entry for name, entry in scores.items() if name != baseline}
+    baseline_tests: list[PairTest] = []
+    other_tests: list[PairTest] = []
+    for start in range(0, len(all_measures), step):
+        measures = all_measures[start : start + step]
+        baseline_tests += pair_tests(scores, measures, groups, baseline=baseline)
+        other_tests += pair_tests(other_scores, measures, groups)
     return ComparisonEvidence(baseline, intervals, tuple(baseline_tests), tuple(other_tests))
 
 
 def reversed_test(test: PairTest) -> PairTest:
     """Return the same test seen from the other side."""
-    reversed_ = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
-    return replace(reversed_, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
+    negated = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
+    return replace(negated, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
 
 
 @dataclass(frozen=True)
 class MetricValue:
     """A mean with its 95% interval, between 0 and 1.
 
-    `best` is the highest of a column of unequal means. `against` is 1 (significantly above the baseline), -1 or 0.
+    `is_best` marks the highest of unequal means. `vs_baseline` is 1 (significantly above the baseline), -1 or 0.
     """
 
     mean: float
     low: float
     high: float
-    best: bool
-    against: int
+    is_best: bool
+    vs_baseline: int
 
     @property
     def percent(self) -> str:
@@ -112,14 +108,8 @@ def metric_rows(
     """Return a row for each retriever in order, None if it has no value of a measure."""
     rows: dict[str, list[MetricValue | None]] = {result.name: [] for result in comparison.results}
     for measure in measures:
-        scored = {
-            name: retriever_scores
-            for name, retriever_scores in comparison.scores.items()
-            if measure in retriever_scores.per_question
-        }
-        means = {
-            name: float(retriever_scores.per_question[measure].mean()) for name, retriever_scores in scored.items()
-        }
+        values = values_by_retriever(comparison.scores, measure)
+        means = {name: float(retriever_values.mean()) for name, retriever_values in values.items()}
         rounded = {round(mean, 4) for mean in means.values()}
         for name, row in rows.items():
             if name not in means:
@@ -127,8 +117,8 @@ def metric_rows(
                 continue
             test = evidence.test(name, measure)
             direction = int(np.sign(test.difference)) if test and test.is_significant else 0
-            best = len(rounded) > 1 and round(means[name], 4) == max(rounded)
-            row.append(MetricValue(means[name], *evidence.intervals[name][measure], best, direction))
+            is_best = len(rounded) > 1 and round(means[name], 4) == max(rounded)
+            row.append(MetricValue(means[name], *evidence.intervals[name][measure], is_best, direction))
     return rows
 
 
@@ -137,12 +127,8 @@ def displayed_measures(comparison: Comparison) -> list[str]:
 
     Hit@K equals Recall@K if questions have one passage each.
     """
-    default_measures = [
-        *(f"recall@{k}" for k in comparison.experiment.ks),
-        f"mrr@{DEFAULT_CUTOFF}",
-        f"ndcg@{DEFAULT_CUTOFF}",
-    ]
-    return [*default_measures, *judged_measures(comparison.scores)]
+    recalls = [f"recall@{k}" for k in comparison.experiment.ks]
+    return [*recalls, f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}", *judged_measures(comparison.scores)]
 
 
 def label(measure: str) -> str:
@@ -156,17 +142,13 @@ def default_measure(measure: str, ks: Sequence[int]) -> Measure:
 
 
 def at_ceiling(scores: Mapping[str, Scores], measure: Measure) -> bool:
-    """Whether all retrievers, two or more, score nearly 1: a handful of questions is left."""
-    means = [
-        float(retriever_scores.per_question[str(measure)].mean())
-        for retriever_scores in scores.values()
-        if str(measure) in retriever_scores.per_question
-    ]
-    return len(means) > 1 and min(means) > 0.99
+    """Whether two or more retrievers have the measure, and all score nearly 1."""
+    means = [values.mean() for values in values_by_retriever(scores, measure).values()]
+    return len(means) > 1 and bool(min(means) > 0.99)
 
 
 def discriminating_measure(scores: Mapping[str, Scores], ks: Sequence[int], measure: Measure) -> Measure:
-    """Return the figure or, if that is at its ceiling, the same at the smallest of `ks` that is not, if any."""
+    """Return the measure or, if it is at its ceiling, the same one at the smallest of `ks` that is not, if any."""
     if not at_ceiling(scores, measure):
         return measure
     finer = (Measure(measure.name, k) for k in sorted(ks) if k < measure.cutoff)
@@ -177,15 +159,10 @@ JUDGED = f"judged@{DEFAULT_CUTOFF}"
 
 
 def judged_measures(scores: Mapping[str, Scores]) -> list[str]:
-    """Return the measures that need judgements, of those measured: at `CUT`, and Bpref."""
-    measured = dict.fromkeys(
-        measure for retriever_scores in scores.values() for measure in retriever_scores.per_question
-    )
-    return [
-        name
-        for name in measured
-        if name in (f"ndcg_exp@{DEFAULT_CUTOFF}", f"judged@{DEFAULT_CUTOFF}") or Measure.parse(name).name == "bpref"
-    ]
+    """Return the measures with values that need judgements: nDCG with exponential gain and Judged at 10, and Bpref."""
+    measured = dict.fromkeys(measure for entry in scores.values() for measure in entry.per_question)
+    by_name = (f"ndcg_exp@{DEFAULT_CUTOFF}", JUDGED)
+    return [measure for measure in measured if measure in by_name or Measure.parse(measure).name == "bpref"]
 
 
 def underjudged_tests(scores: Mapping[str, Scores], groups: np.ndarray) -> list[PairTest]:
@@ -193,11 +170,7 @@ def underjudged_tests(scores: Mapping[str, Scores], groups: np.ndarray) -> list[
 
     Clearly means significantly, and by a tenth or more: one unjudged passage of the first ten may be relevant.
     """
-    means = {
-        name: retriever_scores.means()[JUDGED]
-        for name, retriever_scores in scores.items()
-        if JUDGED in retriever_scores.per_question
-    }
+    means = {name: values.mean() for name, values in values_by_retriever(scores, JUDGED).items()}
     if not means:
         return []
     tests = pair_tests(scores, [JUDGED], groups, baseline=max(means, key=means.__getitem__))
@@ -214,9 +187,8 @@ class PooledPair(NamedTuple):
 def pool(comparison: Comparison, questions: int, depth: int, seed: int = 0) -> list[PooledPair]:
     """Return the unjudged passages among the first `depth` of all retrievers, for so many questions.
 
-    Questions, and the passages of each, are shuffled by the seed, so that nothing shows which retriever found a passage
-    at which rank. A smaller pool has the first questions of a larger one. Without judgements, all but relevant passages
-    are unjudged.
+    The seed shuffles the questions and the passages of each, which hides ranks. A smaller pool has the first questions
+    of a larger one. Without judgements, all but relevant passages are unjudged.
     """
     evaluated = comparison.question_set
     known = evaluated.relevance if evaluated.judged is None else evaluated.judged
@@ -227,16 +199,14 @@ def pool(comparison: Comparison, questions: int, depth: int, seed: int = 0) -> l
             judged = [NOT_FOUND, *known.indices[known.indptr[row] : known.indptr[row + 1]]]
             unjudged = np.setdiff1d(np.concatenate(retrieved), judged) if retrieved else np.array([], dtype=np.int64)
             if len(unjudged):
-                yield [
-                    PooledPair(row, entry)
-                    for entry in np.random.default_rng([seed, row]).permutation(unjudged).tolist()
-                ]
+                shuffled = np.random.default_rng([seed, row]).permutation(unjudged).tolist()
+                yield [PooledPair(row, passage) for passage in shuffled]
 
     return [pair for _, pairs in zip(range(questions), pools(), strict=False) for pair in pairs]
 
 
 class PublishedSource(BaseModel):
-    """Who published, where and when, and what was measured."""
+    """A publication, and the measure that it reports."""
 
     id: str
     title: str
@@ -246,18 +216,18 @@ class PublishedSource(BaseModel):
 
 
 class PublishedResults(BaseModel):
-    """Metrics of others (0 to 1) by model, over `questions` of a set; `kinds` says which models are late or dense."""
+    """Published scores (0 to 1) by model, over `questions` of a dataset; `kinds` tells late from dense models."""
 
     title: str
     names: tuple[str, ...]
     questions: int
     source: PublishedSource
-    figures: Mapping[str, float]
+    scores: Mapping[str, float]
     kinds: Mapping[str, str]
 
 
 def find_published(name: str) -> Sequence[PublishedResults]:
-    """Return what was published about the set of this name, as people write it; nothing for most."""
+    """Return the published results for a dataset name, in any usual spelling."""
     normalised_name = re.sub(r"[\W_]+", "", name.casefold())
     return [entry for entry in _load_published() if any(known in normalised_name for known in entry.names)]
 
@@ -267,24 +237,22 @@ def _load_published() -> list[PublishedResults]:
     content = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
     sources = {source["id"]: source for source in content["source"]}
     kinds = content["models"]
-    return [
-        PublishedResults(**entry | {"source": sources[entry["source"]], "kinds": kinds}) for entry in content["set"]
-    ]
+    entries = [entry | {"source": sources[entry["source"]], "kinds": kinds} for entry in content["set"]]
+    return [PublishedResults(**entry) for entry in entries]
 
 
-_MAX_EXAMINED_QUESTIONS = 10_000  # that are looked at, evenly spread: a second
-# that are looked at for other languages, and of each its beginning
+_MAX_EXAMINED_QUESTIONS = 10_000  # evenly spaced; detecting their languages takes a second
 _SAMPLED_PASSAGES = 300
-_SAMPLED_CHARACTERS = 400
-_MAX_FOREIGN_FRACTION = 0.05  # of them in a language: questions in it have passages to match
+_SAMPLED_CHARACTERS = 400  # the beginning of each sampled passage
+_MAX_FOREIGN_FRACTION = 0.05  # above this fraction of passages in a language, its questions have passages to match
 
 
 @dataclass(frozen=True)
 class SetLanguages:
     """`language` is the ISO 639-1 code of the passages' language, empty if it is unclear or if there are several.
 
-    `analyzer` is that of `auto`. `foreign` holds ascending rows of the `examined` questions that are surely in a
-    language of few passages, by language, the most frequent first.
+    `analyzer` is the one that `auto` selects. `foreign` holds ascending rows of the `examined` questions in a language
+    of few passages, by language, the most frequent first.
     """
 
     language: str
@@ -294,7 +262,7 @@ class SetLanguages:
 
 
 def detect_languages(question_set: QuestionSet) -> SetLanguages:
-    """Detect the languages of a question set."""
+    """Detect the language of the passages, and questions in other languages."""
     texts = question_set.passages.indexed_texts(title=True)
     language = language_of(texts)
     rows = _evenly_spaced(len(question_set.questions), _MAX_EXAMINED_QUESTIONS)
@@ -312,5 +280,4 @@ def detect_languages(question_set: QuestionSet) -> SetLanguages:
 
 
 def _evenly_spaced(count: int, most: int) -> range:
-    """Return positions evenly spread over `count`, at most `most` of them."""
     return range(0, count, -(-count // most) or 1)

@@ -1,7 +1,7 @@
-"""A comparison opened from its folder, what changed since an earlier one, and a gate for changes of a search.
+"""A comparison opened from its folder, its changes since an earlier one, and a quality gate.
 
-The gate checks that a comparison reaches certain values, and that no retriever is significantly worse than in an
-earlier comparison: all retrievers that both contain are tested together (see `significance.paired_tests`).
+The gate requires minimum scores, and that no retriever is significantly worse than in an earlier comparison. It tests
+all retrievers that both comparisons contain together (see `significance.paired_tests`).
 """
 
 import logging
@@ -23,7 +23,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis import questions as per_question
 from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, evidence, underjudged_tests
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_results
-from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.compare import Comparison, values_by_retriever
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.store import StoredComparison, get_comparison, load
@@ -41,13 +41,13 @@ from mrc_workbench.retrieval.significance import (
 )
 
 logger = logging.getLogger(__name__)
-Analysis = TypeVar("Analysis", bound=Callable[..., Any])
-MAX_MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
+AnalysisMethod = TypeVar("AnalysisMethod", bound=Callable[..., Any])
+MAX_MEASURED_SLICES = 500  # a page would wait long for tens of thousands of titles
 
 
 @dataclass(frozen=True)
 class Change:
-    """One metric of one retriever, before and after. `test` is of after against before."""
+    """One metric of one retriever, before and after. `test` compares after with before."""
 
     retriever: str
     before: float
@@ -56,10 +56,7 @@ class Change:
 
 
 def find_difference(a: StoredComparison, b: StoredComparison) -> str | None:
-    """Return None if two comparisons have the same questions and passages, else the difference as a code.
-
-    `other_questions`: another split, or the data changed.
-    """
+    """Return how the questions or passages of two comparisons differ, as a code, or None."""
     if a.fingerprint == b.fingerprint:
         return None
     if a.corpus_fingerprint != b.corpus_fingerprint:
@@ -68,9 +65,9 @@ def find_difference(a: StoredComparison, b: StoredComparison) -> str | None:
 
 
 def changes(before: Comparison, after: Comparison) -> list[Change]:
-    """Test retrievers of the same name in two comparisons by every measure both have, in the order of `after`.
+    """Test retrievers of the same name in two comparisons together, by every measure that both have.
 
-    The retrievers are tested together, for each measure. Raises `ValueError` for other questions or passages.
+    Raises `ValueError` if their questions or passages differ.
     """
     if before.question_set.fingerprint != after.question_set.fingerprint:
         raise ValueError("the two comparisons asked other questions, or searched other passages")
@@ -78,20 +75,20 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
     pairs = []
     for name, new in after.scores.items():
         old = before.scores[name].per_question if name in before.scores else {}
-        shared = [measure for measure in new.per_question if measure in old]
-        names += [name] * len(shared)
-        pairs += [
-            Pair("after", "before", shared_measure, new.per_question[shared_measure], old[shared_measure])
-            for shared_measure in shared
-        ]
+        for measure in new.per_question:
+            if measure in old:
+                names.append(name)
+                pairs.append(Pair("after", "before", measure, new.per_question[measure], old[measure]))
     tests = paired_tests(pairs, question_groups(after.question_set))
-    means = [(float(pair.values_b.mean()), float(pair.values_a.mean())) for pair in pairs]
-    return [Change(name, *mean_pair, test) for name, mean_pair, test in zip(names, means, tests, strict=True)]
+    return [
+        Change(name, float(pair.values_b.mean()), float(pair.values_a.mean()), test)
+        for name, pair, test in zip(names, pairs, tests, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class ScoreThreshold:
-    """At least `least` (0 to 1) by a measure, of one retriever, or of the best if none is named."""
+    """The minimum (0 to 1) of a measure, for a retriever, or for the best one if `retriever` is empty."""
 
     measure: Measure
     minimum: float
@@ -102,17 +99,17 @@ class ScoreThreshold:
         """Read "ndcg@10=.95" or "Hybrid:ndcg@10=.95". Raises `ValueError` for anything else."""
         target, _, minimum = text.rpartition("=")
         if not target:
-            raise ValueError(f"{text!r} names no figure to reach, as ndcg@10=.95 does")
+            raise ValueError(f"{text!r} names no metric to reach, as ndcg@10=.95 does")
         retriever, _, measure = target.rpartition(":")
         threshold = cls(Measure.parse(measure), float(minimum), retriever)
         if not 0 <= threshold.minimum <= 1:
-            raise ValueError(f"figures lie between 0 and 1, and so must {minimum}")
+            raise ValueError(f"metrics lie between 0 and 1, and so must {minimum}")
         return threshold
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Whether one condition holds, and what was measured."""
+    """Whether a condition holds, and a message with the measured values."""
 
     is_met: bool
     message: str
@@ -120,7 +117,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class QualityGate:
-    """The conditions for a comparison: demands, and to be no worse by `measure` than the comparison `before`."""
+    """The conditions for a comparison: thresholds, and to be no worse by `measure` than the comparison `before`."""
 
     thresholds: tuple[ScoreThreshold, ...]
     before: Comparison | None
@@ -130,10 +127,10 @@ class QualityGate:
     def of(
         cls, experiment: Experiment, question_set: QuestionSet, at_least: Sequence[str], not_below: str, by: str
     ) -> Self:
-        """Read the conditions for an experiment over a set, before it is run.
+        """Read the conditions for an experiment, before it runs.
 
-        `not_below` is a key of the workspace, or a folder that `compare` wrote; empty: none. Raises `ValueError` if the
-        experiment lacks a retriever or a measure, or if the comparison before has other questions.
+        `not_below` is a key of the workspace or a folder of `compare`, or empty. Raises `ValueError` if the experiment
+        lacks a retriever or a measure, or if the earlier comparison has other questions.
         """
         thresholds = tuple(map(ScoreThreshold.parse, at_least))
         measure = Measure.parse(by)
@@ -145,9 +142,8 @@ class QualityGate:
                 raise ValueError(f"no retriever of this experiment is called {threshold.retriever!r}")
         for required in (measure, *(threshold.measure for threshold in thresholds)):
             if str(required) not in known_measures:
-                raise ValueError(
-                    f"{required} is not measured here; ks of the experiment decide: {', '.join(known_measures)}"
-                )
+                known = ", ".join(known_measures)
+                raise ValueError(f"{required} is not measured here; ks of the experiment decide: {known}")
         if not_below:
             stored = get_comparison(not_below)
             before = load(stored.folder if stored else Path(not_below), question_set)
@@ -156,7 +152,7 @@ class QualityGate:
         return cls(thresholds, before, measure)
 
     def check(self, comparison: Comparison) -> Iterator[CheckResult]:
-        """Check every condition. Raises `ValueError` if the comparison has other questions than the one before."""
+        """Check every condition. Raises `ValueError` if the earlier comparison has other questions."""
         yield from (_check_threshold(threshold, comparison) for threshold in self.thresholds)
         if self.before is None:
             return
@@ -178,31 +174,24 @@ class QualityGate:
 
 
 def _check_threshold(threshold: ScoreThreshold, comparison: Comparison) -> CheckResult:
-    measure = str(threshold.measure)
-    values = {
-        name: scores.per_question[measure]
-        for name, scores in comparison.scores.items()
-        if name == (threshold.retriever or name) and measure in scores.per_question
-    }
-    if not values:  # it failed or did not look as deep, which is no metric, and not 0
-        return CheckResult(False, f"{threshold.retriever or 'every retriever'} has no figure of {measure}")
+    measure = threshold.measure
+    values = values_by_retriever(comparison.scores, measure)
+    if threshold.retriever:
+        values = {name: entry for name, entry in values.items() if name == threshold.retriever}
+    if not values:  # it failed or its rankings are too short: a missing value is not 0
+        return CheckResult(False, f"{threshold.retriever or 'every retriever'} has no value of {measure}")
     best = max(values, key=lambda name: values[name].mean())
     low, high = mean_interval(values[best], question_groups(comparison.question_set))
     mean = float(values[best].mean())
     is_met = mean >= threshold.minimum
-    relation = "at least" if is_met else "below"
-    return CheckResult(
-        is_met, f"{best}: {measure} {mean:.4f} (95 % {low:.4f} to {high:.4f}), {relation} {threshold.minimum:g}"
-    )
+    relation = f"{'at least' if is_met else 'below'} {threshold.minimum:g}"
+    return CheckResult(is_met, f"{best}: {measure} {mean:.4f} (95 % {low:.4f} to {high:.4f}), {relation}")
 
 
-def _cache_last(count: int) -> Callable[[Analysis], Analysis]:
-    """Keep the last `count` answers of an analysis, by its parameters.
+def _cache_last(count: int) -> Callable[[AnalysisMethod], AnalysisMethod]:
+    """Cache the last `count` results of an analysis by its arguments; sessions that need a new one take turns."""
 
-    Sessions share the comparison: while one of them computes an answer, others that need a new one wait for it.
-    """
-
-    def decorate(analysis: Analysis) -> Analysis:
+    def decorate(analysis: AnalysisMethod) -> AnalysisMethod:
         @wraps(analysis)
         def cached(self: "OpenComparison", *arguments: object) -> Any:
             results = self._cache.setdefault(analysis.__name__, {})
@@ -215,16 +204,13 @@ def _cache_last(count: int) -> Callable[[Analysis], Analysis]:
                         del results[next(iter(results))]
                 return results[arguments]
 
-        return cast(Analysis, cached)
+        return cast(AnalysisMethod, cached)
 
     return decorate
 
 
 class OpenComparison:
-    """A stored comparison and its analyses, each computed once; retrievers without rankings or scores are left out.
-
-    Opening it raises `ValueError` as `store.load` does.
-    """
+    """A stored comparison and its cached analyses of retrievers with rankings. Raises `ValueError` as `store.load`."""
 
     def __init__(self, folder: Path, question_set: QuestionSet) -> None:
         self.folder = folder
@@ -258,7 +244,7 @@ class OpenComparison:
 
     @_cache_last(16)
     def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[PairTest]:
-        scores = {name: retriever_scores for name, retriever_scores in self.comparison.scores.items() if name in names}
+        scores = {name: entry for name, entry in self.comparison.scores.items() if name in names}
         return pair_tests(scores, [measure], self.groups, baseline=baseline)
 
     @_cache_last(2)
@@ -284,7 +270,7 @@ class OpenComparison:
 
     @_cache_last(16)
     def slice_results(self, by: per_question.SliceProperty, names: tuple[str, ...], measure: str) -> pd.DataFrame:
-        """Return the `slice_table` of the first `MEASURED_SLICES` slices, with "p_holm" of their tests."""
+        """Return the `slice_table` of the first `MAX_MEASURED_SLICES` slices, with "p_holm" of their tests."""
         scores = {name: self.comparison.scores[name] for name in names if name in self.comparison.scores}
         parts = self.slices(by)[:MAX_MEASURED_SLICES]
         table = per_question.slice_table(parts, scores, measure, self.groups)
@@ -336,23 +322,20 @@ class OpenComparison:
         return per_question.same_article_rows(self.question_set, row)
 
     def fusion(self, spec: HybridSpec, row: int, passage: int) -> standing.FusionExplanation | None:
-        """Explain the fused score of a passage; None if the stored rankings are not as deep as those fused."""
-        lists = {
-            component: self.comparison.rankings[component]
-            for component in spec.of
-            if component in self.comparison.rankings
-        }
-        depth = min(spec.depth, len(self.question_set.passages))
-        if len(lists) < len(spec.of) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
+        """Explain the fused score of a passage; None if the stored rankings are not as deep as the fused ones."""
+        rankings = self.comparison.rankings
+        lists = {name: rankings[name] for name in spec.retrievers if name in rankings}
+        depth = min(spec.top_k, len(self.question_set.passages))
+        if len(lists) < len(spec.retrievers) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
             return None
-        depths = [self.comparison.experiment.specs[name].scored_depth(spec.depth) for name in spec.of]
+        depths = [self.comparison.experiment.specs[name].scored_depth(spec.top_k) for name in spec.retrievers]
         return standing.fusion_contributions(
-            lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights, depths=depths
+            lists, row, passage, depth=spec.top_k, fusion=spec.fusion, weights=spec.weights, depths=depths
         )
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> standing.RerankExplanation | None:
         """Explain the move of a passage; None if the ranking before is not stored, or the model's weight is gone."""
-        before = self.comparison.rankings.get(spec.first)
+        before = self.comparison.rankings.get(spec.first_stage)
         after = self.comparison.rankings.get(spec.name)
         if before is None or after is None:
             return None
@@ -361,4 +344,4 @@ class OpenComparison:
         except ModelError as error:
             logger.warning("the weight of %r is not known: %s", spec.name, error)
             return None
-        return standing.rerank_contributions(before, after, row, passage, depth=spec.depth, weight=weight)
+        return standing.rerank_contributions(before, after, row, passage, depth=spec.rerank_top_k, weight=weight)

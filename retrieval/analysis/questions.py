@@ -1,8 +1,7 @@
-"""From a comparison to its questions: slices of them, their ranks, and where each retriever loses them.
+"""The questions of a comparison: their ranks, slices of similar questions, and the step that loses each of them.
 
-Slices are parts of the questions that are alike, where one retriever may win and another lose. A question counts as
-found if one of its relevant passages is among the first K (Hit@K). A hybrid or a reranker misses a passage because no
-part of it brought the passage, or because it ranks the passage too low.
+A retriever finds a question if a relevant passage is in its top K (Hit@K). A hybrid or a reranker misses a passage if
+none of its components returns it, or if it ranks the passage too low.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,16 +15,16 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.questions import word_overlap
-from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, resolve_analyzer
-from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.compare import Comparison, values_by_retriever
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.lexical.terms import shared_terms
 from mrc_workbench.retrieval.measures import Scores, first_relevant_ranks
 from mrc_workbench.retrieval.rankings import QueryHits, Rankings
 from mrc_workbench.retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, proportion_intervals
 
-BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
+BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one more band holds deeper ranks and misses
 DEPTHS = (1, 2, 5, 10, 20, 50, 100)
 
 
@@ -40,7 +39,7 @@ class Quadrant(StrEnum):
 
 @dataclass(frozen=True)
 class RankBlock:
-    """Neighbouring questions of the map, from `start` up to `end`, that one retriever (a column) ranks in one band."""
+    """Adjacent questions of the map, from `start` up to `end`, that one retriever (a column) ranks in one band."""
 
     column: int
     start: int
@@ -50,7 +49,7 @@ class RankBlock:
 
 @dataclass(frozen=True)
 class RankMap:
-    """Ranks `(n_questions, n_retrievers)` int64 of the first relevant passage, 0 if none was found.
+    """Ranks `(n_questions, n_retrievers)` int64 of the first relevant passage, 0 for none.
 
     `order` are the question rows sorted by the band of the first retriever, then of the second and so on.
     """
@@ -69,18 +68,18 @@ class RankMap:
 
 
 def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
-    """Return the map of one or more retrievers' rankings."""
+    """Return the ranks of one or more retrievers."""
     ranks = np.stack([first_relevant_ranks(ranking, question_set) for ranking in rankings], axis=1)
     return RankMap(ranks, np.lexsort(rank_bands(ranks).T[::-1]))
 
 
 def rank_bands(ranks: np.ndarray) -> np.ndarray:
-    """Return the band of each rank: its position in `BANDS`, `len(BANDS)` if it is deeper or 0 (not found)."""
+    """Return the position of each rank's band in `BANDS`, `len(BANDS)` for deeper ranks and 0."""
     return np.where(ranks == 0, len(BANDS), np.searchsorted(BANDS, ranks))
 
 
 def quadrants(first: np.ndarray, second: np.ndarray, k: int) -> dict[Quadrant, np.ndarray]:
-    """Return question rows (ascending) by which of two retrievers, given by ranks, finds them among its first k."""
+    """Return ascending rows of the questions that both, one or none of two retrievers find, from their ranks."""
     a, b = (_is_within(ranks, k) for ranks in (first, second))
     masks = (a & b, a & ~b, ~a & b, ~a & ~b)  # in the order of `Quadrant`
     return {quadrant: np.flatnonzero(mask) for quadrant, mask in zip(Quadrant, masks, strict=True)}
@@ -92,9 +91,9 @@ def band_counts(ranks: np.ndarray) -> np.ndarray:
 
 
 def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
-    """Return the retriever (a column) with most questions that it alone or `first` alone finds among the first k.
+    """Return the column of `ranks` with the most questions that only it or only `first` finds in the top k.
 
-    `ranks` are those of a `RankMap`. A single retriever is returned itself.
+    `first` itself is returned if there is no other column.
     """
     hits = _is_within(ranks, k)
     differences = (hits != hits[:, [first]]).sum(axis=0)
@@ -105,18 +104,17 @@ def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
 def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
     """Return how much the retrievers disagree on each question, `(n_questions,)`: `log(worst rank / best rank)`.
 
-    Passages not among the first `depth` count as one past them.
+    Passages below rank `depth` count as rank `depth + 1`.
     """
-    capped_ranks = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
-    return np.asarray(
-        np.log(capped_ranks.max(axis=1) / capped_ranks.min(axis=1))
-    )  # of the ratio: equal ones stay equal
+    capped = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
+    ratio = capped.max(axis=1) / capped.min(axis=1)  # a ratio, so that ties stay ties
+    return np.asarray(np.log(ratio))
 
 
 def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence[str], depth: int) -> pd.DataFrame:
     """Return a row for each question, most disputed first; the index is its row in the set.
 
-    Columns: "id", "question", "kind", a rank for each retriever, `rank_0` ... (Int64, missing if not found), "overlap".
+    Columns: "id", "question", "kind", a rank for each retriever, `rank_0` ... (Int64, missing for none), "overlap".
     """
     rows = [(question.id, question.text, question.kind) for question in question_set.questions]
     table = pd.DataFrame(rows, columns=["id", "question", "kind"])
@@ -127,39 +125,38 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
 
 
 def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
-    """Return rows of the questions whose words, id or answers hold `text`, in any case."""
+    """Return rows of the questions that contain `text` in their words, id or answers, in any case."""
     text = text.strip().lower()
-    searched = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
-    return np.flatnonzero(
-        [text == id_.lower() or any(text in field.lower() for field in texts) for id_, texts in searched]
-    )
+    has_text = [
+        text == question.id.lower() or any(text in field.lower() for field in (question.text, *question.answers))
+        for question in question_set.questions
+    ]
+    return np.flatnonzero(has_text)
 
 
 def intersection_mask(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
-    rows = np.arange(count)
-    return np.isin(rows, reduce(np.intersect1d, parts, rows))
+    """Return a mask, `(count,)` bool, of the rows that are in every part."""
+    return np.isin(np.arange(count), reduce(np.intersect1d, parts, np.arange(count)))
 
 
 def findings_of(compared: Comparison, row: int) -> dict[str, QueryHits]:
-    """Return the stored results of every retriever that has rankings for the question at `row`."""
+    """Return the stored hits of every retriever for the question at `row`."""
     return {name: QueryHits.from_rankings(rankings, row) for name, rankings in compared.rankings.items()}
 
 
 def same_article_rows(question_set: QuestionSet, row: int) -> frozenset[int]:
-    """Return rows of the passages from the articles of a question's relevant passages that are not relevant."""
+    """Return rows of the other passages in the articles of a question's relevant passages."""
     relevant = {question_set.row_of_passage[id_] for id_ in question_set.questions[row].relevant}
-    all_titles = question_set.passages.titles
-    titles = set(all_titles.at(sorted(relevant))) - {""}
-    return frozenset(
-        passage_row for passage_row, title in enumerate(all_titles) if title in titles and passage_row not in relevant
-    )
+    titles = question_set.passages.titles
+    relevant_titles = set(titles.at(sorted(relevant))) - {""}
+    same_title = {passage for passage, title in enumerate(titles) if title in relevant_titles}
+    return frozenset(same_title - relevant)
 
 
 def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count: int) -> list[int]:
-    """Return rows of the questions with the largest `spread` of ranks, as deep as all the retrievers go, widest first.
+    """Return rows of the questions with the largest `spread` of ranks, at the depth of all rankings, widest first.
 
-    Each retriever that is best on some question leads once before any leads twice, so that none looks always best.
+    The list includes a question for each retriever that is best on some question, so that none looks always best.
     """
     depth = min(ranking.indices.shape[1] for ranking in rankings)
     ranks = rank_map([full_ranking.first(depth) for full_ranking in rankings], question_set).ranks
@@ -168,17 +165,17 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     leaders = np.where(ranks == 0, depth + 1, ranks).argmin(axis=1)
     first_led = {leaders[row]: row for row in reversed(order)}
     selected = sorted(first_led.values(), key=order.index)[:count]
-    selected += [row for row in order if row not in selected][: count - len(selected)]
-    return sorted(selected, key=order.index)
+    others = [row for row in order if row not in selected][: count - len(selected)]
+    return sorted([*selected, *others], key=order.index)
 
 
 class RetrievalOutcome(StrEnum):
-    """The fate of a question. `BELOW` and `NOT_FOUND` are of retrievers that wrap no other."""
+    """The outcome of a question. Only retrievers that wrap no other have `BELOW` and `NOT_FOUND`."""
 
     FOUND = "found"
-    BELOW = "below"  # found, but below the first K
+    BELOW = "below"  # a relevant passage ranks below the top K
     NOT_FOUND = "not_found"
-    NOT_A_CANDIDATE = "not_a_candidate"  # no part of it brought the passage
+    NOT_A_CANDIDATE = "not_a_candidate"  # no component returns a relevant passage
     LOST_IN_FUSION = "lost_in_fusion"
     LOST_IN_RERANKING = "lost_in_reranking"
 
@@ -188,21 +185,25 @@ _FOUND, _BELOW, _NOT_FOUND, _NOT_A_CANDIDATE, _LOST_IN_FUSION, _LOST_IN_RERANKIN
 
 
 def find_outcomes(compared: Comparison, k: int) -> dict[str, np.ndarray]:
-    """Return the fate of every question by retriever, as positions in `FATES` `(n_questions,)`.
+    """Return the outcome of every question by retriever, as positions in `OUTCOMES`, `(n_questions,)`.
 
-    Retrievers not searched k deep, or that wrap one without rankings, are left out. Raises `ValueError` for k below 1.
+    Rankings with fewer than k results, and retrievers with a component without rankings, are left out. Raises
+    `ValueError` for k below 1.
     """
     if k < 1:
         raise ValueError(f"k must be 1 or more, not {k}")
     ranks = _ranks(compared)
     experiment = compared.experiment
-    traceable = [name for name in ranks if all(spec.name in ranks for spec in experiment.with_dependencies([name]))]
-    deep_enough = [name for name in traceable if compared.rankings[name].indices.shape[1] >= k]
-    return {name: _outcome(experiment.specs, ranks, name, k) for name in deep_enough}
+    return {
+        name: _outcome(experiment.specs, ranks, name, k)
+        for name in ranks
+        if compared.rankings[name].indices.shape[1] >= k
+        and all(spec.name in ranks for spec in experiment.with_dependencies([name]))
+    }
 
 
 def count_outcomes(outcomes: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Count fates: a row for each retriever, by name, and a column for each of `FATES`, by its value."""
+    """Count outcomes: a row for each retriever, by name, and a column for each of `OUTCOMES`, by value."""
     counts = {name: np.bincount(outcome, minlength=len(OUTCOMES)) for name, outcome in outcomes.items()}
     return pd.DataFrame.from_dict(counts, orient="index", columns=[outcome.value for outcome in OUTCOMES])
 
@@ -210,8 +211,8 @@ def count_outcomes(outcomes: Mapping[str, np.ndarray]) -> pd.DataFrame:
 def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, np.ndarray]:
     """Return the fraction of questions with a relevant passage among the candidates at each depth, `(len(depths),)`.
 
-    No order of so many candidates can exceed it. Candidates are the first of the retriever that a reranker reads, of
-    every part of a hybrid together, or its own. NaN past the depth searched.
+    No order of so many candidates can exceed it. Candidates are the top passages of a reranker's first stage, of all
+    components of a hybrid together, or its own. NaN below the stored depth.
     """
     ranks = _ranks(compared)
     limits = {}
@@ -237,22 +238,20 @@ def _is_any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth:
 
 def _outcome(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
     spec = specs[name]
-    depth = specs[name].candidate_depth(k)
+    depth = spec.candidate_depth(k)
     if len(spec.components) > 1:
-        outcome_if_missed = np.where(_is_any_within(ranks, spec.sources, depth), _LOST_IN_FUSION, _NOT_A_CANDIDATE)
+        if_missed = np.where(_is_any_within(ranks, spec.sources, depth), _LOST_IN_FUSION, _NOT_A_CANDIDATE)
     elif spec.components:
-        first_stage_outcome = _outcome(specs, ranks, spec.components[0], depth)
-        outcome_if_missed = np.where(
-            np.isin(first_stage_outcome, (_BELOW, _NOT_FOUND)), _NOT_A_CANDIDATE, first_stage_outcome
-        )
-        outcome_if_missed = np.where(first_stage_outcome == _FOUND, _LOST_IN_RERANKING, outcome_if_missed)
+        first_stage = _outcome(specs, ranks, spec.components[0], depth)
+        if_missed = np.where(np.isin(first_stage, (_BELOW, _NOT_FOUND)), _NOT_A_CANDIDATE, first_stage)
+        if_missed = np.where(first_stage == _FOUND, _LOST_IN_RERANKING, if_missed)
     else:
-        outcome_if_missed = np.where(ranks[name] > 0, _BELOW, _NOT_FOUND)
-    return np.where(_is_within(ranks[name], k), _FOUND, outcome_if_missed)
+        if_missed = np.where(ranks[name] > 0, _BELOW, _NOT_FOUND)
+    return np.where(_is_within(ranks[name], k), _FOUND, if_missed)
 
 
 class SliceProperty(StrEnum):
-    """A property by which questions are sliced. Lengths are in characters."""
+    """A property that slices questions. Lengths are in characters."""
 
     KIND = "kind"
     QUESTION_LENGTH = "question_length"
@@ -274,18 +273,15 @@ class Slice:
 
 def properties(question_set: QuestionSet) -> list[SliceProperty]:
     """Return the properties that can slice these questions: kinds and articles only if the set has at least two."""
-    return [
-        slice_property
-        for slice_property in SliceProperty
-        if slice_property not in _LABEL_PROPERTIES or len({*_LABEL_PROPERTIES[slice_property](question_set)} - {""}) > 1
-    ]
+    labels = {name: {*labels_of(question_set)} - {""} for name, labels_of in _LABEL_PROPERTIES.items()}
+    return [name for name in SliceProperty if name not in labels or len(labels[name]) > 1]
 
 
 def slices(question_set: QuestionSet, slice_property: SliceProperty) -> list[Slice]:
     """Cut questions that all have a relevant passage into slices.
 
-    Kinds and articles are sorted by size; numbers make up to four ranges of about as many questions each, equal values
-    always in the same range. A question without a value is in no slice.
+    Kinds and articles are sorted by size; numbers make up to four ranges of about as many questions each. Equal values
+    are in the same range, and a question without a value is in no slice.
     """
     if slice_property in _LABEL_PROPERTIES:
         labels = _LABEL_PROPERTIES[slice_property](question_set)
@@ -294,7 +290,7 @@ def slices(question_set: QuestionSet, slice_property: SliceProperty) -> list[Sli
         return sorted(named, key=lambda part: -len(part.rows))
     values = _NUMERIC_PROPERTIES[slice_property](question_set)
     known = np.flatnonzero(~np.isnan(values))
-    # equal values have the rank of their middle: they are never separated
+    # equal values have the same rank, which never separates them
     quantiles = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
     quarters = (quantiles * 4).astype(np.int64)
     parts = [known[quarters == number] for number in np.unique(quarters)]
@@ -304,30 +300,27 @@ def slices(question_set: QuestionSet, slice_property: SliceProperty) -> list[Sli
 def slice_table(
     parts: Sequence[Slice], scores: Mapping[str, Scores], measure: str, groups: np.ndarray | None = None
 ) -> pd.DataFrame:
-    """Measure every retriever that has the measure on every slice: a row each, with `groups` as in `significance`.
+    """Measure every retriever that has the measure on every slice, a row each, with `groups` as in `significance`.
 
     Columns: "slice" (its position in `parts`), "questions", "retriever", "mean" with its 95% interval "low" to "high",
-    and "difference" from the first retriever with "difference_low" to "difference_high", uncorrected for their number.
+    and "difference" from the first retriever with its uncorrected interval "difference_low" to "difference_high".
     """
     columns = ["slice", "questions", "retriever", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high"]
-    known = _scores_with(scores, measure)
+    known = values_by_retriever(scores, measure)
     if not known:
         return pd.DataFrame(columns=columns)
-    values = np.stack([known_scores.per_question[measure] for known_scores in known.values()], axis=1)
+    values = np.stack([*known.values()], axis=1)
     rows: list[tuple[object, ...]] = []
     for number, part in enumerate(parts):
         slice_values = values[part.rows]
-        slice_groups = _groups_in(groups, part)
         differences = slice_values - slice_values[:, :1]
-        intervals = proportion_intervals(slice_values, slice_groups)
-        difference_bounds = difference_intervals(differences, slice_groups)
+        intervals = proportion_intervals(slice_values, _groups_in(groups, part))
+        difference_bounds = difference_intervals(differences, _groups_in(groups, part))
         for column, name in enumerate(known):
-            mean = slice_values[:, column].mean()
-            difference = differences[:, column].mean()
-            rows.append(
-                (number, len(part.rows), name, mean, *intervals[column], difference, *difference_bounds[column])
-            )
+            mean = slice_values[:, column].mean(), *intervals[column]
+            difference = differences[:, column].mean(), *difference_bounds[column]
+            rows.append((number, len(part.rows), name, *mean, *difference))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -338,13 +331,10 @@ def slice_tests(
 
     They are Holm-corrected over all slices and retrievers; NaN for the first retriever.
     """
-    known = _scores_with(scores, measure)
+    known = values_by_retriever(scores, measure)
     p_values: list[float] = []
     for part in parts if known else []:
-        slice_scores = {
-            name: Scores((), {measure: known_scores.per_question[measure][part.rows]})
-            for name, known_scores in known.items()
-        }
+        slice_scores = {name: Scores((), {measure: values[part.rows]}) for name, values in known.items()}
         tests = pair_tests(slice_scores, [measure], _groups_in(groups, part))
         first, *others = known
         p_of = {test.b: test.p for test in tests if test.a == first}
@@ -356,24 +346,22 @@ def slice_tests(
 
 
 def largest_significant_difference(table: pd.DataFrame) -> "pd.Series[Any] | None":
-    """Return the row of a `slice_table` with "p_holm" that has the largest significant difference, None if none has."""
+    """Return the row of a `slice_table` with "p_holm" that has the largest significant difference, or None."""
     excludes_zero = (table["difference_low"] > 0) | (table["difference_high"] < 0)
-    significant = table[excludes_zero & (table["p_holm"] < 1 - LEVEL)]  # the interval excludes 0, and p is below 5 %
+    significant = table[excludes_zero & (table["p_holm"] < 1 - LEVEL)]
     return significant.iloc[int(significant["difference"].abs().to_numpy().argmax())] if len(significant) else None
 
 
 def most_contested_slices(table: pd.DataFrame, count: int) -> list[int]:
-    """Return the `count` slices with most questions won or lost against the first; of one alone the largest."""
-    changed_count = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
-    size = table.groupby("slice")["questions"].first()
-    ranked = pd.DataFrame({"won": changed_count, "size": size}).sort_values(
-        ["won", "size"], ascending=False, kind="stable"
-    )
+    """Return the `count` slices with the largest difference in questions from the first retriever, then in size."""
+    changed = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
+    contested = pd.DataFrame({"changed": changed, "size": table.groupby("slice")["questions"].first()})
+    ranked = contested.sort_values(["changed", "size"], ascending=False, kind="stable")
     return [int(slice_index) for slice_index in ranked.index[:count]]
 
 
 def matched_terms(question_set: QuestionSet) -> np.ndarray:
-    """Return how many distinct content words of each question its passage contains, `(n_questions,)` float64.
+    """Return the number of distinct content words that each question shares with its passage, `(n_questions,)` float64.
 
     Words are Kiwi's content morphemes in Korean, else those of the default analyzer. The best relevant passage counts.
     """
@@ -384,19 +372,17 @@ def matched_terms(question_set: QuestionSet) -> np.ndarray:
     return most
 
 
-def _scores_with(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
-    return {
-        name: retriever_scores for name, retriever_scores in scores.items() if measure in retriever_scores.per_question
-    }
-
-
 def _groups_in(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
 def _first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
-    rows = (question_set.row_of_passage[question.relevant[0]] for question in question_set.questions)
-    return [question_set.passages[row] for row in rows]
+    row_of = question_set.row_of_passage
+    return [question_set.passages[row_of[question.relevant[0]]] for question in question_set.questions]
+
+
+def _text_lengths(items: Sequence[Question | Passage]) -> np.ndarray:
+    return np.array([len(item.text) for item in items], dtype=np.float64)
 
 
 _LABEL_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], list[str]]] = {
@@ -404,19 +390,15 @@ _LABEL_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], list[str]]] = {
     SliceProperty.ARTICLE: lambda questions: [passage.title for passage in _first_relevant_passages(questions)],
 }
 _NUMERIC_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], np.ndarray]] = {
-    SliceProperty.QUESTION_LENGTH: lambda questions: np.array(
-        [float(len(entry.text)) for entry in questions.questions]
-    ),
-    SliceProperty.PASSAGE_LENGTH: lambda questions: np.array(
-        [float(len(entry.text)) for entry in _first_relevant_passages(questions)]
-    ),
+    SliceProperty.QUESTION_LENGTH: lambda questions: _text_lengths(questions.questions),
+    SliceProperty.PASSAGE_LENGTH: lambda questions: _text_lengths(_first_relevant_passages(questions)),
     SliceProperty.OVERLAP: word_overlap,
     SliceProperty.MATCHED_TERMS: matched_terms,
 }
 
 
 def slice_labels(parts: Sequence[Slice], slice_property: SliceProperty) -> list[str]:
-    """Return the label of each slice, or its range with as many decimals as distinguish all of them."""
+    """Return the label of each slice, or its range with the fewest decimals that distinguish all of them."""
     for decimals in range(4):
         number_format = f".{decimals}%" if slice_property is SliceProperty.OVERLAP else f",.{decimals}f"
         bounds = [(f"{part.low:{number_format}}", f"{part.high:{number_format}}") for part in parts]

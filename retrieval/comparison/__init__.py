@@ -1,1 +1,1 @@
-"""What is compared: experiments, how they are built, run, kept and described."""
+"""Comparisons of retrievers: experiments and specs, search and evaluation, stored results."""

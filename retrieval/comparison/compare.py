@@ -1,4 +1,4 @@
-"""The comparison: several retrievers, the same questions, every measure side by side."""
+"""Compares several retrievers on the same questions by every measure."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 from mrc_workbench.data.jobs.processes import commit, hardware, versions
 from mrc_workbench.data.problems import Failure, as_missing_extra
@@ -21,7 +23,7 @@ from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.pace import TimeEstimator
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, SearchCosts, Spec
-from mrc_workbench.retrieval.measures import Scores, evaluate, required_depth
+from mrc_workbench.retrieval.measures import Measure, Scores, evaluate, required_depth
 from mrc_workbench.retrieval.mix import SignalDetails
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
@@ -37,21 +39,14 @@ def build_context(
     *,
     whole: QuestionSet | None = None,
 ) -> RetrieverContext:
-    """Make the experiment's retrievers over the set's passages: `made` of the materials returned, by name.
+    """Create the experiment's retrievers: `retrievers` of the returned context, by name.
 
-    The first search builds an index. Imported runs answer only the questions of the set; a mix learns from the `whole`
-    set that they are a part of. A retriever that cannot be made is an exception instead.
+    The first search builds an index. Imported runs answer only the questions of the set; a learned mix trains on the
+    `whole` set, of which the questions are a part. A retriever that cannot be created is an exception instead.
     """
-    evaluated_split = experiment.split_options, experiment.split
-    context = RetrieverContext(
-        question_set,
-        base,
-        on_progress,
-        experiment.depths,
-        specs=experiment.specs,
-        full_set=whole,
-        evaluated_split=evaluated_split,
-    )
+    options: dict[str, Any] = {"specs": experiment.specs, "full_set": whole}
+    options |= {"evaluated_split": (experiment.split_options, experiment.split)}
+    context = RetrieverContext(question_set, base, on_progress, experiment.depths, **options)
     for spec in experiment.retriever:
         try:
             context.retrievers[spec.name] = spec.make(context)
@@ -62,12 +57,12 @@ def build_context(
 
 @dataclass(frozen=True)
 class Result(SearchCosts):
-    """Rankings, metrics and costs of one retriever. One that failed has an `error` and no metric: never one of 0."""
+    """Rankings, metrics and costs of one retriever. A failed retriever has an `error` and no metrics."""
 
     name: str
     rankings: Rankings | None = None
     scores: Scores | None = None
-    short: int = 0  # questions with fewer results than the largest K
+    incomplete: int = 0  # questions with fewer results than the largest K
     unanswered: int = 0  # questions without any result
     error: Exception | None = None
 
@@ -75,11 +70,10 @@ class Result(SearchCosts):
     def of(
         cls, name: str, rankings: Rankings, scores: Scores, question_set: QuestionSet, costs: SearchCosts | None = None
     ) -> Self:
-        expected_count = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
-        counts = (rankings.indices[:, :expected_count] != NOT_FOUND).sum(axis=1)
-        short = int((counts < expected_count).sum())
-        unanswered = int((counts == 0).sum())
-        return cls(name, rankings, scores, short, unanswered, **vars(costs or SearchCosts()))
+        expected = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
+        counts = (rankings.indices[:, :expected] != NOT_FOUND).sum(axis=1)
+        incomplete = int((counts < expected).sum())
+        return cls(name, rankings, scores, incomplete, int((counts == 0).sum()), **vars(costs or SearchCosts()))
 
     @property
     def error_message(self) -> str:
@@ -87,7 +81,7 @@ class Result(SearchCosts):
 
     @property
     def imported(self) -> bool:
-        """Whether its rankings were made elsewhere: nothing was built or searched here."""
+        """Whether its rankings come from a run."""
         return "other_questions" in self.notes
 
     @property
@@ -96,12 +90,12 @@ class Result(SearchCosts):
 
     @property
     def signals(self) -> Mapping[str, SignalDetails]:
-        """What a learned mix knows of its signals, by name: `share` and `brings`; empty of every other."""
+        """The signals of a learned mix by name, with `share` and `brings`; empty for other retrievers."""
         return dict(self.notes.get("signals", {}))
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The mean of every measure, 0 to 1, and the seconds that are known; empty if it failed."""
+        """The mean of every measure, 0 to 1, and the known seconds; empty if it failed."""
         means = self.scores.means() if self.scores else {}
         if not means or (self.imported and not self.query_seconds):
             return means
@@ -115,7 +109,7 @@ class Result(SearchCosts):
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the conclusions about it, in English."""
+        """Limits of the conclusions about it, in English."""
         name = self.name
         notes = self.notes
         warnings = []
@@ -135,20 +129,19 @@ class Result(SearchCosts):
     def as_dict(self) -> dict[str, object]:
         if self.scores is None:
             return self.error.as_dict() if isinstance(self.error, Failure) else {"error": self.error_message}
-        always = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
+        always = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "incomplete", "unanswered")
         optional = {"elsewhere_seconds": self.elsewhere_seconds, "notes": dict(self.notes)}
-        known = {name: value for name, value in optional.items() if value}
-        return {**self.scores.means(), **{name: getattr(self, name) for name in always}, **known}
+        return self.scores.means() | {name: getattr(self, name) for name in always} | _without_empty(optional)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results over the questions asked, in the order of the experiment."""
+    """Results over the evaluated questions, in the order of the experiment."""
 
     experiment: Experiment
-    question_set: QuestionSet  # the whole corpus, the questions of the part compared
+    question_set: QuestionSet  # all passages, and the evaluated questions
     results: tuple[Result, ...]
-    split: Split | None = None  # the split of the whole set, None if unknown
+    split: Split | None = None  # of the whole dataset, None if unknown
 
     @cached_property
     def rankings(self) -> dict[str, Rankings]:
@@ -156,41 +149,37 @@ class Comparison:
 
     @cached_property
     def scores(self) -> dict[str, Scores]:
-        """By name, without retrievers that failed."""
+        """Scores by name, without failed retrievers."""
         return {result.name: result.scores for result in self.results if result.scores}
 
     @property
-    def blind(self) -> list[tuple[str, str, int]]:
-        """Mixes with a part that found nothing for some questions, that part, and for how many questions."""
+    def incomplete_mixes(self) -> list[tuple[str, str, int]]:
+        """Mixes, a component that returns nothing for some questions, and the number of these questions."""
         unanswered = {result.name: result.unanswered for result in self.results}
-        return [
-            (name, component, unanswered[component])
-            for name, component in find_incomplete_mixes(self.experiment.retriever, unanswered)
-        ]
+        pairs = find_incomplete_mixes(self.experiment.retriever, unanswered)
+        return [(name, component, unanswered[component]) for name, component in pairs]
 
     @property
     def cut_off(self) -> list[tuple[str, int, list[str]]]:
-        """Retrievers that read only the beginning of some passages, of how many, and those that wrap them."""
-        experiment = self.experiment
-        wrapped_names = {
-            name: {spec.name for spec in experiment.with_dependencies([name])} - {name} for name in experiment.specs
-        }
-        return [
-            (result.name, result.cut_off, [name for name, wrapped in wrapped_names.items() if result.name in wrapped])
-            for result in self.results
-            if result.cut_off
-        ]
+        """Retrievers that truncate passages, the number of these passages, and retrievers that wrap them."""
+        wrapped = {name: self.experiment.with_dependencies([name])[:-1] for name in self.experiment.specs}
+        rows = []
+        for result in self.results:
+            dependents = [name for name, specs in wrapped.items() if result.name in [spec.name for spec in specs]]
+            if result.cut_off:
+                rows.append((result.name, result.cut_off, dependents))
+        return rows
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the conclusions, in English, for the command line, the Python API and exports."""
+        """Limits of the conclusions, in English, for the command line, the Python API and exports."""
         warnings = [few_questions(len(self.question_set.questions), "questions are compared")]
         for result in self.results:
             warnings += result.warnings
         warnings += [
             f"{name} has at most {depth:,} passages per question, so metrics that look deeper have no value. "
             f"All metrics need {self.depth:,} passages per question."
-            for name, depth in self.shallow
+            for name, depth in self.shallow_retrievers
         ]
         return [warning for warning in warnings if warning]
 
@@ -199,28 +188,37 @@ class Comparison:
         return min(required_depth(self.experiment.ks), len(self.question_set.passages))
 
     @property
-    def shallow(self) -> list[tuple[str, int]]:
-        """Retrievers whose rankings end before the metrics do, which have no deeper metrics, and where they end."""
+    def shallow_retrievers(self) -> list[tuple[str, int]]:
+        """Retrievers with rankings that are too short for some metrics, and the length of these rankings."""
         depths = [(name, rankings.indices.shape[1]) for name, rankings in self.rankings.items()]
         return [(name, depth) for name, depth in depths if depth < self.depth]
 
     def as_dict(self) -> dict[str, object]:
-        """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
+        """Return the content of `scores.json`: measures between 0 and 1, times in seconds."""
         return {
             "data": self.question_set.name,
             "fingerprint": self.question_set.fingerprint,
             "split": self.experiment.split.value,
             "questions": len(self.question_set.questions),
-            **({"made_questions": self.question_set.generated_counts} if self.question_set.generated_counts else {}),
+            **_without_empty({"synthetic_questions": self.question_set.generated_counts}),
             "passages": len(self.question_set.passages),
-            **({"parts": self.split.summary()} if self.split else {}),
-            **({"warnings": warnings} if (warnings := self.warnings) else {}),
+            **_without_empty({"parts": self.split.summary() if self.split else {}, "warnings": self.warnings}),
             "retrievers": {result.name: result.as_dict() for result in self.results},
         }
 
 
+def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
+
+
+def values_by_retriever(scores: Mapping[str, Scores], measure: Measure | str) -> dict[str, np.ndarray]:
+    """Return the values per question of each retriever that has the measure."""
+    column = str(measure)
+    return {name: entry.per_question[column] for name, entry in scores.items() if column in entry.per_question}
+
+
 def find_incomplete_mixes(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the mixes with a part that found nothing for some questions, `unanswered` by name, and that part."""
+    """Return mixes and a component that returns nothing for some questions (`unanswered`, by name)."""
     mixes = (spec for spec in specs if len(spec.components) > 1)
     return [(spec.name, component) for spec in mixes for component in spec.components if unanswered.get(component)]
 
@@ -236,24 +234,20 @@ def compare(
 ) -> Comparison:
     """Search and score every retriever of the experiment over the questions of its split.
 
-    `on_progress(name, fraction)` hears which retriever is running and how much of all work is done, 0 to 1; `pace` then
-    knows how long the rest takes. `on_result` gets each result as soon as it is there. Raises `ValueError` if the split
-    has no question with a relevant passage.
+    `on_progress(name, fraction)` gets the running retriever and the fraction of all work that is done; `estimator` then
+    estimates the remaining time. `on_result` gets each result immediately. Raises `ValueError` if the split has no
+    question with a relevant passage.
     """
-    report_progress = on_progress or (lambda *_: None)
     split_parts = split(question_set, experiment.split_options)
-    evaluated = _evaluation_set(experiment, question_set, split_parts)
-    names = list(experiment.specs)
+    search = _Search(experiment, question_set, base, on_progress, estimator or TimeEstimator(), split_parts)
     results = []
-    estimator = estimator or TimeEstimator()
-    for result in _search_each(
-        experiment, question_set, evaluated, names, base, on_progress=report_progress, estimator=estimator
-    ):
+    for result in search.results(list(experiment.specs)):
         results.append(result)
         if on_result:
             on_result(result)
-    report_progress("", 1.0)
-    return Comparison(experiment, evaluated, tuple(results), split_parts)
+    if on_progress:
+        on_progress("", 1.0)
+    return Comparison(experiment, search.evaluated, tuple(results), split_parts)
 
 
 def search_model_free(
@@ -267,22 +261,17 @@ def search_model_free(
 ) -> bool:
     """Search the retrievers that need no model or are cached, and cache their rankings for `compare`.
 
-    Returns whether any is left for that. `compare` meets every error again; only its `ValueError` is raised.
+    Returns whether other retrievers remain. Of the errors of `compare`, it raises only `ValueError`.
     """
-    evaluated = _evaluation_set(experiment, question_set)
-    texts = [question.text for question in evaluated.questions]
-    retrievers = build_context(experiment, evaluated, base, whole=question_set).retrievers
+    search = _Search(experiment, question_set, base, on_progress, estimator)
+    retrievers = build_context(experiment, search.evaluated, base, whole=question_set).retrievers
     model_free: list[str] = []
     for spec in experiment.retriever:
         retriever = retrievers[spec.name]
-        needs_no_loading = not spec.needs_model or (
-            not isinstance(retriever, Exception) and _is_finished(retriever, texts)
-        )
-        if needs_no_loading and all(component in model_free for component in spec.components):
+        is_cached = not isinstance(retriever, Exception) and search.is_finished(retriever)
+        if (is_cached or not spec.needs_model) and all(component in model_free for component in spec.components):
             model_free.append(spec.name)
-    for result in _search_each(
-        experiment, question_set, evaluated, model_free, base, on_progress=on_progress, estimator=estimator
-    ):
+    for result in search.results(model_free):
         on_result(result)
     remaining = [name for name in experiment.specs if name not in model_free]
     if remaining:
@@ -290,43 +279,46 @@ def search_model_free(
     return bool(remaining)
 
 
-def _evaluation_set(experiment: Experiment, question_set: QuestionSet, split_parts: Split | None = None) -> QuestionSet:
-    evaluated = experiment.evaluation_set(question_set, split_parts)
-    if not evaluated.questions:
-        problem = f"the {experiment.split.value} part has no question with a relevant passage"
-        raise ValueError(f"{problem}: retrievers are compared by questions whose passages are known")
-    return evaluated
+@dataclass
+class _Search:
+    """Searches retrievers of an experiment over the questions of its split, one after the other."""
 
+    experiment: Experiment
+    question_set: QuestionSet
+    base: Path | None
+    on_progress: Callable[[str, float], None] | None
+    estimator: TimeEstimator
+    split_parts: Split | None = None
+    running: str = ""
 
-def _search_each(
-    experiment: Experiment,
-    full_set: QuestionSet,
-    evaluated: QuestionSet,
-    names: Sequence[str],
-    base: Path | None,
-    *,
-    on_progress: Callable[[str, float], None],
-    estimator: TimeEstimator,
-) -> Iterator[Result]:
-    """Search the retrievers named, one after the other, and report progress while one is running."""
-    running = names[0] if names else ""
+    @cached_property
+    def evaluated(self) -> QuestionSet:
+        evaluated = self.experiment.evaluation_set(self.question_set, self.split_parts)
+        if not evaluated.questions:
+            problem = f"the {self.experiment.split.value} part has no question with a relevant passage"
+            raise ValueError(f"{problem}: retrievers are compared by questions whose passages are known")
+        return evaluated
 
-    def report_within(fraction: float) -> None:
-        on_progress(running, estimator.update(running, fraction))
+    def is_finished(self, retriever: CachedRetriever | Exception) -> bool:
+        texts = [question.text for question in self.evaluated.questions]
+        return isinstance(retriever, Exception) or retriever.is_cached(texts, retriever.depth)
 
-    retrievers = build_context(experiment, evaluated, base, report_within, whole=full_set).retrievers
-    texts = [question.text for question in evaluated.questions]
-    estimator.start(
-        experiment.specs, evaluated, [name for name, retriever in retrievers.items() if _is_finished(retriever, texts)]
-    )
-    for running in names:
-        report_within(0.0)
-        yield _result(running, retrievers[running], evaluated, experiment.ks)
-    estimator.finish()
+    def results(self, names: Sequence[str]) -> Iterator[Result]:
+        self.running = names[0] if names else ""
+        context = build_context(self.experiment, self.evaluated, self.base, self._report, whole=self.question_set)
+        retrievers = context.retrievers
+        finished = [name for name, retriever in retrievers.items() if self.is_finished(retriever)]
+        self.estimator.start(self.experiment.specs, self.evaluated, finished)
+        for name in names:
+            self.running = name
+            self._report(0.0)
+            yield _result(name, retrievers[name], self.evaluated, self.experiment.ks)
+        self.estimator.finish()
 
-
-def _is_finished(retriever: CachedRetriever | Exception, questions: Sequence[str]) -> bool:
-    return isinstance(retriever, Exception) or retriever.is_cached(questions, retriever.depth)
+    def _report(self, fraction: float) -> None:
+        done = self.estimator.update(self.running, fraction)
+        if self.on_progress:
+            self.on_progress(self.running, done)
 
 
 def _result(
@@ -338,27 +330,24 @@ def _result(
         rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
     except Exception as raised:
         error = as_missing_extra(raised)
-        # an error that a user can mend is reported without its traceback
+        # an error that a user can fix has no traceback in the log
         is_expected = isinstance(error, Failure | OSError | MemoryError)
         logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)
         return Result(name, error=error)
     finally:
-        retriever.release()  # those that wrap it find its rankings on disk
+        retriever.release()  # retrievers that wrap it read its rankings from disk
     return Result.of(name, rankings, evaluate(rankings, question_set, ks), question_set, retriever.costs)
 
 
 def write_packaged_bases(experiment: Experiment) -> None:
-    """Write the packaged bases of an experiment as folders that libraries read, unless they are there.
-
-    It takes seconds, while another process loads the libraries. The retriever that needs a base reports an error.
-    """
+    """Write missing folders of the packaged bases of an experiment; the retriever that needs a base reports errors."""
     for spec in experiment.retriever:
         with suppress(ModelError, OSError):
             if base := packaged_base(str(getattr(spec, "model", ""))):
                 base.write()
 
 
-# the libraries whose versions decide metrics; those that are not installed are left out
+# libraries with versions that may change metrics; missing ones are left out
 LIBRARIES = (
     *("numpy", "scipy", "scikit-learn", "numba", "rank-bm25", "kiwipiepy", "faiss-cpu", "pymilvus", "milvus-lite"),
     *("torch", "transformers", "sentence-transformers", "tokenizers"),
@@ -370,7 +359,7 @@ def provenance(
 ) -> dict[str, Any]:
     """Return the data, settings, versions and machine of a comparison, JSON-able.
 
-    `question_set` is the whole set, if only a part of it was compared; `base` is that of `compare`.
+    `question_set` is the whole dataset, if a part of it was compared; `base` is that of `compare`.
     """
     experiment = comparison.experiment
     evaluated = comparison.question_set
@@ -378,19 +367,19 @@ def provenance(
     context = RetrieverContext(evaluated, base)
     parts = comparison.split or split(full_set, experiment.split_options)
     return {
-        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "data": {
             "name": full_set.name,
             "fingerprint": full_set.fingerprint,
             "corpus_fingerprint": full_set.corpus_fingerprint,
             "questions": len(full_set.questions),
-            **({"made_questions": full_set.generated_counts} if full_set.generated_counts else {}),
+            **_without_empty({"synthetic_questions": full_set.generated_counts}),
             "passages": len(full_set.passages),
         },
         "split": {
             "part": experiment.split.value,
-            "validation": experiment.validation_share,
-            "test": experiment.test_share,
+            "validation": experiment.validation_fraction,
+            "test": experiment.test_fraction,
             "seed": experiment.seed,
             **parts.summary(),
         },

@@ -1,4 +1,4 @@
-"""The experiment file, which the page and the command line both run, and retrievers that a user added to a set."""
+"""Experiment files, which the page and the command line run, and retrievers that users add to a dataset."""
 
 import hashlib
 import logging
@@ -37,21 +37,28 @@ from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_storage, workspace, write_json
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison import first_stage, multistage
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, RetrieverContext, Spec, omit_if_default
+from mrc_workbench.retrieval.comparison.spec import (
+    CachedRetriever,
+    Count,
+    RenamedFields,
+    RetrieverContext,
+    Spec,
+    omit_if_default,
+)
 from mrc_workbench.retrieval.measures import DEFAULT_KS, required_depth
 from mrc_workbench.retrieval.outside.adapt import MeasuredRun
 from mrc_workbench.retrieval.trec import ImportedRun, find_run, fingerprint, read_run, write_run
 
 logger = logging.getLogger(__name__)
-E = TypeVar("E", bound=BaseModel)
+ExperimentType = TypeVar("ExperimentType", bound=BaseModel)
 NO_PATH = "-"
-VALUE_ERROR_PREFIX = "Value error, "  # what pydantic puts before the message of a check of ours
+VALUE_ERROR_PREFIX = "Value error, "  # pydantic's prefix of the messages of validators
 
 
 class RunMeasurements(BaseModel):
-    """What was measured when a run was made: seconds per query, and what was noticed in its results.
+    """Measurements of a run: seconds per query, and problems in its results.
 
-    `depth` is the number of passages that was searched for: a question with fewer has no others. 0 means unknown.
+    `depth` is the requested number of passages, 0 if unknown: a question with fewer has no others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,11 +70,14 @@ class RunMeasurements(BaseModel):
     rising_scores: NonNegativeInt = omit_if_default(0)
 
 
-class RunSpec(Spec):
-    """Rankings made elsewhere: a TREC run, its path relative to the experiment file.
+_SEARCH_FIELDS = {"seconds_per_query", "depth"}  # the other fields are notes
 
-    `recorded` is what was measured when it was made; without it, no latency is reported. `failure` says why a
-    retriever of a Python program, which was searched there, has no rankings; the path is then `NO_PATH`.
+
+class RunSpec(Spec):
+    """A TREC run with rankings from outside, its path relative to the experiment file.
+
+    Without `recorded` measurements, no latency is reported. `failure` is the error of a retriever of a Python program;
+    the path is then `NO_PATH`.
     """
 
     searchable: ClassVar[bool] = False
@@ -79,7 +89,7 @@ class RunSpec(Spec):
     def resolved_values(self, context: RetrieverContext) -> dict[str, Any]:
         values = super().resolved_values(context)
         if not self.failure:
-            with suppress(OSError):  # the retriever failed then, and reports it itself
+            with suppress(OSError):
                 content = ((context.base or Path()) / self.path).read_bytes()
                 values["fingerprint"] = hashlib.sha256(content).hexdigest()
         return values
@@ -89,11 +99,9 @@ class RunSpec(Spec):
             raise Failure("", self.failure)
         path = find_run(self.path, context.base)
         questions = context.question_set
-        measured = {}
-        notes = {}
-        if self.recorded:
-            measured = self.recorded.model_dump(include={"seconds_per_query", "depth"})
-            notes = self.recorded.model_dump(exclude={"seconds_per_query", "depth"})
+        recorded = self.recorded
+        measured = recorded.model_dump(include=_SEARCH_FIELDS) if recorded else {}
+        notes = recorded.model_dump(exclude=_SEARCH_FIELDS) if recorded else {}
 
         def build() -> ImportedRun:
             run = ImportedRun(self.name, path, questions, self.path, **measured)
@@ -104,7 +112,7 @@ class RunSpec(Spec):
         return context.cached_retriever(self, build, *identity, is_timed=self.recorded is not None)
 
 
-# every kind of retriever there is: a new one is a `Spec`, and its name here
+# all kinds of retrievers: add a new `Spec` here
 KINDS: tuple[type[Spec], ...] = (
     first_stage.BM25Spec,
     first_stage.WindowedBM25Spec,
@@ -119,14 +127,15 @@ KINDS: tuple[type[Spec], ...] = (
     first_stage.HttpSpec,
     first_stage.PluginSpec,
 )
+KIND_BY_NAME: dict[str, type[Spec]] = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 
 class ExperimentError(ValueError):
-    """An experiment file that cannot be used; the message names the field and what was expected."""
+    """An experiment file that cannot be used; the message names the field and the expected value."""
 
 
 class LabKind(StrEnum):
-    """The lab of the page that made an experiment, whose retrievers differ in the values it tries."""
+    """The lab that created an experiment; its retrievers differ in the tried values."""
 
     BM25 = "bm25"
     LEXICAL = "lexical"
@@ -146,28 +155,28 @@ def _spec_adapter(kinds: tuple[type[Spec], ...]) -> TypeAdapter[Spec]:
     return TypeAdapter(Annotated[Union[kinds], Field(discriminator="kind")])  # type: ignore[arg-type]  # noqa: UP007
 
 
-class Experiment(BaseModel):
-    """The retrievers to compare, and on which data. Retrievers wrap only retrievers listed before them.
+class Experiment(RenamedFields):
+    """The retrievers to compare, and the data. Retrievers wrap only retrievers listed before them.
 
-    Passages of the grade `relevant_from` and more are relevant, for all metrics but nDCG, which counts every grade.
-    With `strict_split` the parts never share a passage, however few questions that leaves in one (see `data.split`).
+    Passages of the grade `relevance_level` and more are relevant, for all metrics but nDCG, which counts every grade.
+    With `strict_split`, parts never share a passage, even if a part gets few questions (see `data.split`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     data: str
     split: Part = Part.ALL
-    validation_share: float = 0.1
-    test_share: float = 0.2
+    validation_fraction: float = Field(default=0.1, serialization_alias="validation_share")
+    test_fraction: float = Field(default=0.2, serialization_alias="test_share")
     seed: int = 0
     strict_split: bool = omit_if_default(False)
-    relevant_from: int = omit_if_default(RELEVANT_GRADE, ge=RELEVANT_GRADE)
+    relevance_level: int = omit_if_default(RELEVANT_GRADE, ge=RELEVANT_GRADE, serialization_alias="relevant_from")
     ks: tuple[Count, ...] = Field(default=DEFAULT_KS, min_length=1)
     lab: LabKind | None = None
     retriever: tuple[Annotated[SerializeAsAny[Spec], BeforeValidator(parse_spec)], ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _check_order(self) -> "Experiment":
-        _ = self.split_options  # checks the shares
+        SplitOptions(self.validation_fraction, self.test_fraction, self.seed, self.strict_split)  # raises ValueError
         known: set[str] = set()
         for spec in self.retriever:
             if spec.name in known:
@@ -179,15 +188,15 @@ class Experiment(BaseModel):
 
     @property
     def split_options(self) -> SplitOptions:
-        return SplitOptions(self.validation_share, self.test_share, self.seed, self.strict_split)
+        return SplitOptions(self.validation_fraction, self.test_fraction, self.seed, self.strict_split)
 
     def evaluation_set(self, question_set: QuestionSet, split_parts: Split | None = None) -> QuestionSet:
-        """Return the set with the questions of the part that have a passage of the grade `relevant_from` or more.
+        """Return the dataset with the questions of the part that have a relevant passage.
 
-        There may be none. `parts` is the split of the whole set, if it is known.
+        `split_parts` is the split of the whole dataset, computed if missing.
         """
         split_parts = split_parts or split(question_set, self.split_options)
-        return split_parts.questions(question_set, self.split).relevant_from(self.relevant_from)
+        return split_parts.questions(question_set, self.split).relevant_from(self.relevance_level)
 
     @property
     def specs(self) -> dict[str, Spec]:
@@ -195,7 +204,7 @@ class Experiment(BaseModel):
 
     @property
     def depths(self) -> dict[str, int]:
-        """How many passages per question each retriever is searched for, so that one search serves all that need it."""
+        """Passages per question of each retriever's search, enough for the metrics and for retrievers that wrap it."""
         depths = dict.fromkeys(self.specs, required_depth(self.ks))
         for spec in reversed(self.retriever):
             for component in spec.components:
@@ -208,11 +217,11 @@ class Experiment(BaseModel):
 
 
 def with_dependencies(specs: Mapping[str, Spec], names: Iterable[str]) -> list[Spec]:
-    """Return the specs named and those they wrap, each after what it wraps."""
+    """Return the named specs and those they wrap, each after its components."""
     ordered: dict[str, Spec] = {}
     for name in names:
         wrapped = {spec.name: spec for spec in with_dependencies(specs, specs[name].components)}
-        ordered |= wrapped | {name: specs[name]}  # what is there already keeps its position
+        ordered |= wrapped | {name: specs[name]}  # listed specs keep their position
     return list(ordered.values())
 
 
@@ -221,7 +230,7 @@ def read_experiment(path: Path) -> Experiment:
     return read_experiment_as(Experiment, path)
 
 
-def read_experiment_as(kind: type[E], path: Path) -> E:
+def read_experiment_as(kind: type[ExperimentType], path: Path) -> ExperimentType:
     """Read an experiment file of a kind (TOML). Raises `ExperimentError`."""
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
@@ -236,18 +245,15 @@ def read_experiment_as(kind: type[E], path: Path) -> E:
 
 
 def error_messages(error: ValidationError, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> list[str]:
-    """Return a message for each error of a file of the type `model`; `kinds` are tagged by their field `kind`.
+    """Return a message for each error of a file of the type `model`; the field `kind` tells `kinds` apart.
 
-    Left out are lists that are too short because their entries were refused.
+    Lists that are too short because their entries are invalid get no message.
     """
     errors = error.errors()
     parent_locations = {details["loc"][:end] for details in errors for end in range(len(details["loc"]))}
     by_kind = {kind.model_fields["kind"].default: kind for kind in kinds if "kind" in kind.model_fields}
-    return [
-        _error_message(details, model, by_kind)
-        for details in errors
-        if details["type"] != "too_short" or details["loc"] not in parent_locations
-    ]
+    reported = (item for item in errors if item["type"] != "too_short" or item["loc"] not in parent_locations)
+    return [_error_message(details, model, by_kind) for details in reported]
 
 
 def _error_message(error: ErrorDetails, model: type[BaseModel], kinds: Mapping[str, type[BaseModel]]) -> str:
@@ -272,7 +278,7 @@ def _error_message(error: ErrorDetails, model: type[BaseModel], kinds: Mapping[s
 
 
 def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models that a field of this type may hold."""
+    """Yield the models in the type of a field."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -280,23 +286,20 @@ def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def write_experiment(experiment: BaseModel, comments: Sequence[str] = ()) -> str:
-    """Return an experiment of any kind as TOML that `read_as` takes, after remarks for its readers."""
+    """Return an experiment of any kind as TOML for `read_experiment_as`, after comments."""
     lines = (" ".join("".join(c if c.isprintable() else " " for c in comment).split()) for comment in comments)
     header = "".join(f"# {line}\n" for line in lines)
     return header + tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
 
 
 def make_storable(experiment: Experiment, question_set: QuestionSet, base: Path) -> Experiment:
-    """Return the experiment as the workspace stores it, so that it opens from any folder.
-
-    Its data is the question set's key in the workspace, and its paths are absolute.
-    """
+    """Return the experiment with the dataset's key and absolute paths, so that it opens from any folder."""
     retrievers = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
     return experiment.model_copy(update={"data": question_set.fingerprint[:16], "retriever": retrievers})
 
 
 def with_absolute_paths(spec: Spec, base: Path) -> Spec:
-    """Return a spec whose files and folders, given from `base`, are named by absolute paths."""
+    """Return the spec with absolute paths; relative paths start at `base`."""
     paths: dict[str, Any] = {}
     for name in ("model", "dictionary", "path"):
         value = getattr(spec, name, "")
@@ -306,9 +309,9 @@ def with_absolute_paths(spec: Spec, base: Path) -> Spec:
 
 
 def added_retrievers(fingerprint: str) -> list[Spec]:
-    """Return what was added to the set of this fingerprint, the first added first; what cannot be read is left out.
+    """Return the readable retrievers that a user added to the dataset of this fingerprint, the oldest first.
 
-    The path of a run is absolute, and a retriever follows those it wraps, if they were added too.
+    Paths of runs are absolute. Added components precede the retrievers that wrap them.
     """
     entries = [(read_json(path), path) for path in _added_folder(fingerprint).glob("*.json")]
     specs = list[Spec]()
@@ -325,7 +328,7 @@ def added_retrievers(fingerprint: str) -> list[Spec]:
 
 
 def add_retriever(fingerprint: str, spec: Spec) -> None:
-    """Add a retriever to the set, or replace the one of the same name."""
+    """Add a retriever to the dataset, or replace the one of the same name."""
     path = _added_path(fingerprint, spec.name)
     stored, is_damaged = read_user_file(path)
     if is_damaged:
@@ -337,12 +340,12 @@ def add_retriever(fingerprint: str, spec: Spec) -> None:
 def add_run(
     question_set: QuestionSet, name: str, content: bytes, reference: str, recorded: RunMeasurements | None = None
 ) -> RunSpec:
-    """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a user calls the file.
+    """Add the `content` of a TREC run as a retriever; `reference` is the file's name in messages.
 
-    Returns its spec with an absolute path. Raises `RunError` for an unusable run and `LimitError` if there is no room.
+    Returns its spec with an absolute path. Raises `RunError` for an invalid run, and `LimitError`.
     """
     path = _added_folder(question_set.fingerprint) / f"{hashlib.sha256(content).hexdigest()}.trec"
-    if path.is_file():  # left as it is, so that its results stay cached
+    if path.is_file():  # unchanged, so that its results stay cached
         read_run(path, question_set, reference)
     else:
         with replacing(path) as new:
@@ -355,11 +358,8 @@ def add_run(
 
 
 def store_measured(measured: MeasuredRun, full_set: QuestionSet) -> RunSpec:
-    """Store a retriever of a Python program as an imported run of the set, under its name; its path is absolute.
-
-    `whole` is the set with all its questions, some of which were searched. Raises `LimitError` if there is no room.
-    """
-    fields = RunMeasurements.model_fields.keys() - {"seconds_per_query", "depth"}
+    """Store the rankings of a Python program's retriever as a run of the whole dataset. Raises `LimitError`."""
+    fields = RunMeasurements.model_fields.keys() - _SEARCH_FIELDS
     notes = {key: value for key, value in measured.notes.items() if key in fields}
     depth = measured.rankings.indices.shape[1]
     recorded = RunMeasurements(seconds_per_query=measured.seconds_per_query, depth=depth, **notes)
@@ -371,7 +371,7 @@ def store_measured(measured: MeasuredRun, full_set: QuestionSet) -> RunSpec:
 
 
 def remove_retriever(fingerprint: str, name: str) -> None:
-    """Remove a retriever, all that wrap it, and its run unless another uses it."""
+    """Remove a retriever, all retrievers that wrap it, and unused runs."""
     removed = {name}
     for spec in added_retrievers(fingerprint):
         if removed.intersection(spec.components):

@@ -1,4 +1,4 @@
-"""Retrievers that wrap no other: BM25, encoders, late interaction, a run, Milvus, an HTTP endpoint, a plugin."""
+"""Specs of retrievers that wrap no other: BM25, encoders, late interaction, Milvus, an HTTP endpoint, a plugin."""
 
 import json
 from contextlib import suppress
@@ -46,9 +46,9 @@ _BM25_OPTIONS = {option.name for option in fields(BM25Options)}
 
 
 class TermSpec(Spec):
-    """The values of BM25 over texts of any length; see `BM25Options`.
+    """The options of BM25 over texts of any length; see `BM25Options`.
 
-    `dictionary` is a stored one (`dictionary:KEY`) or a file, its path relative to the experiment file.
+    `dictionary` is a stored one (`dictionary:KEY`), or a path relative to the experiment file.
     """
 
     digits: ClassVar[int] = 2
@@ -64,7 +64,6 @@ class TermSpec(Spec):
 
     @property
     def score_kind(self) -> str:
-        """A score of a window is one of BM25."""
         return "bm25"
 
     def load_dictionary(self, context: RetrieverContext) -> Dictionary | None:
@@ -78,7 +77,7 @@ class TermSpec(Spec):
         return BM25Options(**values | {"dictionary": dictionary})
 
     def analysis_key(self, context: RetrieverContext, dictionary: Dictionary | None) -> tuple[str, ...]:
-        """Return what identifies the analysis of the passages, for keys that hold the values of this retriever."""
+        """Return the identity of the analysis of the passages, for cache keys."""
         return self.analysis(dictionary).resolved(context.texts(self.title)).resolved_key
 
     @model_validator(mode="after")
@@ -92,20 +91,20 @@ class TermSpec(Spec):
             values["dictionary"] = {"reference": self.dictionary}
             try:
                 values["dictionary"] |= {"fingerprint": context.dictionary(self.dictionary).fingerprint}
-            except DictionaryError as error:  # the retriever failed then, and reports it itself
+            except DictionaryError as error:
                 values["dictionary"] |= {"error": error.code}
         return values
 
 
 class BM25Spec(TermSpec):
-    """A BM25 retriever, which may search again with words of the first results; see `FeedbackOptions`."""
+    """BM25, optionally with pseudo-relevance feedback (RM3); see `FeedbackOptions`."""
 
     kind: Literal["bm25"] = "bm25"
     engine: BM25Engine = BM25Engine.POSTINGS
-    sentences: ClassVar[int] = 0  # a passage is searched as a whole
-    feedback_passages: CountOrZero = omit_if_default(0)
-    feedback_terms: Count = omit_if_default(FeedbackOptions.terms)
-    feedback_share: Fraction = omit_if_default(FeedbackOptions.share)
+    sentences: ClassVar[int] = 0  # whole passages
+    fb_docs: CountOrZero = omit_if_default(0, serialization_alias="feedback_passages")
+    fb_terms: Count = omit_if_default(FeedbackOptions.terms, serialization_alias="feedback_terms")
+    fb_weight: Fraction = omit_if_default(FeedbackOptions.share, serialization_alias="feedback_share")
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -115,8 +114,8 @@ class BM25Spec(TermSpec):
     @model_validator(mode="after")
     def _check_feedback(self) -> "BM25Spec":
         default = FeedbackOptions.terms, FeedbackOptions.share
-        if not self.feedback_passages and (self.feedback_terms, self.feedback_share) != default:
-            raise ValueError("feedback_terms and feedback_share are for feedback_passages of 1 or more")
+        if not self.fb_docs and (self.fb_terms, self.fb_weight) != default:
+            raise ValueError("fb_terms and fb_weight are for fb_docs of 1 or more")
         return self
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
@@ -126,21 +125,20 @@ class BM25Spec(TermSpec):
 
 
 class WindowedBM25Spec(TermSpec):
-    """BM25 over windows of so many sentences, without feedback; see `WindowedBM25`."""
+    """BM25 over windows of `sentences`, without feedback; see `WindowedBM25`."""
 
     kind: Literal["bm25-windows"] = "bm25-windows"
     sentences: Count = 1
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         dictionary = self.load_dictionary(context)
-        report = context.on_progress
-        build = partial(WindowedBM25, self.name, context.passages, self.options(dictionary), on_progress=report)
-        build = partial(build, sentences=self.sentences)
+        options: dict[str, Any] = {"on_progress": context.on_progress, "sentences": self.sentences}
+        build = partial(WindowedBM25, self.name, context.passages, self.options(dictionary), **options)
         return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
 
 
 class DenseSpec(ReadingSpec):
-    """A bi-encoder (`starter`, a folder, a run or a hub id) whose passage vectors are in an index of some kind."""
+    """A bi-encoder (`starter`, a folder, a run or a hub id) with an index of passage vectors."""
 
     digits: ClassVar[int] = 3
     kind: Literal["dense"] = "dense"
@@ -158,7 +156,7 @@ class DenseSpec(ReadingSpec):
 
 
 class SparseSpec(Spec):
-    """A sparse encoder (a folder, a run or a hub id), whose weighted terms are searched in postings."""
+    """A sparse encoder (a folder, a run or a hub id) with an inverted index of weighted terms."""
 
     digits: ClassVar[int] = 3
     kind: Literal["sparse"] = "sparse"
@@ -173,12 +171,12 @@ class SparseSpec(Spec):
 
 
 class LateSpec(ReadingSpec):
-    """Late interaction by any transformer, or by a model trained for it; see `retrieval.late`.
+    """Late interaction by any transformer, or by a model trained for it; see `retrieval.dense`.
 
-    `layers` represent the tokens of a transformer that was not trained for it, see `TokenLayers`. `dimensions` of each
-    token vector are used, 0 for all. With `first`, only the first `depth` passages of that retriever are compared.
-    `index` says whether all passages are, or candidates by centroids: `auto` selects candidates from more than 10,000.
-    These may keep `bits` of the residual of a dimension, 1 or 2; 0: half precision.
+    `layers` represent the tokens of a transformer without such training, see `TokenLayers`. `dimensions` of each token
+    vector are used, 0 for all. With `first_stage`, only its top `rerank_top_k` passages are scored. `index` scores all
+    passages or candidates by centroids; `auto` uses centroids for more than 10,000 passages, with `bits` (1 or 2) per
+    dimension of a residual, or 0 for half precision.
     """
 
     digits: ClassVar[int] = 3
@@ -187,8 +185,8 @@ class LateSpec(ReadingSpec):
     title: bool = True
     layers: TokenLayers = TokenLayers.BALANCED
     dimensions: CountOrZero = 0
-    first: str = omit_if_default("")
-    depth: Count = 100
+    first_stage: str = omit_if_default("", serialization_alias="first")
+    rerank_top_k: Count = Field(default=100, serialization_alias="depth")
     index: LateIndex = omit_if_default(LateIndex.AUTO)
     bits: Literal[0, 1, 2] = omit_if_default(0)
     precision: Precision = Precision.AUTO
@@ -200,43 +198,34 @@ class LateSpec(ReadingSpec):
         return self
 
     def scored_depth(self, k: int) -> int:
-        return min(self.depth, k) if self.first else k
+        return min(self.rerank_top_k, k) if self.first_stage else k
 
     def expected_bytes(self, passages: Passages) -> int:
-        """Return about how many bytes the vectors of all tokens take in half precision, in memory and on disk."""
-        # Korean has 0.6 tokens a letter in a multilingual vocabulary, English half as many
+        """Estimate the bytes of all token vectors in half precision, in memory and on disk."""
+        # a multilingual vocabulary has 0.6 tokens per Korean character, and half as many per English one
         return round(0.6 * int(passages.texts.lengths().sum()) * (self.dimensions or 384) * 2)
 
     def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         return passages + questions if n_passages and n_questions else 0
 
     def encoder(self, context: RetrieverContext) -> TokenEncoder:
-        return context.token_encoder(
-            self.model, self.title, self.precision, self.dimensions, self.window_options, self.layers
-        )
+        options: dict[str, Any] = {"precision": self.precision, "dimensions": self.dimensions, "layers": self.layers}
+        return context.token_encoder(self.model, self.title, windows=self.window_options, **options)
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         encoder = self.encoder(context)
-        build = partial(
-            LateInteraction,
-            self.name,
-            context.passages,
-            encoder,
-            title=self.title,
-            first=context.get_retriever(self.first) if self.first else None,
-            depth=self.depth,
-            index=self.index,
-            bits=self.bits,
-            on_progress=context.on_progress,
-        )
+        first_stage = context.get_retriever(self.first_stage) if self.first_stage else None
+        options: dict[str, Any] = {"title": self.title, "first": first_stage, "depth": self.rerank_top_k}
+        options |= {"index": self.index, "bits": self.bits, "on_progress": context.on_progress}
+        build = partial(LateInteraction, self.name, context.passages, encoder, **options)
         return context.cached_retriever(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
 class MilvusSpec(Spec):
-    """BM25, a bi-encoder or both of them fused, searched in Milvus; see `retrieval.milvus`.
+    """BM25, a bi-encoder or a hybrid of both, searched in Milvus; see `retrieval.milvus`.
 
-    The address and the token are not part of an experiment, but in `MILVUS_URI` and `MILVUS_TOKEN`. `depth`, `fusion`
-    and `weights` (0 to 1 each, of BM25 and of the bi-encoder) are for `hybrid`; only `weighted` has weights.
+    `MILVUS_URI` and `MILVUS_TOKEN` contain the address and the token. `top_k`, `fusion` and `weights` (0 to 1 each, of
+    BM25 and of the bi-encoder) are for `hybrid`; only `weighted` has weights.
     """
 
     kind: Literal["milvus"] = "milvus"
@@ -247,7 +236,7 @@ class MilvusSpec(Spec):
     title: bool = True
     model: str = STARTER
     index: IndexKind = IndexKind.EXACT
-    depth: Count = 100
+    top_k: Count = Field(default=100, serialization_alias="depth")
     fusion: Ranker = Ranker.RRF
     weights: tuple[Fraction, Fraction] | None = None
 
@@ -259,12 +248,10 @@ class MilvusSpec(Spec):
 
     @property
     def score_kind(self) -> str:
-        """By ranks it fuses as a hybrid does; otherwise its scores are its own."""
         return "hybrid" if self.fusion is Ranker.RRF else self.kind
 
     @property
     def local_spec(self) -> "BM25Spec | DenseSpec | MilvusSpec":
-        """The local retriever of the same name and scores, which explains them; itself if Milvus fuses."""
         if self.search is MilvusSearchMode.BM25:
             return BM25Spec(name=self.name, analyzer=self.analyzer, k1=self.k1, b=self.b, title=self.title)
         if self.search is MilvusSearchMode.DENSE:
@@ -274,9 +261,8 @@ class MilvusSpec(Spec):
     def make(self, context: RetrieverContext) -> CachedRetriever:
         connection = milvus_settings()
         passages = context.passages
-        encoder = (
-            None if self.search is MilvusSearchMode.BM25 else context.encoder(self.model, self.title, Precision.AUTO)
-        )
+        has_encoder = self.search is not MilvusSearchMode.BM25
+        encoder = context.encoder(self.model, self.title, Precision.AUTO) if has_encoder else None
 
         def build() -> MilvusRetriever:
             fields: list[TermField | VectorField] = []
@@ -284,12 +270,11 @@ class MilvusSpec(Spec):
                 fields.append(TermField(passages, BM25Options(self.analyzer, self.k1, self.b, self.title)))
             if encoder:
                 fields.append(VectorField(passages, encoder, title=self.title, index=self.index))
-            fusion = EngineFusion(self.fusion, self.depth, self.weights) if len(fields) > 1 else None
-            return MilvusRetriever(
-                self.name, len(passages), fields, connection, fusion=fusion, on_progress=context.on_progress
-            )
+            fusion = EngineFusion(self.fusion, self.top_k, self.weights) if len(fields) > 1 else None
+            options: dict[str, Any] = {"fusion": fusion, "on_progress": context.on_progress}
+            return MilvusRetriever(self.name, len(passages), fields, connection, **options)
 
-        # the address, without the token, tells the times of one server from another's
+        # the address, without the token, because each server has its own times
         identity = [connection.display_name, encoder.fingerprint if encoder else ""]
         if self.search is not MilvusSearchMode.DENSE:
             identity += Analysis(self.analyzer).resolved(context.texts(self.title)).resolved_key
@@ -297,12 +282,12 @@ class MilvusSpec(Spec):
 
 
 class HttpSpec(Spec):
-    """A search engine behind an HTTP endpoint, which gets one request per query.
+    """A search engine behind an HTTP endpoint, with one request per query.
 
-    `{query}` and `{k}` in `url` and in `body`, a JSON text or a table, are replaced. `ids` and `scores` are JMESPath
-    expressions that give lists of equal length, such as `hits.hits[*]._id`; without `scores` the results keep their
-    order. `secret_headers` name environment variables (`MRC_SECRET_…`) that hold the values of headers. `timeout` is in
-    seconds; `concurrency` requests run at a time. Change `version`, any text, to search a changed engine again.
+    `{query}` and `{k}` in `url` and in `body` (JSON text or a table) are replaced. `ids` and `scores` are JMESPath
+    expressions for lists of equal length, such as `hits.hits[*]._id`; without `scores` the results keep their order.
+    `secret_headers` name environment variables (`MRC_SECRET_…`) with values of headers. `timeout` is in seconds;
+    `concurrency` requests run at a time. Change `version`, any text, to search a changed engine again.
     """
 
     kind: Literal["http"] = "http"
@@ -342,19 +327,18 @@ class HttpSpec(Spec):
         return http_search.HttpRequest(self.url, self.method, self.body, self.headers, self.secret_headers)
 
     def caller(self, context: RetrieverContext) -> http_search.HttpCaller:
-        return http_search.HttpCaller(
-            self.request, self.ids, self.scores, self.timeout, self.concurrency, context.on_progress
-        )
+        limits = self.timeout, self.concurrency
+        return http_search.HttpCaller(self.request, self.ids, self.scores, *limits, context.on_progress)
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        self.request.sent_headers()  # raises what is missing before anything is searched
+        self.request.sent_headers()  # raises an error if a secret is missing
         questions = context.question_set
         build = partial(http_search.http_retriever, self.name, self.caller(context), questions, self.order)
         return context.cached_retriever(self, build, *alias_fingerprints(questions))
 
 
 class PluginSpec(Spec):
-    """A retriever that an installed package or `MRC_RETRIEVERS` registers, by its name there (`entry`).
+    """A retriever that an installed package or `MRC_RETRIEVERS` registers under the name `entry`.
 
     `options` are passed to its factory. Results are cached by them, the package's version and the module's content.
     """
@@ -371,11 +355,11 @@ class PluginSpec(Spec):
 
     def resolved_values(self, context: RetrieverContext) -> dict[str, Any]:
         values = super().resolved_values(context)
-        with suppress(OutsideError):  # the retriever failed then, and reports it itself
+        with suppress(OutsideError):
             values["code"] = find_plugin(self.entry).fingerprint()
         return values
 
 
 def alias_fingerprints(questions: QuestionSet) -> list[str]:
-    """Return what identifies the ids of merged duplicates, by which results name passages, if there are any."""
+    """Return the fingerprint of the ids of merged duplicates, which results may contain, if there are any."""
     return [questions.alias_fingerprint] if questions.alias_fingerprint else []

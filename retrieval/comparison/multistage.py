@@ -1,4 +1,4 @@
-"""Retrievers that wrap others (a hybrid, a learned mix, a reranker), and the default retrievers of a dataset."""
+"""Specs of retrievers that wrap others (hybrid, learned mix, reranker), and the default retrievers of a dataset."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
@@ -22,73 +22,68 @@ from mrc_workbench.retrieval.mix import LearnedMix
 
 
 class HybridSpec(Spec):
-    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.combine`.
+    """Fusion of the top `top_k` passages of two or more retrievers; see `retrieval.combine`.
 
-    `weights` are one number of 0 or more for each of them, in the same order; without them, all count the same.
+    `weights` are one number of 0 or more for each retriever, in the same order, by default equal.
     """
 
     kind: Literal["hybrid"] = "hybrid"
-    of: tuple[str, ...] = Field(min_length=2)
-    depth: Count = 100
+    retrievers: tuple[str, ...] = Field(min_length=2, serialization_alias="of")
+    top_k: Count = Field(default=100, serialization_alias="depth")
     fusion: Fusion = Fusion.Z_SCORE
     weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
     def _check_weights(self) -> "HybridSpec":
-        if self.weights is not None and (len(self.weights) != len(self.of) or not any(self.weights)):
-            raise ValueError(f"weights must be {len(self.of)} numbers, one for each in `of`, and not all 0")
+        if self.weights is not None and (len(self.weights) != len(self.retrievers) or not any(self.weights)):
+            raise ValueError(
+                f"weights must be {len(self.retrievers)} numbers, one for each of `retrievers`, and not all 0"
+            )
         return self
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of those that bring candidates: a part of weight 0 brings none."""
-        weights = self.weights or [1.0] * len(self.of)
-        return tuple(name for name, weight in zip(self.of, weights, strict=True) if weight)
+        """Names of the retrievers with a weight above 0, which return the candidates."""
+        weights = self.weights or [1.0] * len(self.retrievers)
+        return tuple(name for name, weight in zip(self.retrievers, weights, strict=True) if weight)
 
     @property
     def weight(self) -> float | None:
         return self.weights[0] if self.weights else None
 
     def candidate_depth(self, k: int) -> int:
-        del k  # so many are fused, whatever is asked for
-        return self.depth
+        del k
+        return self.top_k
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         depths = _scored_depths(self, context)
-        build = partial(
-            Hybrid,
-            self.name,
-            [context.get_retriever(name) for name in self.of],
-            n_passages=len(context.passages),
-            depth=self.depth,
-            fusion=self.fusion,
-            weights=self.weights,
-            depths=depths,
-        )
-        is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.depth
+        components = [context.get_retriever(name) for name in self.retrievers]
+        options: dict[str, Any] = {"n_passages": len(context.passages), "depth": self.top_k, "depths": depths}
+        build = partial(Hybrid, self.name, components, fusion=self.fusion, weights=self.weights, **options)
+        is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.top_k
         return context.cached_retriever(self, build, *(depths if is_shortened else []))
 
 
 class RerankSpec(ReadingSpec):
-    """A cross-encoder over the first `depth` passages of `first`.
+    """A cross-encoder over the top `rerank_top_k` passages of `first_stage`.
 
-    `weight` (0 to 1) is the reranker's share of the score; by default that of its training, or 1 (0.5 for the starter).
+    `weight` (0 to 1) is that of the reranker's score, by default that of its training, or 1 (0.5 for the starter).
     """
 
     digits: ClassVar[int] = 3
     kind: Literal["rerank"] = "rerank"
-    first: str
+    first_stage: str = Field(serialization_alias="first")
     model: str = STARTER
-    depth: Count = 20
+    rerank_top_k: Count = Field(default=20, serialization_alias="depth")
     weight: float | None = Field(default=None, ge=0, le=1)
     title: bool = True
     precision: Precision = Precision.AUTO
 
     def scored_depth(self, k: int) -> int:
-        return min(self.depth, k)
+        return min(self.rerank_top_k, k)
 
     def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        depth = min(self.depth, n_passages)
+        depth = min(self.rerank_top_k, n_passages)
         return depth * (questions + round(n_questions * passages / max(1, n_passages)))
 
     def weight_with(self, source: ModelSource) -> float:
@@ -104,58 +99,49 @@ class RerankSpec(ReadingSpec):
         meter = Meter()
         weight = self.weight_with(context.source(self.model))
         scorer = context.scorer(self.model, self.title, self.precision)
-        build = partial(
-            RerankedRetriever,
-            self.name,
-            context.get_retriever(self.first),
-            scorer,
-            context.passages,
-            depth=self.depth,
-            weight=weight,
-            title=self.title,
-            windows=self.window_options,
-            meter=meter,
-            on_progress=context.on_progress,
-        )
+        first_stage = context.get_retriever(self.first_stage)
+        options: dict[str, Any] = {"depth": self.rerank_top_k, "weight": weight, "title": self.title, "meter": meter}
+        options |= {"windows": self.window_options, "on_progress": context.on_progress}
+        build = partial(RerankedRetriever, self.name, first_stage, scorer, context.passages, **options)
         return context.cached_retriever(self, build, scorer.fingerprint, weight, meter=meter)
 
 
-_LEARNING_VERSION = 4  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
-MIN_LABELLED_QUESTIONS = 100  # labelled questions from which a mix is offered by default
-_WINDOW_SENTENCES = (1, 3)  # sentences
+_LEARNING_VERSION = 4  # in the key of a mix: raise it when the folds of questions change, or the fit of weights
+MIN_LABELLED_QUESTIONS = 100  # for a learned mix as a default retriever
+_WINDOW_SENTENCES = (1, 3)
 _ANALYZER_OPTIONS = {"compounds", "dictionary", "stop_words"}  # options that bigrams and plain words cannot use
-_PRESENCE = {"k1": 0.2, "b": 0.9}  # repetition counts hardly anything, and long passages much less
+_PRESENCE = {"k1": 0.2, "b": 0.9}  # hardly counts repetition, and discounts long passages strongly
 
 
 class LearnedSpec(Spec):
-    """The retrievers `of`, mixed with weights learned from labelled questions; see `retrieval.mix`.
+    """The `retrievers`, mixed with weights learned from labelled questions; see `retrieval.mix`.
 
     With `lexical`, variants of BM25 are mixed, too: of character bigrams, words, word pairs, presence, titles, and
-    windows of one and three sentences. At most `lessons` questions of other parts are used for training.
+    windows of one and three sentences. At most `max_training_queries` questions of other parts are used for training.
     """
 
     digits: ClassVar[int] = 3
     kind: Literal["learned"] = "learned"
-    of: tuple[str, ...] = Field(min_length=1)
-    depth: Count = 100
+    retrievers: tuple[str, ...] = Field(min_length=1, serialization_alias="of")
+    top_k: Count = Field(default=100, serialization_alias="depth")
     lexical: bool = True
-    lessons: Count = 2000
+    max_training_queries: Count = Field(default=2000, serialization_alias="lessons")
 
     def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        return (
-            (passages + questions) * (5 + len(_WINDOW_SENTENCES)) if self.lexical and n_passages and n_questions else 0
-        )
+        indexes = 5 + len(_WINDOW_SENTENCES) if self.lexical and n_passages and n_questions else 0
+        return (passages + questions) * indexes
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        components = [context.get_retriever(name) for name in self.of]
+        components = [context.get_retriever(name) for name in self.retrievers]
         own_signals = [spec.make(context) for spec in self.signals(context)] if self.lexical else []
         depths = _scored_depths(self, context)
-        component_groups = [_component_group(context.specs.get(name)) for name in self.of]
+        groups = [_component_group(context.specs.get(name)) for name in self.retrievers]
         full_set = context.full_set
         trained = [
             any(training_fingerprint(source) == full_set.fingerprint for source in _model_sources([name], context))
-            for name in self.of
+            for name in self.retrievers
         ]
+        own = len(own_signals)
 
         def build() -> LearnedMix:
             return LearnedMix(
@@ -163,26 +149,23 @@ class LearnedSpec(Spec):
                 [*components, *own_signals],
                 TrainingQueries.from_question_set(full_set, *self._training_rows(context, any(trained))),
                 n_passages=len(context.passages),
-                halves=[
-                    *component_groups,
-                    *[None] * len(own_signals),
-                ],  # own signals count only as far as their weights are learned
-                trained=[*trained, *[False] * len(own_signals)],
-                depth=self.depth,
-                depths=[*depths, *[self.depth] * len(own_signals)],
+                halves=[*groups, *[None] * own],  # the untrained mix does not use own signals
+                trained=[*trained, *[False] * own],
+                depth=self.top_k,
+                depths=[*depths, *[self.top_k] * own],
             )
 
-        # the training questions follow from these; they are looked up at the first search
+        # these determine the training questions, which the first search selects
         split = astuple(context.split_options), context.evaluated_part
         return context.cached_retriever(
             self, build, full_set.fingerprint, *split, trained, depths, _LEARNING_VERSION, own_components=own_signals
         )
 
     def signals(self, context: RetrieverContext) -> Iterator[TermSpec]:
-        """Yield variants of the first BM25 that is mixed, each with one value changed."""
-        specs = (context.specs.get(name) for name in self.of)
+        """Yield variants of the first BM25 of the mix, each with one changed value."""
+        specs = (context.specs.get(name) for name in self.retrievers)
         base = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
-        excluded_fields = {"name", "kind", "chosen_on", "title_weight"}
+        excluded_fields = {"name", "kind", "selected_on", "title_weight"}
         values = base.model_dump(exclude=excluded_fields)
         without_analyzer = base.model_dump(exclude=excluded_fields | _ANALYZER_OPTIONS)
         analyzer = resolve_analyzer(base.analyzer, context.texts(base.title))
@@ -199,16 +182,16 @@ class LearnedSpec(Spec):
             yield WindowedBM25Spec.model_validate(shared | {"name": name, "sentences": sentences})
 
     def _training_rows(self, context: RetrieverContext, is_trained: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows of the training questions, and of those among them that a signal's model was trained on.
+        """Return rows of the training questions, and of those that a signal's model was trained on.
 
-        Test questions are used only if all are compared. Of too many, those that no model was trained on come first.
+        Test questions train only if all questions are evaluated. Questions that no model was trained on come first.
         """
         rows = context.split.rows
         part = context.evaluated_part
         unseen_parts = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
         part_groups = [unseen_parts, [Part.TRAIN]] if is_trained else [[*unseen_parts, Part.TRAIN], []]
-        # questions that are compared anyway train each other, up to so many
-        remaining = 20_000 if part is Part.ALL else self.lessons
+        # if all questions are evaluated, they train each other in folds
+        remaining = 20_000 if part is Part.ALL else self.max_training_queries
         selected = []
         for parts in part_groups:
             sampled = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
@@ -221,11 +204,11 @@ class LearnedSpec(Spec):
 
 def _scored_depths(spec: HybridSpec | LearnedSpec, context: RetrieverContext) -> list[int]:
     specs = context.specs
-    return [specs[name].scored_depth(spec.depth) if name in specs else spec.depth for name in spec.of]
+    return [specs[name].scored_depth(spec.top_k) if name in specs else spec.top_k for name in spec.retrievers]
 
 
 def _component_group(spec: Spec | None) -> str:
-    """Return the part of the untrained mix that a retriever belongs to: all three count the same."""
+    """Return the group of a retriever in the untrained mix, where all three groups have the same weight."""
     if isinstance(spec, LateSpec):
         return "tokens"
     return "words" if isinstance(spec, TermSpec) else "meaning"
@@ -244,8 +227,8 @@ LATE_NAME = "Late"
 MIX_NAME = "Best mix"
 HYBRID_NAME = "Hybrid"
 RERANKED_NAME = "Reranked"
-WORDS_NAME = "BM25 words"  # BM25 of words as they are written, where the default analyzer splits them
-LSA_NAME = "LSA"  # the starter's vectors: dense search itself if no pretrained base is installed
+WORDS_NAME = "BM25 words"  # BM25 of written words, which the default analyzer may split
+LSA_NAME = "LSA"  # the starter's vectors, which are also the default dense retriever without a pretrained base
 SHORT_NAMES = {
     "bm25": BM25_NAME,
     "bm25-words": WORDS_NAME,
@@ -256,13 +239,13 @@ SHORT_NAMES = {
     "rerank": RERANKED_NAME,
     "mix": MIX_NAME,
 }
-MAX_LATE_PASSAGES = 5_000  # passages above which the page does not offer late interaction: 64 kB each
-_MAX_FULL_WIDTH_PASSAGES = 500  # passages above which token vectors have fewer dimensions: for time and memory
+MAX_LATE_PASSAGES = 5_000  # for late interaction as a default retriever: 64 kB per passage
+_MAX_FULL_WIDTH_PASSAGES = 500  # above, token vectors have fewer dimensions, for time and memory
 _REDUCED_DIMENSIONS = 128
 
 
 class UnknownRetrieverError(Failure, ValueError):
-    """A name that no default retriever has, or a retriever that needs a model which is not installed."""
+    """An unknown name of a retriever, or a retriever with a model that is not installed."""
 
 
 @dataclass(frozen=True)
@@ -280,14 +263,14 @@ class DefaultRetrievers:
 
     @classmethod
     def of(cls, passages: int, questions: int) -> "DefaultRetrievers":
-        """Return those of a dataset with so many passages, and questions that were not generated from passages."""
+        """Return the default retrievers of a dataset by its number of passages and of questions by people."""
         model = default_model()
         is_pretrained = model != STARTER
         dimensions = _REDUCED_DIMENSIONS if passages > _MAX_FULL_WIDTH_PASSAGES else 0
         late = LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions) if is_pretrained else None
         return cls(
             bm25=BM25Spec(name=BM25_NAME),
-            # a starter reads passages of any length, and knows no tokens
+            # a starter reads passages of any length
             dense=DenseSpec(name=DENSE_NAME, model=model, windows=is_pretrained),
             late=late,
             offers_late=late is not None and passages <= MAX_LATE_PASSAGES,
@@ -305,22 +288,19 @@ class DefaultRetrievers:
 
     @property
     def mix(self) -> LearnedSpec:
-        return LearnedSpec(name=MIX_NAME, of=tuple(spec.name for spec in self.first_stage))
+        return LearnedSpec(name=MIX_NAME, retrievers=tuple(spec.name for spec in self.first_stage))
 
     @property
     def combined(self) -> list[Spec]:
-        hybrid = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
-        return [hybrid, RerankSpec(name=RERANKED_NAME, first=BM25_NAME)]
+        hybrid = HybridSpec(name=HYBRID_NAME, retrievers=(BM25_NAME, DENSE_NAME))
+        return [hybrid, RerankSpec(name=RERANKED_NAME, first_stage=BM25_NAME)]
 
     @property
     def plain(self) -> list[Spec]:
         return [BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD), DenseSpec(name=LSA_NAME)]
 
     def by_name(self, name: str) -> Spec:
-        """Return the retriever of a short name ("mix") or of the page's name ("Best mix").
-
-        Raises `UnknownRetrieverError`.
-        """
+        """Return the retriever of a short name ("mix") or full name ("Best mix"). Raises `UnknownRetrieverError`."""
         full_name = SHORT_NAMES.get(name.strip().casefold(), name)
         specs = {spec.name: spec for spec in (*self.first_stage, *self.combined, *self.plain, self.mix)}
         if self.late:

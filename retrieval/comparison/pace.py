@@ -1,16 +1,16 @@
-"""How far a comparison is and how long it still takes, weighted by what each retriever has to read.
+"""The progress and the remaining time of a comparison, and forecasts before it starts.
 
-A retriever takes some seconds to begin (a model is loaded) and some for each character that it analyzes, encodes or
-reads in pairs. Both are measured whenever one is searched, and stored in the workspace by reader: an analyzer, or a
-model in a precision. The first comparison reports the time left once everything still to come is known or has begun.
+A retriever takes seconds to start (it loads a model) and seconds for each character that it analyzes, encodes or reads
+in pairs. Each search measures both, and the workspace stores them by reader: an analyzer, or a model in a precision.
+The first comparison reports the remaining time once every remaining retriever is measured or running.
 
-`forecasts` use what was measured, or the characters to read, at rates that a slow, busy processor reaches as well:
+`forecast_retrievers` uses these measurements, or cautious rates that a slow processor under load reaches:
 
 - an analyzer or a starter model reads a character in 50 microseconds, and a starter reranker, which analyzes each text
   once, scores a character of a pair in 2 microseconds;
-- a transformer reads a character in 1 millisecond for each 21 million weights of its layers (multilingual-e5-small has
-  so many), counted as 12 x layers x width squared, from its `config.json`;
-- a model that is not on this machine, or has no such file, has no forecast.
+- a transformer reads a character in 1 millisecond for each 21 million weights of its layers (as in
+  multilingual-e5-small), counted as 12 x layers x width squared, from its `config.json`;
+- a model without a `config.json` on this machine has no forecast.
 """
 
 import time
@@ -30,24 +30,24 @@ from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 
-# seconds a character of a reader that was never measured: how much of the progress bar it gets, and no more
+# seconds per character of readers without measurements, for the progress bar only
 _DEFAULT_RATE = 5e-6
 _DEFAULT_MODEL_RATE = 2e-4
-_MIN_STORED_SECONDS = 0.3  # seconds: what took less tells nothing about a longer one
-_MIN_FRACTION = 0.05  # fraction of its work after which a running retriever is judged by itself
-_FINAL_SECONDS = 2.0  # seconds: results are tested, written and drawn
-_MAX_RISE = 1.1  # times the least that was reported: users plan by it
+_MIN_STORED_SECONDS = 0.3  # shorter searches do not predict longer ones
+_MIN_FRACTION = 0.05  # of its work, after which a running retriever predicts its own time
+_FINAL_SECONDS = 2.0  # to test, write and display results
+_MAX_RISE = 1.1  # times the lowest reported value: users plan by it
 
-_ANALYZER_RATE = 5e-5  # seconds a character
-_STARTER_PAIR_RATE = 2e-6  # seconds a character of a pair whose texts are analyzed already
-_TRANSFORMER_RATE = 1e-3  # seconds a character, for `_WEIGHTS`
+_ANALYZER_RATE = 5e-5  # seconds per character
+_STARTER_PAIR_RATE = 2e-6  # seconds per character of a pair of analyzed texts
+_TRANSFORMER_RATE = 1e-3  # seconds per character, for `_REFERENCE_WEIGHTS`
 _REFERENCE_WEIGHTS = 12 * 12 * 384**2
 _START_SECONDS = 5.0  # to load a transformer
 
 
 class _MeasuredSpeed(BaseModel):
-    setup: FiniteFloat = 0.0  # seconds
-    each: FiniteFloat  # seconds a character
+    setup_seconds: FiniteFloat = 0.0
+    seconds_per_character: FiniteFloat
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class _Task:
     reader: str
     characters: int
     is_stored: bool  # its rankings are on disk
-    default_rate: float  # seconds a character
-    reports_progress: bool  # how much it has read, if it reads at all: vectors and tokens may be cached
+    default_rate: float  # seconds per character
+    reports_progress: bool  # unless its vectors and tokens are cached
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class _Observation:
 
 
 class TimeEstimator:
-    """The pace of one comparison. `at` hears of each retriever in turn how much of its own work is done."""
+    """Estimates the progress and remaining time of a comparison from `update`."""
 
     def __init__(self, lowest_reported: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`least` is the time left that was reported last, if another process began this comparison."""
+        """`lowest_reported` is the lowest remaining time that another process of this comparison reported."""
         self._clock = clock
         self._lowest_reported = lowest_reported
         self._tasks: dict[str, _Task] = {}
@@ -81,7 +81,7 @@ class TimeEstimator:
         self._last_observation = _Observation(0.0, 0.0)
 
     def start(self, specs: Mapping[str, Spec], evaluated: QuestionSet, cached_names: Collection[str]) -> None:
-        """Note what is to be done; retrievers whose rankings are `stored` take no time."""
+        """Start a comparison; retrievers with cached rankings take no time."""
         lengths = evaluated.passages.texts.lengths(), np.array([len(question.text) for question in evaluated.questions])
         characters = [round(text_lengths.sum()) for text_lengths in lengths]
         costs = [round(reading_costs(text_lengths).sum()) for text_lengths in lengths]
@@ -90,7 +90,6 @@ class TimeEstimator:
                 reader_key(spec),
                 spec.characters_read(*map(len, lengths), *(costs if spec.needs_model else characters)),
                 name in cached_names,
-                # a starter reads words, and a transformer multiplies matrices
                 _DEFAULT_MODEL_RATE if getattr(spec, "model", STARTER) != STARTER else _DEFAULT_RATE,
                 not spec.components,
             )
@@ -98,14 +97,16 @@ class TimeEstimator:
         }
         self._known_speeds = {}
         for reader, values in read_json(_rates_path()).items():
-            with suppress(ValidationError):  # what cannot be read is measured again
+            with suppress(ValidationError):  # measured again
                 self._known_speeds[reader] = _MeasuredSpeed.model_validate(values)
 
     def update(self, name: str, fraction: float) -> float:
-        """Note which retriever is running and how much it has done, 0 to 1; returns the fraction of all work done."""
+        """Update the running retriever and its progress, 0 to 1; returns the progress of the comparison."""
         if name != self._name:
             self.finish()
-            self._name, self._started_at, self._first_observation = name, self._clock(), None
+            self._name = name
+            self._started_at = self._clock()
+            self._first_observation = None
             self._finished.discard(name)
         self._last_observation = _Observation(self._clock() - self._started_at, fraction)
         if fraction > 0 and self._first_observation is None:
@@ -128,18 +129,19 @@ class TimeEstimator:
         is_measurable = task.characters and not task.is_stored and (first or not task.reports_progress)
         if not is_measurable or seconds < _MIN_STORED_SECONDS:
             return
-        measured = _MeasuredSpeed(each=seconds / task.characters)
+        measured = _MeasuredSpeed(seconds_per_character=seconds / task.characters)
         if first and last.fraction - first.fraction > 0.2 and last.seconds - first.seconds > _MIN_STORED_SECONDS:
             seconds_per_character = (last.seconds - first.seconds) / (last.fraction - first.fraction) / task.characters
             measured = _MeasuredSpeed(
-                each=seconds_per_character, setup=max(0.0, seconds - seconds_per_character * task.characters)
+                seconds_per_character=seconds_per_character,
+                setup_seconds=max(0.0, seconds - seconds_per_character * task.characters),
             )
-        with suppress(OSError):  # a full disk costs an estimate
+        with suppress(OSError):  # a full disk
             write_json(_rates_path(), {**read_json(_rates_path()), task.reader: measured.model_dump()})
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds left in total, None if unknown; never more than a tenth above the least reported before."""
+        """Remaining seconds, None if unknown; at most a tenth above the lowest reported value."""
         seconds_by_retriever = self.seconds_left_by_retriever
         known = [seconds for seconds in seconds_by_retriever.values() if seconds is not None]
         if self._lowest_reported is None or not seconds_by_retriever or len(known) < len(seconds_by_retriever):
@@ -148,9 +150,9 @@ class TimeEstimator:
 
     @property
     def seconds_left_by_retriever(self) -> dict[str, float | None]:
-        """Seconds that each retriever still takes, None if unknown; empty before the first one begins.
+        """Remaining seconds by retriever, None if unknown; empty before the first one starts.
 
-        The last retriever's include the tests that follow. All are scaled down if the total would rise by over a tenth.
+        Those of the last retriever include the final tests. All are scaled down if the total rises by over a tenth.
         """
         if not self._name:
             return {}
@@ -172,7 +174,7 @@ class TimeEstimator:
         return 0.0 if task.is_stored or not task.characters else self._measured_seconds(task)
 
     def characters(self, name: str) -> int:
-        """Return how many characters a retriever reads; for a transformer, long texts count for more than they have."""
+        """Return the characters that a retriever reads; long texts of a transformer count more."""
         return self._tasks[name].characters
 
     def _remaining_seconds(self, name: str) -> float | None:
@@ -189,12 +191,12 @@ class TimeEstimator:
             total = (last.seconds - first.seconds) / (last.fraction - first.fraction)
             return max(0.0, total * (1 - last.fraction) - (now - last.seconds))
         if first and task.reader in self._known_speeds and expected is not None:
-            return self._known_speeds[task.reader].each * task.characters * (1 - last.fraction)
+            return self._known_speeds[task.reader].seconds_per_character * task.characters * (1 - last.fraction)
         return None if expected is None else max(0.0, expected - now)
 
     def _measured_seconds(self, task: _Task) -> float | None:
         known = self._known_speeds.get(task.reader)
-        return known.setup + known.each * task.characters if known else None
+        return known.setup_seconds + known.seconds_per_character * task.characters if known else None
 
 
 def _rates_path() -> Path:
@@ -202,26 +204,26 @@ def _rates_path() -> Path:
 
 
 def reader_key(spec: Spec) -> str:
-    """Return what reads texts for a retriever, which decides how long that takes."""
+    """Return the key of a retriever's reader: its kind, analyzer, model and precision."""
     values = dict(spec.local_spec)
     return " ".join([spec.kind, *(str(values[name]) for name in ("analyzer", "model", "precision") if name in values)])
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds that a retriever takes, None if unknown; a cautious upper bound unless `is_measured`."""
+    """Seconds of a retriever, None if unknown; a cautious upper bound unless `is_measured`."""
 
     seconds: float | None
     is_measured: bool = False
 
 
 def forecast_retrievers(specs: Mapping[str, Spec], evaluated: QuestionSet) -> dict[str, Forecast]:
-    """Return the forecast of each retriever by name, without what it wraps, as if nothing of it were cached."""
+    """Return the forecast of each retriever by name, without its components and caches."""
     estimator = TimeEstimator()
     estimator.start(specs, evaluated, ())
     lengths = evaluated.passages.texts.lengths(), np.array([len(question.text) for question in evaluated.questions])
     characters = sum(round(reading_costs(text_lengths).sum()) for text_lengths in lengths)
-    external_specs = HttpSpec | PluginSpec  # these search elsewhere, or run code of others: nothing is known
+    external_specs = HttpSpec | PluginSpec  # engines and code of users
     return {
         name: Forecast(None) if isinstance(spec, external_specs) else _forecast(spec, estimator, characters)
         for name, spec in specs.items()
@@ -229,7 +231,7 @@ def forecast_retrievers(specs: Mapping[str, Spec], evaluated: QuestionSet) -> di
 
 
 def total_forecast(forecasts: Sequence[Forecast]) -> Forecast:
-    """Return the forecast of several retrievers, one after the other."""
+    """Return the forecast of several retrievers in sequence."""
     seconds = [forecast.seconds for forecast in forecasts if forecast.seconds is not None]
     if len(seconds) < len(forecasts):
         return Forecast(None)
@@ -237,7 +239,7 @@ def total_forecast(forecasts: Sequence[Forecast]) -> Forecast:
 
 
 def _forecast(spec: Spec, estimator: TimeEstimator, dataset_characters: int) -> Forecast:
-    """Return the forecast of one retriever; `in_dataset` is what reading each passage and question once costs."""
+    """Return the forecast of one retriever; `dataset_characters` are those of all passages and questions."""
     measured = estimator.expected_seconds(spec.name)
     if measured is not None:
         return Forecast(measured, is_measured=True)
@@ -259,7 +261,7 @@ def _forecast(spec: Spec, estimator: TimeEstimator, dataset_characters: int) -> 
 
 
 def _layer_weights(source: ModelSource) -> float | None:
-    """Return how many weights the layers of a transformer have, None if its configuration is not on this machine."""
+    """Return the number of weights in a transformer's layers, None without its configuration."""
     if source.packaged:
         return _REFERENCE_WEIGHTS
     folder = source.folder

@@ -1,4 +1,4 @@
-"""The base of every retriever specification, what retrievers are made from, and the cache of their rankings."""
+"""The base of retriever specifications, the context that creates retrievers, and the cache of their rankings."""
 
 import json
 import logging
@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 
 from mrc_workbench.data import cache as disk_cache
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -23,6 +24,7 @@ from mrc_workbench.data.text.analyzers import resolve_analyzer
 from mrc_workbench.data.text.dictionary import find as find_dictionary
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import Meter, find_model, model_identity
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import reading_costs
@@ -35,25 +37,25 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class SearchCosts:
-    """What a search took when its rankings were made, and notes of the retriever. Seconds of unknown duration are 0."""
+    """The costs of the search that computed the rankings, and notes of the retriever. Unknown seconds are 0."""
 
     build_seconds: FiniteFloat = 0.0
     query_seconds: FiniteFloat = 0.0  # for all questions
-    model_seconds: FiniteFloat = 0.0  # of the query seconds, those in which a model encodes or scores
-    elsewhere_seconds: FiniteFloat = 0.0  # of the query seconds, those measured on another machine
+    model_seconds: FiniteFloat = 0.0  # the part of the query seconds in which a model encodes or scores
+    elsewhere_seconds: FiniteFloat = 0.0  # the part of the query seconds measured on another machine
     memory_bytes: int = 0  # of the index, 0 if unknown
-    # those of `trec.Notes`, `mix.explained` or `outside.adapt`; `cut_off`: passages that a model does not read whole
+    # from `retrieval.trec`, `retrieval.mix` or `outside.adapt`; `cut_off`: number of passages that a model truncates
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class CachedRetriever:
-    """Wraps a retriever: the same questions at the same depth are searched once, on this machine, ever.
+    """Wraps a retriever and caches its rankings on disk, by questions and depth.
 
-    `key` names everything the rankings depend on. `parts` are cached retrievers that this one searches: their time, and
-    that of the model that `meter` measures, counts in full even if it was saved, so that a hybrid's seconds are what it
-    would cost. Its `own` parts are released with it. At least `depth` passages per question are searched. Without
-    `timed` its seconds are 0: its rankings were made elsewhere. `costs` are those of the last search.
+    `key` identifies everything the rankings depend on. `components` are cached retrievers that this one searches: their
+    time, and that of the model that `meter` measures, counts in full even if it was saved, so that a hybrid's seconds
+    are its costs without a cache. `own_components` are released with it. A search returns at least `depth` passages per
+    question. Without `is_timed`, for imported rankings, seconds are 0. `costs` are those of the last search.
     """
 
     name: str
@@ -67,41 +69,41 @@ class CachedRetriever:
     is_timed: bool = True
     costs: SearchCosts = field(default=SearchCosts(), init=False)
     _retriever: Retriever | None = field(default=None, init=False)
-    _build_lock: RLock = field(default_factory=RLock, init=False)  # sessions share it, and one builds it for all
+    _build_lock: RLock = field(default_factory=RLock, init=False)  # sessions share it
     _build_seconds: float = field(default=0.0, init=False)
-    _elapsed: float = field(default=0.0, init=False)  # of the last search, also if its rankings came from disk
+    _elapsed: float = field(default=0.0, init=False)  # of the last search, even from disk
 
     def __post_init__(self) -> None:
         self._all_components = [*self.components, *self.own_components]
 
     @property
     def is_built(self) -> bool:
-        """Whether it is built, so that a new question is answered at once."""
+        """Whether its index is in memory."""
         return self._retriever is not None
 
     @property
     def retriever(self) -> Retriever:
-        """The retriever itself, built if necessary; its rankings are not cached."""
+        """The wrapped retriever, built if necessary."""
         return self._built_retriever([""])
 
     def is_cached(self, questions: Sequence[str], k: int) -> bool:
         return disk_cache.has_intact_arrays("rankings", self._key_of(questions, k))
 
     def prepare(self) -> None:
-        """Build what searching needs, parts included, so that a new question is answered at once."""
+        """Build the index, and those of the components."""
         for component in self._all_components:
             component.prepare()
         self._built_retriever([""])
 
     def release(self) -> None:
-        """Let go of the index; a search that is not on disk builds it again."""
+        """Release the index; a search without cached rankings builds it again."""
         self._retriever = None
         for component in self.own_components:
             component.release()
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         depth = max(k, self.depth)
-        if not disk_cache.is_caching():  # the costs stay those of the last search
+        if not disk_cache.is_caching():
             return self._built_retriever(questions).search(questions, depth).first(k)
         start = time.perf_counter()
         key = self._key_of(questions, k)
@@ -121,10 +123,10 @@ class CachedRetriever:
         return Rankings(stored["indices"], stored["scores"]).first(k)
 
     def store_as_sample(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
-        """Store another retriever's rankings as those that the sample brings for this one. Raises `OSError`."""
+        """Ship another retriever's rankings with the sample as those of this one. Raises `OSError`."""
         stored = disk_cache.read_arrays("rankings", exact._key_of(questions, exact.depth))
         if stored is None:
-            raise OSError(f"what {exact.name!r} found was not kept")
+            raise OSError(f"the rankings of {exact.name!r} are not stored")
         disk_cache.save_arrays(disk_cache.sample_path("rankings", self._key_of(questions, self.depth)), stored)
 
     def _key_of(self, questions: Sequence[str], k: int) -> str:
@@ -135,38 +137,37 @@ class CachedRetriever:
         meter = self.meter
         for component in self._all_components:
             component._elapsed = 0.0
-        meter.take_elsewhere()  # discards that of building
+        meter.take_elsewhere()  # discards the seconds of building
         start = time.perf_counter()
         rankings = retriever.search(questions, k)
         elapsed = time.perf_counter() - start - sum(component._elapsed for component in self._all_components)
-        elapsed = getattr(retriever, "measured_seconds", elapsed)  # of queries that ran at a time, or elsewhere
+        elapsed = getattr(retriever, "measured_seconds", elapsed)  # for concurrent requests
         lap_seconds, model_seconds = meter.lap()
         costs = [component.costs for component in self._all_components]
         sizes = [cost.memory_bytes for cost in costs] or [int(getattr(retriever, "memory_bytes", 0))]
         build = self._build_seconds + meter.load + sum(cost.build_seconds for cost in costs)
         query = elapsed - lap_seconds + model_seconds + sum(cost.query_seconds for cost in costs)
         model = model_seconds + sum(cost.model_seconds for cost in costs)
+        notes = {**getattr(retriever, "notes", {}), **self._truncation_notes(retriever, questions)}
         return {
             "indices": rankings.indices,
             "scores": rankings.scores,
             "seconds": np.array([build, query, model]) if self.is_timed else np.zeros(3),
             "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(cost.elsewhere_seconds for cost in costs)),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
-            "notes": np.array(
-                json.dumps({**getattr(retriever, "notes", {}), **self._truncation_notes(retriever, questions)})
-            ),
+            "notes": np.array(json.dumps(notes)),
         }
 
     def _truncation_notes(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
-        """Return of how many passages the model reads only the beginning, if any; nothing of a single question."""
+        """Return the number of passages that the model truncates, if any; a single question is not worth the count."""
         cut_off = getattr(retriever, "cut_off", None)
         if cut_off is None or len(questions) == 1:
             return {}
         try:
             count = int(cut_off())
-        except (ModelError, OSError) as error:  # rankings are not thrown away for a line about passages
-            logger.warning("what %r does not read is not known: %s", self.name, error)
-            count = 0
+        except (ModelError, OSError) as error:  # the rankings are valid
+            logger.warning("the passages that %r truncates are unknown: %s", self.name, error)
+            return {}
         return {"cut_off": count} if count else {}
 
     def _built_retriever(self, questions: Sequence[str]) -> Retriever:
@@ -187,65 +188,80 @@ VERSION = 3  # part of every cached ranking's key: raise it when a retriever's r
 Count = Annotated[PositiveInt, Field(le=MAX_PASSAGES)]  # of passages, or of anything in them
 CountOrZero = Annotated[NonNegativeInt, Field(le=MAX_PASSAGES)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # a score times the largest is still a number in float32
-# values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
-# content, a precision by the model's fingerprint, where it makes a difference
-_FIELDS_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
+# fields that are not in that key, which contains the keys of components, the content of files, dictionaries and models,
+# and with the fingerprint of a model its precision
+_FIELDS_NOT_IN_KEYS = {"name", "selected_on", "retrievers", "first_stage", "path", "dictionary", "precision"}
 
 
 def omit_if_default(default: Any, **constraints: Any) -> Any:
-    """Return a field that is stored only if it is not `default`: what was stored before it existed is still found."""
+    """Return a field that is stored only if it is not `default`, so that keys of earlier versions stay the same."""
     return Field(default=default, exclude_if=partial(eq, default), **constraints)
 
 
-class Spec(BaseModel, ABC):
-    """One retriever of an experiment: its values, and how it is made.
+class RenamedFields(BaseModel):
+    """A model whose fields may have an earlier name, as their `serialization_alias`.
 
-    `chosen_on` is the part of the questions its values were tuned on: metrics on that part are too high.
+    Files may still use it, and keys of stored results contain it (`by_alias`), so that they stay the same.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def with_current_names(cls, values: Any) -> Any:
+        """Return the values of a file or a stored result under the current names."""
+        renamed = {entry.serialization_alias: name for name, entry in cls.model_fields.items()}
+        renamed.pop(None, None)
+        return current_names(values, renamed, cls.__name__) if isinstance(values, Mapping) else values
+
+
+class Spec(RenamedFields, ABC):
+    """The settings of a retriever in an experiment.
+
+    `selected_on` is the part of the questions that its values were tuned on: metrics on that part are too high.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    digits: ClassVar[int] = 4  # of its scores, where they are displayed
-    searchable: ClassVar[bool] = True  # False where it knows only the questions it was made for
+    digits: ClassVar[int] = 4  # of displayed scores
+    searchable: ClassVar[bool] = True  # False if it has rankings of certain questions only
 
     name: str = Field(min_length=1)
-    chosen_on: Part | None = None
+    selected_on: Part | None = Field(default=None, serialization_alias="chosen_on")
     kind: str
 
     @abstractmethod
     def make(self, context: "RetrieverContext") -> CachedRetriever:
-        """Return the retriever, not built yet. Raises if a model, a file or a part is not available."""
+        """Return the retriever without building it. Raises if a model, a file or a component is not available."""
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the retrievers it wraps: those of its fields `of` (it fuses them) or `first` (it reorders that)."""
-        fused: tuple[str, ...] = getattr(self, "of", ())
-        first: str = getattr(self, "first", "")
-        return (first,) if first else fused
+        """Names of the retrievers it wraps: the `retrievers` that it fuses, or the `first_stage` that it reranks."""
+        fused: tuple[str, ...] = getattr(self, "retrievers", ())
+        first_stage: str = getattr(self, "first_stage", "")
+        return (first_stage,) if first_stage else fused
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the retrievers whose passages it orders: itself if it wraps no other."""
+        """Names of the retrievers that return the passages it orders: itself if it wraps no other."""
         return self.components or (self.name,)
 
     def candidate_depth(self, k: int) -> int:
-        """How many passages of each part it orders to find its first k; 0 if it wraps no other.
+        """How many passages of each component it needs for its top k, 0 if it wraps no other.
 
-        Passages below its `depth` keep their order, and may be among the first k.
+        Passages below `rerank_top_k` keep their order, and may be in the top k.
         """
-        return max(k, getattr(self, "depth", 0)) if self.components else 0
+        return max(k, getattr(self, "top_k", 0), getattr(self, "rerank_top_k", 0)) if self.components else 0
 
     def scored_depth(self, k: int) -> int:
-        """How many of its first k passages have scores of its own; the others keep the rank of a part."""
+        """How many of its top k passages it scores; the others keep the order of a component."""
         return k
 
     @property
     def score_kind(self) -> str:
-        """The kind of its scores, for the texts that explain them."""
+        """The kind of its scores, for explanations."""
         return self.kind
 
     @property
     def local_spec(self) -> "Spec":
-        """The retriever of the same name and scores whose parts explain them: itself, but for one in an engine."""
+        """The retriever with the same name and scores that explains them: itself, unless an engine searches."""
         return self
 
     @property
@@ -253,15 +269,15 @@ class Spec(BaseModel, ABC):
         return "model" in type(self).model_fields
 
     def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        """Return how many characters it reads of these in all: its time grows with them."""
+        """Return how many of these characters it reads in total: its time is proportional to them."""
         reads = {"analyzer", "model"} & type(self).model_fields.keys() and not self.components
         return passages + questions if reads and n_passages and n_questions else 0
 
     def tuned_on(self, part: Part) -> bool:
-        return self.chosen_on is not None and (self.chosen_on is part or Part.ALL in (self.chosen_on, part))
+        return self.selected_on is not None and (self.selected_on is part or Part.ALL in (self.selected_on, part))
 
     def resolved_values(self, context: "RetrieverContext") -> dict[str, Any]:
-        """Return its values, with the analyzer that `auto` chose and what identifies the content of a model."""
+        """Return its values, with the analyzer that `auto` selects and the identity of a model."""
         values = self.model_dump(mode="json", exclude={"name"}, exclude_none=True)
         used = dict(self.local_spec)
         if "analyzer" in used:
@@ -270,13 +286,13 @@ class Spec(BaseModel, ABC):
             values["model"] = {"reference": used["model"]}
             try:
                 values["model"] |= model_identity(context.source(used["model"]), context.texts(used["title"]))
-            except (ModelError, ImportError, OSError) as error:  # the metrics are stored anyway
+            except (ModelError, ImportError, OSError) as error:
                 values["model"] |= {"error": getattr(error, "code", "unreadable")}
         return values
 
 
 class ReadingSpec(Spec):
-    """The values of a model that reads long passages in windows, see `WindowOptions`, or only their beginning."""
+    """The settings of a model that reads long passages in windows, see `WindowOptions`, or truncates them."""
 
     windows: bool = omit_if_default(False)
     window_tokens: CountOrZero = omit_if_default(0)
@@ -295,10 +311,10 @@ class ReadingSpec(Spec):
 
 
 class RetrieverContext:
-    """What the retrievers of an experiment are made from; those with the same model share it.
+    """The data and models of an experiment's retrievers; retrievers with the same model share it.
 
-    Paths start at `base`. `on_progress` hears how much of its work, 0 to 1, the running retriever has done. `depths`
-    and `specs` are those of each by name. A mix learns from the `whole` set and knows its split and the part `asked`.
+    Paths start at `base`. `on_progress` gets the progress of the running retriever, 0 to 1. `depths` and `specs` are by
+    name. A learned mix trains on the `full_set` and avoids the evaluated part of its split.
     """
 
     def __init__(
@@ -321,49 +337,44 @@ class RetrieverContext:
         self.on_progress = on_progress
         self._depths = depths or {}
         self.retrievers: dict[str, CachedRetriever | Exception] = {}
-        values = [dict(spec) for spec in self.specs.values()]
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
         self.source = cache(lambda model: find_model(model, base))
         self.dictionary = cache(lambda reference: find_dictionary(reference, base))
-        self.encoder = cache(
-            lambda model, title, precision: BiEncoder(
-                self.source(model),
-                self.texts(title),
-                precision=precision,
-                on_progress=on_progress,
-                passages_share=_passage_cost_fraction(question_set),
-            )
+        self.encoder = cache(self._encoder)
+        self.term_encoder = cache(self._term_encoder)
+        self.token_encoder = cache(self._token_encoder)
+        self.scorer = cache(self._scorer)
+
+    def _encoder(self, model: str, title: bool, precision: Precision) -> BiEncoder:
+        options: dict[str, Any] = {"precision": precision, "on_progress": self.on_progress}
+        passages_share = _passage_cost_fraction(self.question_set)
+        return BiEncoder(self.source(model), self.texts(title), passages_share=passages_share, **options)
+
+    def _term_encoder(self, model: str, title: bool, precision: Precision) -> SparseTextEncoder:
+        texts = self.texts(title)
+        return SparseTextEncoder(self.source(model), texts, precision=precision, on_progress=self.on_progress)
+
+    def _token_encoder(self, model: str, title: bool, **options: Any) -> TokenEncoder:
+        values = [dict(spec) for spec in self.specs.values()]
+        on_progress = self.on_progress
+        return TokenEncoder(
+            self.source(model),
+            self.texts(title),
+            also=[entry["layers"] for entry in values if "layers" in entry and entry["model"] == model],
+            on_progress=on_progress and (lambda fraction: on_progress(ENCODING_FRACTION * fraction)),
+            passages_share=_passage_cost_fraction(self.question_set),
+            **options,
         )
-        self.term_encoder = cache(
-            lambda model, title, precision: SparseTextEncoder(
-                self.source(model), self.texts(title), precision=precision, on_progress=on_progress
-            )
-        )
-        self.token_encoder = cache(
-            lambda model, title, precision, dimensions, windows, layers: TokenEncoder(
-                self.source(model),
-                self.texts(title),
-                precision=precision,
-                dimensions=dimensions,
-                windows=windows,
-                layers=layers,
-                also=[entry["layers"] for entry in values if "layers" in entry and entry["model"] == model],
-                on_progress=on_progress and (lambda fraction: on_progress(ENCODING_FRACTION * fraction)),
-                passages_share=_passage_cost_fraction(question_set),
-            )
-        )
-        self.scorer = cache(
-            lambda model, title, precision: CrossEncoderScorer(
-                self.source(model), self.texts(title), precision=precision
-            )
-        )
+
+    def _scorer(self, model: str, title: bool, precision: Precision) -> CrossEncoderScorer:
+        return CrossEncoderScorer(self.source(model), self.texts(title), precision=precision)
 
     @cached_property
     def split(self) -> Split:
         return split(self.full_set, self.split_options)
 
     def get_retriever(self, name: str) -> CachedRetriever:
-        """Return a retriever made before. Raises the error of one that could not be made."""
+        """Return a created retriever. Raises the error of one that could not be created."""
         if isinstance(retriever := self.retrievers[name], Exception):
             raise retriever
         return retriever
@@ -377,26 +388,18 @@ class RetrieverContext:
         meter: Meter | None = None,
         is_timed: bool = True,
     ) -> CachedRetriever:
-        """Cache the rankings by everything they depend on: values of the spec, parts, own parts, and `content`."""
-        values = spec.model_dump(mode="json", exclude=_FIELDS_NOT_IN_KEYS)
+        """Cache the rankings by everything they depend on: values of the spec, components, and `content`."""
+        values = spec.model_dump(mode="json", exclude=_FIELDS_NOT_IN_KEYS, by_alias=True)
         components = [self.get_retriever(name) for name in spec.components]
         keys = [component.key for component in (*components, *own_components)]
         key = disk_cache.key_of(VERSION, ANALYZER_VERSION, self.question_set.corpus_fingerprint, values, keys, *content)
-        depth = self._depths.get(spec.name, 0)
-        return CachedRetriever(
-            spec.name,
-            key,
-            build,
-            components,
-            own_components=own_components,
-            depth=depth,
-            meter=meter or Meter(),
-            is_timed=is_timed,
-        )
+        options: dict[str, Any] = {"depth": self._depths.get(spec.name, 0), "meter": meter or Meter()}
+        options |= {"own_components": own_components, "is_timed": is_timed}
+        return CachedRetriever(spec.name, key, build, components, **options)
 
 
 def _passage_cost_fraction(question_set: QuestionSet) -> float:
-    """Return how much of the cost of reading passages and questions is that of the passages."""
+    """Return the fraction of the cost of reading passages and questions that passages cause."""
     passages = reading_costs(question_set.passages.texts.lengths()).sum()
     questions = reading_costs(np.array([len(question.text) for question in question_set.questions])).sum()
     return float(passages / max(1.0, passages + questions))

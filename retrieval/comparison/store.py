@@ -1,8 +1,8 @@
-"""Comparisons on disk: the job that makes one, its folder, which opens without any model, and how commands name it.
+"""Stored comparisons: the job that computes one, its folder, and the references of commands.
 
-A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is complete. The
-name a user gives it is in `name.json`, never in a path. A command names a comparison by its key, its experiment file,
-or the folder that `compare --out` wrote.
+A folder contains `rankings.npz`, `provenance.json` and, written last, `scores.json`: with scores it is complete, and
+opens without models. The user's name is in `name.json`, never in a path. A command refers to a comparison by its key,
+its experiment file, or the folder of `compare --out`.
 """
 
 import os
@@ -17,6 +17,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names, current_names
 from mrc_workbench.data.jobs.processes import import_heavy_libraries
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
@@ -29,7 +30,7 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable, read_experiment
+from mrc_workbench.retrieval.comparison.experiment import KIND_BY_NAME, Experiment, make_storable, read_experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.mix import SignalDetails
@@ -48,13 +49,13 @@ COMPARISONS = Study[Experiment, Comparison](
 
 @dataclass(frozen=True, order=True)
 class ComparisonJob(StudyJob[Experiment, Comparison]):
-    """The job of one comparison over a question set. It starts without the libraries of models, see `retrieval.job`."""
+    """The job of a comparison. It starts without the libraries of models, see `retrieval.job`."""
 
     study: Study[Experiment, Comparison] = field(default=COMPARISONS, compare=False)
 
     @classmethod
     def of(cls, experiment: Experiment, fingerprint: str) -> Self:
-        """Return the job of an experiment, a new one beside a comparison whose `auto` knew no languages yet."""
+        """Return the job of an experiment; a comparison from before language detection is not reused."""
         job = COMPARISONS.job(experiment, fingerprint)
         is_outdated = _predates_language_detection(job.folder)
         return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16]) if is_outdated else job.folder)
@@ -64,29 +65,29 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
         self.launch("internal", self.study.name, self.folder, light=True)
 
     def log_result(self, result: Result) -> None:
-        """Note a retriever that is done: a page shows its metrics while others are running."""
+        """Add a finished retriever to the progress, so that a page displays its metrics immediately."""
         questions = len(result.rankings.indices) if result.rankings else 0
-        note = {"finished": result.name, "figures": result.metrics, "questions": questions}
+        note = {"finished": result.name, "metrics": result.metrics, "questions": questions}
         self.add_progress(note | ({"failed": True} if result.error else {}))
 
     def finished_retrievers(self) -> dict[str, "FinishedRetriever"]:
-        """Return the retrievers that this job has searched so far, by name, in the order in which they ended."""
+        """Return the finished retrievers by name, in the order of completion."""
         retrievers = {}
         for note in self.progress():
-            with suppress(ValidationError):  # a note of a training, or a damaged one
+            with suppress(ValidationError):  # a damaged note
                 retriever = FinishedRetriever.model_validate(note)
                 retrievers[retriever.name] = retriever
         return retrievers
 
     def unfinished_specs(self) -> list[Spec]:
-        """Return the retrievers that a stopped job has not searched; none if its experiment cannot be read."""
+        """Return the retrievers that a stopped job has not searched; none if its experiment is unreadable."""
         done = self.finished_retrievers()
         with suppress(OSError, ValueError):
             return [spec for spec in self.read_spec().retriever if spec.name not in done]
         return []
 
     def compares_retrievers_of(self, data: str) -> bool:
-        """Whether it compares retrievers over a stored question set (its key), not settings of one."""
+        """Whether it compares retrievers on a stored dataset (its key) and is no lab."""
         with suppress(OSError, ValueError):
             experiment = self.read_spec()
             return experiment.data == data and experiment.lab is None
@@ -94,76 +95,75 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
 
 
 class FinishedRetriever(BaseModel):
-    """What a running comparison noted about a retriever that it has searched. One that failed has no metrics."""
+    """The progress note about a finished retriever. A failed one has no metrics."""
 
     name: str = Field(alias="finished")
-    figures: dict[str, FiniteFloat] = {}
+    metrics: dict[str, FiniteFloat] = {}
     questions: NonNegativeInt = 0
     failed: bool = False
+    _earlier = accept_earlier_names({"figures": "metrics"})
 
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
-    """Return the comparisons of a stored question set (its key), except labs, that a user stopped and left."""
+    """Return the stopped comparisons of a stored dataset (its key), except labs."""
     jobs = [ComparisonJob(path.parent) for path in sorted(COMPARISONS.folder.glob("*/stop"))]
     return [job for job in jobs if job.is_stopped and job.compares_retrievers_of(data)]
 
 
 _PROVENANCE = "provenance.json"
+_RENAMED_SCORES = {"made_questions": "synthetic_questions"}
 
 
 def _predates_language_detection(folder: Path) -> bool:
-    """Whether `auto` selected words or bigrams before languages were detected: today's results would differ."""
+    """Whether `auto` selected words or bigrams before language detection: results would differ now."""
     origin = read_json(folder / _PROVENANCE)
-    try:
+    with suppress(AttributeError, KeyError, TypeError):
         specs = origin["experiment"]["retriever"]
-        resolved = origin["retrievers"]
-        automatic = [resolved.get(spec["name"], {}) for spec in specs if spec.get("analyzer") == Analyzer.AUTO]
-        analyzers = [values.get("analyzer") for values in automatic]
-    except (AttributeError, KeyError, TypeError):
-        return False
-    return origin.get("languages_version") is None and any(
-        analyzer in (Analyzer.WORD, Analyzer.BIGRAM) for analyzer in analyzers
-    )
+        names = [spec["name"] for spec in specs if spec.get("analyzer") == Analyzer.AUTO]
+        analyzers = {origin["retrievers"].get(name, {}).get("analyzer") for name in names}
+        return origin.get("languages_version") is None and bool(analyzers & {Analyzer.WORD, Analyzer.BIGRAM})
+    return False
 
 
 @dataclass(frozen=True)
 class StoredComparison:
-    """One comparison of the workspace, as its list shows it. `made` is an ISO 8601 time in UTC."""
+    """A comparison in the list of the workspace. `created_at` is an ISO 8601 time in UTC."""
 
     key: str
     folder: Path
-    name: str  # given by a person; empty until then
-    made: str
-    data: str  # name of the question set
-    reference: str  # what the experiment calls it: a stored key, a catalog id, a file
+    name: str  # by the user, or empty
+    created_at: str
+    data: str  # name of the dataset
+    reference: str  # to the dataset, in the experiment: a stored key, a catalog id, a file
     data_fingerprint: str
     corpus_fingerprint: str
-    fingerprint: str  # of the passages and the questions asked
+    fingerprint: str  # of the passages and the evaluated questions
     part: Part
-    questions: int  # asked
+    questions: int  # evaluated
     passages: int
     retrievers: tuple[str, ...]
     ks: tuple[int, ...]
     lab: str | None
-    relevant_from: int  # the grade
-    figures: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
+    relevance_level: int
+    metrics: dict[str, dict[str, float]]  # mean of every measure by retriever, without failed ones
 
 
 _STORED = TypeAdapter(StoredComparison)
 
 
 class _Scores(BaseModel):
-    """The content of `scores.json`; a retriever has its metrics and fields of a `Result`, or its error."""
+    """The content of `scores.json`: metrics and fields of a `Result`, or the error, by retriever."""
 
     data: str
     fingerprint: str
     split: Part
     questions: int
-    made_questions: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
+    synthetic_questions: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
     passages: int
     parts: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
     warnings: list[str] = Field(default_factory=list, exclude_if=not_)
     retrievers: dict[str, dict[str, Any]]
+    _earlier = accept_earlier_names(_RENAMED_SCORES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ _ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", allows_
 
 
 def save_comparison(comparison: Comparison, folder: Path, given_provenance: dict[str, Any] | None = None) -> None:
-    """Write what `load` needs, and nothing that can be derived from it: a page waits for this."""
+    """Write the data that `load` needs."""
     arrays: Arrays = {}
     for row, result in enumerate(comparison.results):
         if result.rankings:
@@ -186,7 +186,7 @@ def save_comparison(comparison: Comparison, folder: Path, given_provenance: dict
 
 
 def scores_content(comparison: Comparison) -> dict[str, Any]:
-    """Return the content of `scores.json`: that of the comparison, and each retriever's interval of every measure."""
+    """Return the content of `scores.json`: that of the comparison, and the interval of every measure."""
     content: dict[str, Any] = comparison.as_dict()
     groups = question_groups(comparison.question_set)
     for name, scores in comparison.scores.items():
@@ -194,32 +194,39 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
     return content
 
 
-def origin_of(folder: Path) -> dict[str, Any]:
-    """Return a stored comparison's provenance; empty if there is none."""
-    origin = read_json(folder / _PROVENANCE)
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """Return a stored comparison's provenance under current names; empty if there is none."""
+    origin = current_names(read_json(folder / _PROVENANCE), {"made": "created_at"}, _PROVENANCE)
     with suppress(AttributeError, KeyError, TypeError):  # another experiment than `provenance` writes
-        for spec in origin["experiment"]["retriever"]:
-            if spec.get("kind") == "late":  # before layers could be selected, the last was read
-                spec.setdefault("layers", "last")
+        origin["data"] = current_names(origin["data"], _RENAMED_SCORES, _PROVENANCE)
+        experiment = Experiment.with_current_names(origin["experiment"])
+        experiment["retriever"] = [_current_spec(spec) for spec in experiment["retriever"]]
+        origin["experiment"] = experiment
+        origin["retrievers"] = {name: _current_spec(values) for name, values in origin["retrievers"].items()}
     return origin
 
 
-def load(folder: Path, question_set: QuestionSet) -> Comparison:
-    """Read a comparison of the questions of `question_set` (the whole set; its part is taken as it was then).
+def _current_spec(values: dict[str, Any]) -> dict[str, Any]:
+    current: dict[str, Any] = KIND_BY_NAME[values["kind"]].with_current_names(values)
+    if current["kind"] == "late":  # before layers could be selected, the last was read
+        current.setdefault("layers", "last")
+    return current
 
-    Raises `ValueError` if the folder holds no complete comparison, or one over other passages or questions.
+
+def load(folder: Path, question_set: QuestionSet) -> Comparison:
+    """Read a comparison on a part of the whole `question_set`.
+
+    Raises `ValueError` if the folder contains no complete comparison, or one of other passages or questions.
     """
-    origin = origin_of(folder)
+    origin = read_provenance(folder)
     if not origin:
         raise ValueError(f"{folder} holds no finished comparison")
 
     def read(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
-        options = experiment.split_options
-        for candidate_options in dict.fromkeys(
-            (options, replace(options, strict=True))
-        ):  # earlier versions split strictly
-            parts = split(question_set, candidate_options)
+        strict = replace(experiment.split_options, strict=True)  # the split of earlier versions
+        for options in dict.fromkeys((experiment.split_options, strict)):
+            parts = split(question_set, options)
             evaluated = experiment.evaluation_set(question_set, parts)
             if evaluated.fingerprint == scores.fingerprint:
                 break
@@ -241,26 +248,25 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 def _result(
     name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
 ) -> Result:
-    """Score rankings again; a measure that has no stored value gets none, unless its name was not known then."""
+    """Score rankings again; keep measures that are stored, or that were unknown when the comparison was stored."""
     scores = evaluate(rankings, question_set, experiment.ks)
-    measure_names = {measure.partition("@")[0] for measure in entry}
-    per_question = {
-        measure: values
-        for measure, values in scores.per_question.items()
-        if measure in entry or Measure.parse(measure).name not in measure_names
+    known = {measure.partition("@")[0] for measure in entry}
+    values = {
+        measure: entry_values
+        for measure, entry_values in scores.per_question.items()
+        if measure in entry or Measure.parse(measure).name not in known
     }
-    costs = _COSTS.validate_python(entry)
-    return Result.of(name, rankings, Scores(scores.ks, per_question), question_set, costs)
+    return Result.of(name, rankings, Scores(scores.ks, values), question_set, _COSTS.validate_python(entry))
 
 
-def kept_comparisons() -> list[StoredComparison]:
-    """Return the comparisons of the workspace that can be opened, the newest first."""
+def list_comparisons() -> list[StoredComparison]:
+    """Return the readable comparisons of the workspace, the newest first."""
     readable = filter(None, (read_comparison(job.folder) for job in COMPARISONS.stored()))
-    return sorted(readable, key=lambda stored: stored.made, reverse=True)
+    return sorted(readable, key=lambda stored: stored.created_at, reverse=True)
 
 
 def get_comparison(key: str) -> StoredComparison | None:
-    """Return the comparison of the workspace with this key; None if none can be opened."""
+    """Return the readable comparison of the workspace with this key, or None."""
     try:
         return read_comparison(COMPARISONS.stored_job(key).folder)
     except KeyError:
@@ -268,7 +274,7 @@ def get_comparison(key: str) -> StoredComparison | None:
 
 
 def damaged_comparisons() -> list[str]:
-    """Return the keys of finished comparisons that cannot be read: damaged, or written by an earlier version."""
+    """Return the keys of unreadable comparisons, which are damaged or from an earlier version."""
     return sorted(job.id for job in COMPARISONS.stored() if read_comparison(job.folder) is None)
 
 
@@ -283,17 +289,17 @@ def delete(key: str) -> None:
 
 
 def read_comparison(folder: Path) -> StoredComparison | None:
-    """Read what the list shows of a comparison; None if it is damaged or was written by an older version."""
+    """Read a comparison's entry of the list; None if it is damaged or from an earlier version."""
     scores = read_json(folder / SCORES)
-    origin = origin_of(folder)
+    origin = read_provenance(folder)
     try:
         experiment = origin["experiment"]
-        datetime.fromisoformat(origin["made"])
+        datetime.fromisoformat(origin["created_at"])
         values = {
             "key": folder.name,
             "folder": folder,
             "name": ComparisonJob(folder).name,
-            "made": origin["made"],
+            "created_at": origin["created_at"],
             "reference": experiment["data"],
             "data_fingerprint": origin["data"]["fingerprint"],
             "corpus_fingerprint": origin["data"]["corpus_fingerprint"],
@@ -302,14 +308,14 @@ def read_comparison(folder: Path) -> StoredComparison | None:
             "retrievers": list(scores["retrievers"]),
             "ks": experiment["ks"],
             "lab": experiment.get("lab"),
-            "relevant_from": experiment.get("relevant_from", RELEVANT_GRADE),
-            "figures": {
-                name: {measure: value for measure, value in entry.items() if "@" in measure}
-                for name, entry in scores["retrievers"].items()
-                if "error" not in entry
-            },
+            "relevance_level": experiment.get("relevance_level", RELEVANT_GRADE),
         }
-        return _STORED.validate_python(values)
+        metrics = {
+            name: {measure: value for measure, value in entry.items() if "@" in measure}
+            for name, entry in scores["retrievers"].items()
+            if "error" not in entry
+        }
+        return _STORED.validate_python(values | {"metrics": metrics})
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
@@ -318,19 +324,19 @@ _LIST_HINT = "`mrc list` lists the stored comparisons"
 
 
 class ComparisonNotFoundError(Failure, ValueError):
-    """No comparison is stored under this name."""
+    """No stored comparison has this reference."""
 
 
 def find_comparison(reference: str) -> StoredComparison:
-    """Return the comparison that a key, an experiment file or an `--out` folder names.
+    """Return the comparison of a key, an experiment file or an `--out` folder.
 
-    Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` if an experiment file cannot be used.
+    Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` for an experiment file.
     """
     if stored := get_comparison(reference):
         return stored
     path = Path(reference)
     if _is_output_folder(path):
-        job = ComparisonJob.of(_read_stored_experiment(path), str(origin_of(path)["data"].get("fingerprint")))
+        job = ComparisonJob.of(_read_stored_experiment(path), str(read_provenance(path)["data"].get("fingerprint")))
         if stored := get_comparison(job.id) or read_comparison(path):
             return stored
         raise _damaged_error(path)
@@ -345,17 +351,16 @@ def find_comparison(reference: str) -> StoredComparison:
 
 
 def find_stored_comparison(reference: str) -> StoredComparison:
-    """Return a named comparison as `find_comparison` does, but only one of the workspace."""
+    """Return the comparison of a reference as `find_comparison` does, if it is in the workspace."""
     stored = find_comparison(reference)
     if get_comparison(stored.key) != stored:
-        raise ComparisonNotFoundError(
-            "not_stored", f"the comparison in {stored.folder} is not stored in this workspace"
-        )
+        message = f"the comparison in {stored.folder} is not stored in this workspace"
+        raise ComparisonNotFoundError("not_stored", message)
     return stored
 
 
 def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
-    """Return the experiment that a key, an experiment file or an `--out` folder names, and the base of its paths.
+    """Return the experiment of a key, an experiment file or an `--out` folder, and the base of its paths.
 
     Raises `ExperimentError` or `ComparisonNotFoundError`.
     """
@@ -372,7 +377,7 @@ def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
 
 
 def store_question_set(question_set: QuestionSet, source: str) -> None:
-    """Store a question set unless the workspace has it. Raises `LimitError` and `OSError`."""
+    """Store a dataset unless the workspace contains it. Raises `LimitError` and `OSError`."""
     if all(stored.fingerprint != question_set.fingerprint for stored in stored_sets()):
         save_question_set(question_set, source=source)
 
@@ -380,9 +385,9 @@ def store_question_set(question_set: QuestionSet, source: str) -> None:
 def store_comparison(
     comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str
 ) -> ComparisonJob:
-    """Store a comparison of a `storable` experiment and its set in the workspace, where the page finds them.
+    """Store a comparison of a storable experiment and its dataset, which comes from `source`; returns its job.
 
-    Returns its job; `source` names where the set comes from. Raises `LimitError` and `OSError`.
+    Raises `LimitError` and `OSError`.
     """
     job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
     store_question_set(question_set, source)
@@ -391,13 +396,13 @@ def store_comparison(
 
 
 def _is_output_folder(path: Path) -> bool:
-    origin = origin_of(path)
+    origin = read_provenance(path)
     return isinstance(origin.get("experiment"), dict) and isinstance(origin.get("data"), dict)
 
 
 def _read_stored_experiment(folder: Path) -> Experiment:
     try:
-        return Experiment.model_validate(origin_of(folder)["experiment"])
+        return Experiment.model_validate(read_provenance(folder)["experiment"])
     except ValueError as error:
         raise _damaged_error(folder) from error
 

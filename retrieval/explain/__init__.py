@@ -150,7 +150,7 @@ class BM25Explainer:
         self._feedback = None
         if feedback := self.options.feedback:
             self._feedback = Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts))
-            self._first = BM25("first", self._passages, replace(self.options, feedback_passages=0))
+            self._first = BM25("first", self._passages, replace(self.options, fb_docs=0))
         if self.options.title_weight:
             of_fields = field_statistics(self.analysis, self._passages)
             self._corpus = of_fields.terms

@@ -81,7 +81,7 @@ class BM25Options:
 
     The defaults are those of Anserini; `title` indexes the article title with the passage, as a part of its text, or
     with `title_weight` (above 0, at most a million) as a field of its own that counts so much (BM25F). With
-    `feedback_passages` questions are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`.
+    `fb_docs` questions are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`.
     `compounds`, `dictionary`, `pairs` and `stop_words` are those of `Analysis`.
     """
 
@@ -91,9 +91,9 @@ class BM25Options:
     title: bool = True
     engine: BM25Engine = BM25Engine.POSTINGS
     title_weight: float | None = None
-    feedback_passages: int = 0
-    feedback_terms: int = FeedbackOptions.terms
-    feedback_share: float = FeedbackOptions.share
+    fb_docs: int = 0
+    fb_terms: int = FeedbackOptions.terms
+    fb_weight: float = FeedbackOptions.share
     compounds: Compounds = Compounds.AS_READ
     dictionary: Dictionary | None = None
     pairs: bool = False
@@ -110,9 +110,9 @@ class BM25Options:
 
     @property
     def feedback(self) -> FeedbackOptions | None:
-        if not self.feedback_passages:
+        if not self.fb_docs:
             return None
-        return FeedbackOptions(self.feedback_passages, self.feedback_terms, self.feedback_share)
+        return FeedbackOptions(self.fb_docs, self.fb_terms, self.fb_weight)
 
     def analysis(self, texts: Iterable[str]) -> Analysis:
         """Return how these texts are analyzed. Raises `DictionaryError` where their analyzer cannot use the options."""

@@ -1,1 +1,1 @@
-"""The report: one HTML file that says what a comparison found, to be sent to somebody."""
+"""The report of a comparison as one HTML file, and its results as files for other tools."""

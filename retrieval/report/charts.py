@@ -1,7 +1,7 @@
-"""Charts: colours and marks of retrievers, the same everywhere, the report's charts, and their pictures as SVG.
+"""Charts: the colours and marks of retrievers, the report's charts, and their SVGs.
 
-The pictures are drawn in a process of their own: the renderer is native, and what it cannot take ends it. The library
-of charts is imported when a chart is made.
+A subprocess renders the SVGs, because a specification may crash the native renderer. Functions import altair, which is
+slow to load.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-# Okabe and Ito's colours, then four that stay apart from them and from each other, also for colour-blind readers; every
-# colour has a contrast of at least 2:1 on the light and on the dark background
+# Okabe and Ito's colours, then four that colour-blind readers distinguish from these and from each other; all have a
+# contrast of at least 2:1 on light and dark backgrounds
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6782FB", "#666666", "#7B2FF2", "#BB1D33")
-# marks, and the same as text
 MARK_CHARACTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
 SHAPES = tuple(MARK_CHARACTERS)
-TEXT_COLOUR = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
-# the steps that lose a question (`questions.Fate`), from grey to dark red: none looks like a retriever
+TEXT_COLOUR = "#7c818c"  # readable on light and dark: text inside a chart does not follow the theme
+# by `RetrievalOutcome`, from grey to dark red: none resembles the colour of a retriever
 OUTCOME_COLOURS = {
     "below": "#B9A6A2",
     "not_found": "#5E6066",
@@ -40,61 +39,59 @@ OUTCOME_COLOURS = {
 
 
 def colour_of(name: str, names: Sequence[str]) -> str:
-    """Return the colour of a retriever; `names` are all that can be picked, in their fixed order."""
+    """Return the colour of a retriever; `names` are all retrievers in a fixed order."""
     return PALETTE[list(names).index(name) % len(PALETTE)]
 
 
 def shape_of(name: str, names: Sequence[str]) -> str:
-    """Return the mark of a retriever, so that no chart relies on colour alone."""
+    """Return the mark of a retriever, so that charts do not depend on colour."""
     return SHAPES[list(names).index(name) % len(SHAPES)]
 
 
 def mark_character(name: str, names: Sequence[str]) -> str:
-    """Return the same mark as a character, for a legend in text."""
+    """Return the mark as a character, for a legend in text."""
     return MARK_CHARACTERS[shape_of(name, names)]
 
 
 def can_render() -> bool:
-    """Whether the renderer of charts is installed: the extra `app` brings it."""
+    """Whether the renderer of charts is installed (the extra `app`)."""
     return find_spec("vl_convert") is not None
 
 
-def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
-    """Return the SVG of each Vega-Lite specification, None if the renderer is missing, failed, or ended its process.
-
-    Characters that XML forbids are replaced.
-    """
+def render_svgs(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
+    """Return the SVG of each Vega-Lite specification, None if the renderer is missing, fails or crashes."""
     if not can_render():
         return [None] * len(specifications)
-    lines = [json.dumps(_mended(specification)).encode() + b"\n" for specification in specifications]
+    lines = [json.dumps(_sanitized(specification)).encode() + b"\n" for specification in specifications]
     rendered: list[str | None] = []
     while remaining := lines[len(rendered) :]:
-        seconds = 60 + 30 * len(remaining)  # to begin on a busy machine, and for each
-        options: dict[str, Any] = {"cwd": IMPORT_ROOT, "capture_output": True, "timeout": seconds}
+        seconds = 60 + 30 * len(remaining)  # to start on a busy machine, and for each chart
+        options: dict[str, Any] = {"cwd": IMPORT_ROOT, "capture_output": True, "timeout": seconds, "check": False}
         try:
             command = [sys.executable, "-m", "mrc_workbench.retrieval.report.charts"]
-            output = subprocess.run(command, check=False, input=b"".join(remaining), **options).stdout  # noqa: S603
+            output = subprocess.run(command, input=b"".join(remaining), **options).stdout  # noqa: S603, PLW1510
         except subprocess.TimeoutExpired as timeout:
             output = timeout.stdout or b""
         rendered += [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n")]
         if len(rendered) < len(lines):
-            rendered.append(None)  # the process ended here; another one continues after it
+            rendered.append(None)  # the process crashed here; the next one continues after it
     return rendered
 
 
-def _mended(value: Any) -> Any:
+def _sanitized(value: Any) -> Any:
+    """Return a specification without the characters that XML forbids."""
     if isinstance(value, dict):
-        return {_mended(name): _mended(item) for name, item in value.items()}
+        return {_sanitized(name): _sanitized(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_sanitized(item) for item in value]
     return mend_text(value) if isinstance(value, str) else value
 
 
-_MAX_SHORT_NAME = 22  # letters of a name that has room for another one beside it
+_MAX_SHORT_NAME = 22  # characters: two names of this length fit side by side
 
 
 def colour(field: str, displayed: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Color:
-    """Return the colours of the names `drawn`; `names` are all there are, in their fixed order."""
+    """Return the colours of the displayed retrievers; `names` are all retrievers in a fixed order."""
     import altair as alt
 
     scale = alt.Scale(domain=list(displayed), range=[colour_of(name, names) for name in displayed])
@@ -102,7 +99,7 @@ def colour(field: str, displayed: Sequence[str], names: Sequence[str], legend: a
 
 
 def shape(field: str, displayed: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Shape:
-    """Return the marks of the names `drawn`, so that colour alone never tells."""
+    """Return the marks of the displayed retrievers."""
     import altair as alt
 
     scale = alt.Scale(domain=list(displayed), range=[shape_of(name, names) for name in displayed])
@@ -110,12 +107,12 @@ def shape(field: str, displayed: Sequence[str], names: Sequence[str], legend: al
 
 
 def legend_columns(names: Sequence[str]) -> int:
-    """Return the number of columns of a legend below a chart of half a page, so that no name is cut."""
+    """Return the number of legend columns below a chart of half a page, so that no name is cut."""
     return 2 if max(map(len, names), default=0) <= _MAX_SHORT_NAME else 1
 
 
 def legend(**options: Any) -> alt.Legend:
-    """Return the legend below a chart, without a title; its symbols are opaque, which is readable on dark."""
+    """Return a legend below the chart, without a title, with opaque symbols, which are readable on dark."""
     import altair as alt
 
     return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 400, "symbolOpacity": 1, **options})
@@ -141,8 +138,8 @@ _STYLE = {
 
 
 def render_charts(charts: Sequence[Any]) -> list[Markup | None]:
-    """Draw charts as SVGs whose words are text and whose ink is the reader's text colour; None where that failed."""
-    rendered = draw([chart.configure(**_STYLE).to_dict() for chart in charts])
+    """Render charts as SVGs in the text colour of the page, with text as text; None for failures."""
+    rendered = render_svgs([chart.configure(**_STYLE).to_dict() for chart in charts])
     return [None if svg is None else Markup(svg) for svg in rendered]  # noqa: S704 - the renderer escapes every text
 
 
@@ -191,7 +188,7 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
 def stacked_bars(
     table: pd.DataFrame, names: Sequence[str], *, parts: Sequence[str], colours: Sequence[str], x: str
 ) -> alt.Chart:
-    """Draw a stacked bar per retriever: columns "retriever", "part", "count", "place"."""
+    """Draw a stacked bar per retriever: columns "retriever", "part", "count", "order"."""
     import altair as alt
 
     return (
@@ -201,7 +198,7 @@ def stacked_bars(
             y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(ticks=False, domain=False)),
             x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1, tickCount=6, format=",.0f")),
             color=alt.Color("part:N", scale=alt.Scale(domain=list(parts), range=list(colours)), legend=None),
-            order="place:Q",
+            order="order:Q",
         )
         .properties(width=2 * _WIDTH, height=len(names) * 34)
     )

@@ -17,13 +17,8 @@ from mrc_workbench.data.questions.read import corpus_entries
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text
-from mrc_workbench.retrieval.analysis.evidence import (
-    ComparisonEvidence,
-    displayed_measures,
-    evidence,
-    label,
-    metric_rows,
-)
+from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, displayed_measures, label, metric_rows
+from mrc_workbench.retrieval.analysis.evidence import evidence as compute_evidence
 from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
 from mrc_workbench.retrieval.comparison.store import save_comparison
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, first_relevant_ranks
@@ -37,14 +32,14 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
-TREC_IDS = "trec-ids.csv"  # ids that the TREC and BEIR files write without white space
+TREC_IDS = "trec-ids.csv"  # ids with white space, and their form in the TREC and BEIR files
 _ARROWS = {1: "↑", 0: "", -1: "↓"}
 _LATEX_ARROWS = {1: r"$^{\uparrow}$", 0: "", -1: r"$^{\downarrow}$"}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 
 
 def write_beir(folder: Path, question_set: QuestionSet) -> None:
-    """Write a folder that BEIR's own loader reads, with the ids of the TREC files."""
+    """Write a folder in the format of BEIR, with the ids of the TREC files."""
     questions, passages = trec_ids(question_set)
     corpus = corpus_entries(question_set, passages)
     queries = (
@@ -67,9 +62,9 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
 
 
 def per_question_json(comparison: Comparison) -> str:
-    """Return one JSON object per line and question, with the results of each retriever.
+    """Return a JSON object per line and question, with the results of each retriever.
 
-    These are the rank of the first relevant passage (null without one), every measure, and the first 10 passages' ids.
+    These are the rank of the first relevant passage or null, every measure, and the ids of the top 10 passages.
     """
     results = [(name, list(_per_question(comparison, name))) for name in comparison.scores]
     entries = (
@@ -87,7 +82,7 @@ def per_question_json(comparison: Comparison) -> str:
 
 
 def per_question_table(comparison: Comparison) -> pd.DataFrame:
-    """Return the same as a table, one row per question; columns of a retriever begin with its name.
+    """Return the results as a table, one row per question; columns of a retriever begin with its name.
 
     Passages have the ids of the TREC and BEIR files, which contain no space.
     """
@@ -113,7 +108,7 @@ def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]
     rankings = comparison.rankings[name]
     question_set = comparison.question_set
     top = rankings.indices[:, :DEFAULT_CUTOFF]
-    rows, positions = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
+    rows, positions = np.unique(top, return_inverse=True)  # a large corpus has many more ids
     ids = np.array([question_set.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
     ranks = first_relevant_ranks(rankings, question_set).tolist()
     values = {measure: column.tolist() for measure, column in comparison.scores[name].per_question.items()}
@@ -125,24 +120,23 @@ def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]
 def markdown_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
     """Return the metrics in percent with their intervals as a Markdown table, the best of a column bold.
 
-    ↑ and ↓ mark values significantly above or below the baseline (p below 0.05, all others tested together).
+    ↑ and ↓ mark values significantly above or below the baseline (p below 0.05, tested together).
     """
     displayed = displayed_measures(comparison)
     lines = ["| " + " | ".join(["", *map(label, displayed)]) + " |", "|---" + "|---:" * len(displayed) + "|"]
     for name, row in metric_rows(comparison, evidence, displayed).items():
         cells = [markdown_text(name)]
         for metric in row:
-            bold = "**" if metric and metric.best else ""
-            cells.append(
-                f"{bold}{metric.percent}{bold}{_ARROWS[metric.against]} ({metric.interval})" if metric else "–"
-            )
+            bold = "**" if metric and metric.is_best else ""
+            text = f"{bold}{metric.percent}{bold}{_ARROWS[metric.vs_baseline]} ({metric.interval})" if metric else "–"
+            cells.append(text)
         lines.append("| " + " | ".join(cells) + " |")
     caption = _caption(comparison, evidence, lambda text: _MARKUP.sub(r"\\\1", text))
     return "\n".join([*lines, "", caption, ""])
 
 
 def latex_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
-    """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
+    """Return the metrics as a LaTeX `tabular` for the package booktabs."""
     displayed = displayed_measures(comparison)
     caption = _caption(comparison, evidence, lambda text: text)
     lines = [f"% {caption}", rf"\begin{{tabular}}{{l{'r' * len(displayed)}}}", r"\toprule"]
@@ -153,15 +147,15 @@ def latex_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
             if metric is None:
                 cells.append("--")
                 continue
-            mean = rf"\textbf{{{metric.percent}}}" if metric.best else metric.percent
+            mean = rf"\textbf{{{metric.percent}}}" if metric.is_best else metric.percent
             interval = metric.interval.replace("–", "--")
-            cells.append(rf"{mean}{_LATEX_ARROWS[metric.against]} {{\scriptsize {interval}}}")
+            cells.append(rf"{mean}{_LATEX_ARROWS[metric.vs_baseline]} {{\scriptsize {interval}}}")
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def markdown_text(text: str) -> str:
-    """Return a user's text so that none of it is read as Markdown or HTML."""
+    """Escape a user's text for Markdown and HTML."""
     return _MARKDOWN.sub(r"\\\1", _single_line(text))
 
 
@@ -170,17 +164,17 @@ def _single_line(text: str) -> str:
 
 
 def _caption(comparison: Comparison, evidence: ComparisonEvidence, escape: Callable[[str], str]) -> str:
-    """Return a line that describes a table, with its warnings; `escape` is for names and ids of users."""
+    """Return the caption of a table, with warnings; `escape` is for names and ids of users."""
     questions = comparison.question_set.questions
     passages = comparison.question_set.passages
     synthetic_count = sum(comparison.question_set.generated_counts.values())
-    synthetic_note = f" ({synthetic_count:,} of them made of passages and asked by nobody)" if synthetic_count else ""
+    synthetic_note = f" ({synthetic_count:,} of them generated from passages)" if synthetic_count else ""
     part = comparison.experiment.split
     split = f"{part} part, split {comparison.split.description}; " if comparison.split and part is not Part.ALL else ""
     baseline = escape(_single_line(evidence.baseline))
     caption = (
         f"{len(questions):,} questions{synthetic_note}, {len(passages):,} passages, {split}in percent "
-        f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {baseline} (p < 0.05)"
+        f"with 95% intervals; bold: best of a column; ↑ ↓: significantly above or below {baseline} (p < 0.05)"
     )
     warnings = [escape(_single_line(warning)) for warning in comparison.warnings]
     return f"{caption}. {' '.join(warnings)}" if warnings else caption
@@ -195,11 +189,10 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
 
     `origin` is the comparison's provenance, computed if missing. The folder changes in one step; other files stay.
     """
-    # charts and templates are not needed to open a comparison
     from mrc_workbench.retrieval.report.report import report
 
     origin = origin or provenance(comparison)
-    statistics = evidence(comparison)
+    statistics = compute_evidence(comparison)
     question_set = comparison.question_set
     names = [result.name for result in comparison.results]
     with replacing_folder(folder, last=SCORES) as new:

@@ -1,4 +1,4 @@
-"""One comparison as one HTML file: no script, nothing from elsewhere, for the screen and for paper."""
+"""A comparison as one HTML file without scripts and external resources, for screens and paper."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,28 +11,11 @@ import pandas as pd
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.retrieval.analysis.evidence import (
-    ComparisonEvidence,
-    displayed_measures,
-    evidence,
-    judged_measures,
-    label,
-    metric_rows,
-    underjudged_tests,
-)
-from mrc_workbench.retrieval.analysis.questions import (
-    DEPTHS,
-    OUTCOMES,
-    RetrievalOutcome,
-    SliceProperty,
-    ceilings,
-    count_outcomes,
-    find_outcomes,
-    slice_labels,
-    slice_table,
-)
-from mrc_workbench.retrieval.analysis.questions import slices as make_slices
-from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
+from mrc_workbench.retrieval.analysis import evidence as statistics
+from mrc_workbench.retrieval.analysis import questions as per_question
+from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, label
+from mrc_workbench.retrieval.analysis.questions import DEPTHS, OUTCOMES, RetrievalOutcome, SliceProperty
+from mrc_workbench.retrieval.comparison.compare import Comparison, provenance, values_by_retriever
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure, first_relevant_ranks, required_depth
 from mrc_workbench.retrieval.report import charts, words
 from mrc_workbench.retrieval.report.charts import OUTCOME_COLOURS, can_render, colour_of, mark_character, render_charts
@@ -40,124 +23,108 @@ from mrc_workbench.retrieval.significance import question_groups
 
 _MAX_SLICES = 10
 _HARDEST_COUNT = 15
-_MAX_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
+_MAX_PAIRS = 28  # those of 8 retrievers; the report lists only pairs with the baseline above that
 
 
 def metric_curves(
     comparison: Comparison, evidence: ComparisonEvidence, names: Mapping[str, str], order: Sequence[str]
 ) -> list[tuple[str, Any]]:
-    """Return Recall@K over K, and nDCG@10 with its intervals, retrievers in this order: title and chart."""
+    """Return title and chart of Recall@K over K and of nDCG@10 with its intervals, retrievers in this order."""
 
     def means(measure: str, ks: Sequence[int]) -> pd.DataFrame:
-        rows = [
-            (
-                names[name],
-                k,
-                float(of.per_question[f"{measure}@{k}"].mean()),
-                *evidence.intervals[name][f"{measure}@{k}"],
-            )
-            for name in order
-            for k in ks
-            if f"{measure}@{k}" in (of := comparison.scores[name]).per_question
-        ]
+        rows = []
+        for name in order:
+            for column in (f"{measure}@{k}" for k in ks):
+                values = comparison.scores[name].per_question.get(column)
+                if values is not None:
+                    interval = evidence.intervals[name][column]
+                    rows.append((names[name], Measure.parse(column).cutoff, float(values.mean()), *interval))
         return pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
 
     recall = means("recall", comparison.experiment.ks)
     ndcg = means("ndcg", [DEFAULT_CUTOFF]).drop(columns="k")
     all_names = list(names.values())
     scored = list(ndcg["retriever"])
-    ndcg_label = label(f"ndcg@{DEFAULT_CUTOFF}")
+    title = label(f"ndcg@{DEFAULT_CUTOFF}")
     titled_charts = []
     if len(recall):
         titled_charts.append(("Recall@K", charts.curves(recall, all_names, x="K", y="Recall@K")))
     if scored:
-        titled_charts.append(
-            (ndcg_label, charts.intervals(ndcg, all_names, row="retriever", order=scored, x=ndcg_label))
-        )
+        titled_charts.append((title, charts.intervals(ndcg, all_names, row="retriever", order=scored, x=title)))
     return titled_charts
 
 
 def slice_sections(
     comparison: Comparison, measure: Measure, names: Mapping[str, str], say: words.Say
 ) -> list[dict[str, Any]]:
-    """Measure the slices by every property that has at least two: title, chart and table rows of each property.
+    """Return title, chart and table rows of every property with at least two slices.
 
     A row holds the slice, its number of questions, and the means by retriever in percent.
     """
     groups = question_groups(comparison.question_set)
-    every = list(names.values())
+    all_names = list(names.values())
     sections = []
     for slice_property in SliceProperty:
-        parts = make_slices(comparison.question_set, slice_property)[:_MAX_SLICES]
+        parts = per_question.slices(comparison.question_set, slice_property)[:_MAX_SLICES]
         if len(parts) < 2 or not comparison.scores:
             continue
-        table = slice_table(parts, comparison.scores, str(measure), groups)
-        labels = [
-            words.kind_label(label, say) if slice_property is SliceProperty.KIND else label
-            for label in slice_labels(parts, slice_property)
-        ]
-        rows: list[tuple[str, int, dict[str, str]]] = [
-            (label, len(part.rows), {}) for label, part in zip(labels, parts, strict=True)
-        ]
+        table = per_question.slice_table(parts, comparison.scores, str(measure), groups)
+        labels = per_question.slice_labels(parts, slice_property)
+        if slice_property is SliceProperty.KIND:
+            labels = [words.kind_label(kind, say) for kind in labels]
+        means: list[dict[str, str]] = [{} for _ in parts]
         for slice_index, name, mean in zip(table["slice"], table["retriever"], table["mean"], strict=True):
-            rows[slice_index][2][name] = words.percent(mean)
-        labelled_table = table.assign(
-            label=[labels[slice_index] for slice_index in table["slice"]], retriever=table["retriever"].map(names)
-        )
-        chart = charts.intervals(labelled_table, every, row="label", order=labels, x=measure.long_name)
+            means[slice_index][name] = words.percent(mean)
+        rows = list(zip(labels, (len(part.rows) for part in parts), means, strict=True))
+        retrievers = table["retriever"].map(names)
+        labelled_table = table.assign(label=table["slice"].map(dict(enumerate(labels))), retriever=retrievers)
+        chart = charts.intervals(labelled_table, all_names, row="label", order=labels, x=measure.long_name)
         sections.append({"title": say(f"property.{slice_property}"), "chart": chart, "rows": rows})
     return sections
 
 
 def lost_questions(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> dict[str, Any]:
-    """Count the questions lost within the first 10, or as many as every ranking has, and measure the ceilings.
+    """Count the questions lost within the top 10, or as many as every ranking has, and measure the ceilings.
 
-    Returns `k`, the `legend` of the fates that occur (text and colour), `rows` of counts by retriever, their `chart`
-    (None if no question is lost), and the `ceilings` by retriever at the `depths` that were searched.
+    Returns `k`, the `legend` of occurring outcomes (text and colour), `rows` of counts by retriever, their `chart`
+    (None if no question is lost), and the `ceilings` by retriever at the searched `depths`.
     """
     k = min([DEFAULT_CUTOFF, *(ranking.indices.shape[1] for ranking in comparison.rankings.values())])
-    counts = count_outcomes(find_outcomes(comparison, k))
-    occurring = [fate.value for fate in OUTCOMES if fate is not RetrievalOutcome.FOUND and counts[fate.value].any()]
-    texts = [str(say(f"fate.{fate}")) for fate in occurring]
-    colours = [OUTCOME_COLOURS[fate] for fate in occurring]
-    rows = [
-        (names[name], sum(counts_by_outcome), counts_by_outcome)
-        for name, *counts_by_outcome in counts[occurring].itertuples()
-    ]
-    table = pd.DataFrame(
-        [
-            (name, text, number, index)
-            for name, _, counts_by_outcome in rows
-            for index, (text, number) in enumerate(zip(texts, counts_by_outcome, strict=True))
-        ],
-        columns=["retriever", "part", "count", "place"],
-    )
+    counts = per_question.count_outcomes(per_question.find_outcomes(comparison, k))
+    outcomes = [outcome.value for outcome in OUTCOMES if outcome is not RetrievalOutcome.FOUND]
+    outcomes = [outcome for outcome in outcomes if counts[outcome].any()]
+    texts = [str(say(f"fate.{outcome}")) for outcome in outcomes]
+    colours = [OUTCOME_COLOURS[outcome] for outcome in outcomes]
+    rows = []
+    cells = []
+    for name, *numbers in counts[outcomes].itertuples():
+        rows.append((names[name], sum(numbers), numbers))
+        columns = zip(texts, numbers, range(len(texts)), strict=True)
+        cells += [(names[name], text, number, order) for text, number, order in columns]
+    table = pd.DataFrame(cells, columns=["retriever", "part", "count", "order"])
     title = str(say("column.questions"))
     retrievers = [name for name, _, _ in rows]
     specs = comparison.experiment.specs
-    ceilings_by_name = {name: fractions for name, fractions in ceilings(comparison).items() if specs[name].components}
-    known = [
-        index
-        for index in range(len(DEPTHS))
-        if any(not np.isnan(fractions[index]) for fractions in ceilings_by_name.values())
-    ]
+    ceilings = per_question.ceilings(comparison)
+    ceilings = {name: fractions for name, fractions in ceilings.items() if specs[name].components}
+    known = np.flatnonzero(~np.isnan([*ceilings.values()]).all(axis=0)).tolist() if ceilings else []
     return {
         "k": k,
-        "chart": charts.stacked_bars(table, retrievers, parts=texts, colours=colours, x=title) if occurring else None,
+        "chart": charts.stacked_bars(table, retrievers, parts=texts, colours=colours, x=title) if outcomes else None,
         "legend": list(zip(texts, colours, strict=True)),
         "rows": rows,
         "depths": [DEPTHS[index] for index in known],
         "ceilings": [
             (names[name], ["" if np.isnan(fraction) else words.percent(fraction) for fraction in fractions[known]])
-            for name, fractions in ceilings_by_name.items()
+            for name, fractions in ceilings.items()
         ],
     }
 
 
 def hardest_questions(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
-    """Return question, article and rank by retriever (0: not found) of the questions that rank lowest over all.
+    """Return question, article and rank by retriever (0 for none) of the questions with the highest sum of log rank.
 
-    They have the highest sum of log rank, not found counting as one past the last; none that all rank first is listed.
+    A missing passage ranks one below the last. Questions that all retrievers rank first are left out.
     """
     evaluated = comparison.question_set
     rankings = comparison.rankings.values()
@@ -167,16 +134,16 @@ def hardest_questions(comparison: Comparison) -> list[tuple[str, str, list[int]]
     depths = np.array([ranking.indices.shape[1] for ranking in rankings])
     difficulty = np.log(np.where(ranks == 0, depths + 1, ranks)).sum(axis=1)
     rows = [int(row) for row in np.argsort(-difficulty, kind="stable")[:_HARDEST_COUNT] if difficulty[row] > 0]
-    articles = [
-        evaluated.passages[evaluated.row_of_passage[evaluated.questions[row].relevant[0]]].title for row in rows
-    ]
-    return [
-        (evaluated.questions[row].text, title, ranks[row].tolist()) for row, title in zip(rows, articles, strict=True)
-    ]
+    hardest = []
+    for row in rows:
+        question = evaluated.questions[row]
+        article = evaluated.passages[evaluated.row_of_passage[question.relevant[0]]].title
+        hardest.append((question.text, article, ranks[row].tolist()))
+    return hardest
 
 
 def cost_rows(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, str, str]]:
-    """Return name, seconds to build, milliseconds per query and megabytes of the index; an imported run's are –.
+    """Return name, seconds to build, milliseconds per query and megabytes of the index, – for unknown values.
 
     An asterisk marks milliseconds measured on another machine.
     """
@@ -185,18 +152,15 @@ def cost_rows(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, s
     for result in (results[name] for name in order):
         costs = words.retriever_cost(result)
         build = "–" if result.imported else f"{result.build_seconds:.1f}"
-        query = (
-            "–"
-            if costs.milliseconds is None
-            else f"{costs.milliseconds:.1f}{'*' if costs.is_measured_elsewhere else ''}"
-        )
+        query = "–" if costs.milliseconds is None else f"{costs.milliseconds:.1f}"
+        query += "*" if costs.is_measured_elsewhere else ""
         rows.append((result.name, build, query, f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "–"))
     return rows
 
 
 def setup_lines(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
-    """Return what the comparison was made of and on, line by line."""
-    data, parts, machine, statistics = (origin[key] for key in ("data", "split", "hardware", "statistics"))
+    """Return title and text of each line about the data, settings, versions and machine of the comparison."""
+    data, parts, machine, resampling = (origin[key] for key in ("data", "split", "hardware", "statistics"))
     lines = [(name, _describe_spec(values, say)) for name, values in origin["retrievers"].items()]
     counts = {part: f"{count:,}" for part, count in parts["questions"].items()}
     if parts_of_set:
@@ -204,7 +168,7 @@ def setup_lines(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split |
     else:
         described = say("setup.split_value", seed=parts["seed"], **counts)
     sizes = {name: f"{data[name]:,}" for name in ("passages", "questions")}
-    statistic_values = {name: f"{statistics[name]:,}" for name in ("resamples", "permutations", "seed")}
+    statistic_values = {name: f"{resampling[name]:,}" for name in ("resamples", "permutations", "seed")}
     gpus = ", ".join(machine["gpus"]) or say("setup.no_gpu")
     memory = f"{machine['memory'] / 2**30:.0f}"
     hardware = {"processor": machine["processor"], "cores": machine["logical_cores"], "memory": memory, "gpus": gpus}
@@ -222,9 +186,9 @@ def setup_lines(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split |
 def _describe_spec(values: Mapping[str, Any], say: words.Say) -> str:
     texts = [str(values["kind"])]
     for key, value in values.items():
-        if key == "chosen_on":
-            texts.append(say("setup.chosen_on", part=say(f"part.{value}")))
-        elif key in ("model", "dictionary"):  # a reference, then the beginning of what identifies its content
+        if key == "selected_on":
+            texts.append(say("setup.selected_on", part=say(f"part.{value}")))
+        elif key in ("model", "dictionary"):  # a reference, then the beginning of its revision or fingerprint
             short = {name: str(part)[:12] for name, part in value.items() if name in ("revision", "fingerprint")}
             texts.append(f"{key} {' '.join(str(part) for part in (value | short).values())}")
         elif key != "kind":
@@ -244,75 +208,75 @@ def report(
     comparison: Comparison,
     language: str,
     origin: Mapping[str, Any] | None = None,
-    comparison_evidence: ComparisonEvidence | None = None,
+    evidence: ComparisonEvidence | None = None,
     name: str = "",
     *,
     recommended: words.Recommendation | None = None,
 ) -> str:
-    """Return the report as HTML in a language of `LANGUAGES`; `name` is what a user calls the comparison.
+    """Return the report as HTML in a language of `LANGUAGES`; `name` is the user's name of the comparison.
 
-    `origin` is the comparison's provenance and `found` its evidence, both computed if missing. `recommended` decides
-    the headline, by default of all retrievers by `leading_measure`. Raises `ValueError` for an unknown language.
+    `origin` is the comparison's provenance, computed if missing, as is the evidence. `recommended` decides the
+    headline, by default of all retrievers by `leading_measure`. Raises `ValueError` for an unknown language.
     """
     say = words.translator(language)
-    comparison_evidence = comparison_evidence or evidence(comparison)
+    evidence = evidence or statistics.evidence(comparison)
     origin = origin or provenance(comparison)
     names = words.display_names(comparison.experiment.specs, language)
-    first = names.get(comparison_evidence.baseline, comparison_evidence.baseline)
+    baseline = evidence.baseline
+    first = names.get(baseline, baseline)
     groups = question_groups(comparison.question_set)
     measure = recommended.measure if recommended else leading_measure(comparison)
     if recommended is None:
-        recommended = words.recommend(
-            comparison, measure, comparison_evidence.tests, baseline=comparison_evidence.baseline, groups=groups
-        )
+        recommended = words.recommend(comparison, measure, evidence.tests, baseline=baseline, groups=groups)
     headline = words.Headline(say("page.none"))
     if recommended:
-        interval = comparison_evidence.intervals[recommended.name][str(measure)]
+        interval = evidence.intervals[recommended.name][str(measure)]
         headline = words.write_headline(recommended, words.html_style(language, names), interval)
     ranked = words.rank_by_mean(comparison, measure)
     scored = [*ranked, *(name for name in comparison.scores if name not in ranked)]
     all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MAX_PAIRS
-    pairs = comparison_evidence.tests if all_pairs else comparison_evidence.baseline_tests
-    judged = judged_measures(comparison.scores)
-    main_measures = [item for item in displayed_measures(comparison) if item not in judged]
+    pairs = evidence.tests if all_pairs else evidence.baseline_tests
+    judged = statistics.judged_measures(comparison.scores)
+    main_measures = [item for item in statistics.displayed_measures(comparison) if item not in judged]
     listed = [*scored, *(name for name in names if name not in scored)]
-    by_k = metric_curves(comparison, comparison_evidence, names, scored)
+    by_k = metric_curves(comparison, evidence, names, scored)
     parts = slice_sections(comparison, measure, names, say)
     losses = lost_questions(comparison, names, say)
     charts = [*(chart for _, chart in by_k), *(part["chart"] for part in parts)]
     rendered = iter(render_charts([*charts, losses["chart"]] if losses["chart"] else charts))
     several_relevant = any(len(question.relevant) > 1 for question in comparison.question_set.questions)
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if several_relevant else []
+    tables = []
+    for note, columns in (("", main_measures), (say("section.hits"), hits), (say("section.judged"), judged)):
+        if columns:
+            rows = statistics.metric_rows(comparison, evidence, columns)
+            tables.append((note, columns, {retriever: rows[retriever] for retriever in listed}))
     displayed = list(names.values())
     return words.template(Path(__file__).with_name("template.html"), autoescape=True).render(
         say=say,
         number="{:,}".format,
         names=names,
-        can_draw=can_render(),
+        can_render=can_render(),
         language=language,
         name=name,
         label=label,
         comparison=comparison,
-        made=datetime.fromisoformat(origin["made"]).strftime("%Y-%m-%d %H:%M"),
+        created_at=datetime.fromisoformat(origin["created_at"]).strftime("%Y-%m-%d %H:%M"),
         measure=measure.long_name,
         depth=required_depth(comparison.experiment.ks),
         first=first,
         answers=[headline.answer, *headline.notes],
         data_name=say("page.sample") if origin["data"]["name"] == CATALOG["sample"].title else origin["data"]["name"],
         warnings=_warnings(comparison, names, say),
-        behind=underjudged_tests(comparison.scores, groups),
+        behind=statistics.underjudged_tests(comparison.scores, groups),
         default_grade=RELEVANT_GRADE,
-        tables=[
-            (note, columns, {name: rows[name] for name in listed})
-            for note, columns in (("", main_measures), (say("section.hits"), hits), (say("section.judged"), judged))
-            if columns and (rows := metric_rows(comparison, comparison_evidence, columns))
-        ],
+        tables=tables,
         legend=[(item, colour_of(names[item], displayed), mark_character(names[item], displayed)) for item in scored],
         curves=[(title, next(rendered)) for title, _ in by_k],
         pairs=[test for test in pairs if test.measure == str(measure)],
         all_pairs=all_pairs,
-        points=format_points,
-        p_figure=format_p_value,
+        format_points=format_points,
+        format_p_value=format_p_value,
         slices=[(part, next(rendered)) for part in parts],
         lost=losses,
         lost_picture=next(rendered, None),
@@ -325,41 +289,28 @@ def report(
 
 
 def _warnings(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> list[str]:
-    """Return the warnings of too few questions, and how the split came about."""
+    """Return warnings about too few questions, and the description of the split."""
     warnings = [words.few_questions_warning(len(comparison.question_set.questions), "compared", say)]
-    training_counts = {
-        names[result.name]: result.training_query_count
-        for result in comparison.results
-        if result.training_query_count is not None
-    }
-    warnings += [words.few_questions_warning(count, "taught", say, name) for name, count in training_counts.items()]
+    for result in comparison.results:
+        if result.training_query_count is not None:
+            name = names[result.name]
+            warnings.append(words.few_questions_warning(result.training_query_count, "training", say, name))
     if comparison.split and comparison.experiment.split is not Part.ALL:
         warnings.append(words.describe_split(comparison.split, say))
     return [warning for warning in warnings if warning]
 
 
 def leading_measure(comparison: Comparison) -> Measure:
-    """Return the metric of the headline: the first that all have of nDCG@10, Recall@10, nDCG@K from the top K."""
-    preferred = [
-        f"ndcg@{DEFAULT_CUTOFF}",
-        f"recall@{DEFAULT_CUTOFF}",
-        *(f"ndcg@{k}" for k in sorted(comparison.experiment.ks, reverse=True)),
-    ]
-    scores = comparison.scores.values()
-    return Measure.parse(
-        next(
-            (
-                candidate
-                for candidate in preferred
-                if all(candidate in retriever_scores.per_question for retriever_scores in scores)
-            ),
-            preferred[0],
-        )
-    )
+    """Return the metric of the headline: the first of nDCG@10, Recall@10, nDCG@K (largest K first) that all have."""
+    at_ks = [f"ndcg@{k}" for k in sorted(comparison.experiment.ks, reverse=True)]
+    preferred = [f"ndcg@{DEFAULT_CUTOFF}", f"recall@{DEFAULT_CUTOFF}", *at_ks]
+    scores = comparison.scores
+    shared = (measure for measure in preferred if len(values_by_retriever(scores, measure)) == len(scores))
+    return Measure.parse(next(shared, preferred[0]))
 
 
 def format_points(difference: float) -> str:
-    """Return a difference of shares in percentage points, with its sign unless it is 0.00."""
+    """Return a difference of fractions in percentage points, with its sign unless it is 0.00."""
     rounded = round(difference * 100, 2)
     return f"{rounded:+.2f}".replace("-", "−") if rounded else "0.00"
 

@@ -1,11 +1,11 @@
-"""The retriever to recommend, and the report's texts in a language: names of retrievers, splits and the headline.
+"""The recommended retriever, and the report's texts in a language: names of retrievers, splits and the headline.
 
-The cheapest retriever is recommended that a paired test does not find significantly worse than the best on one metric.
-Cheap means few milliseconds per query, then a small index. Only milliseconds of the same machine are compared. A mix
-may hold parts timed on another machine than the rest; then only the parts on the same machine count, so that "faster"
-is a lower bound. If no retriever is the fastest by that rule, one without a model comes first, then the smaller index.
+The recommendation is the cheapest retriever that a paired test does not find significantly worse than the best on one
+metric: the fewest milliseconds per query, then the smallest index. Only milliseconds of the same machine are compared.
+If components of a mix were timed on different machines, only those on the same machine count, so that "faster" is a
+lower bound. If that leaves no fastest retriever, one without a model comes first, then the smaller index.
 
-Texts of users are inserted as text, never as HTML. The report's headline is HTML, that of the Compare page Markdown.
+Texts of users are escaped. The report's headline is HTML, that of the Compare page Markdown.
 """
 
 import tomllib
@@ -25,19 +25,19 @@ from markupsafe import Markup
 from mrc_workbench.data.split import MIN_QUESTIONS as FEWEST_COMPARED
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod
 from mrc_workbench.retrieval.analysis.evidence import reversed_test
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, values_by_retriever
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
 
 LANGUAGES = ("en", "ko")
 Say = Callable[..., Markup]
-# the default names, which results and addresses hold; each has a key in a catalog, such as retriever.best_mix
+# default names, which results and addresses contain; each has a key in a catalog, such as retriever.best_mix
 _RETRIEVERS = ("Dense", "Late", "Best mix", "Hybrid", "Reranked", "BM25 words", "LSA")
 
 
 @cache
 def catalog(language: str) -> dict[str, str]:
-    """Return the texts of a language by key, `section.name`. Raises `ValueError` where the language is not known."""
+    """Return the texts of a language by key, `section.name`. Raises `ValueError` for an unknown language."""
     if language not in LANGUAGES:
         raise ValueError(f"the report is written in {' or '.join(LANGUAGES)}, not in {language!r}")
     tables = tomllib.loads(Path(__file__).with_name(f"{language}.toml").read_text(encoding="utf-8"))
@@ -45,18 +45,18 @@ def catalog(language: str) -> dict[str, str]:
 
 
 def translator(language: str) -> Say:
-    """Return `say(key, **values)`: the text of a key as HTML, with its fields filled in and escaped."""
+    """Return `say(key, **values)`: the text of a key as HTML, with escaped values in its fields."""
     texts = catalog(language)
 
     def say(key: str, /, **values: Any) -> Markup:
-        return Markup(texts[key]).format(**values)  # noqa: S704 - our own words; format escapes the values
+        return Markup(texts[key]).format(**values)  # noqa: S704 - format escapes the values
 
     return say
 
 
 @cache
 def template(path: Path, *, autoescape: bool = False, keep_newline: bool = False) -> Template:
-    """Return a template of HTML, or without `autoescape` of Markdown, into which texts of users are put escaped."""
+    """Return a template of HTML, or without `autoescape` of Markdown, whose values must be escaped."""
     loader = FileSystemLoader(path.parent)
     environment = Environment(loader=loader, autoescape=autoescape, undefined=StrictUndefined)  # noqa: S701
     environment.trim_blocks = environment.lstrip_blocks = True
@@ -65,14 +65,14 @@ def template(path: Path, *, autoescape: bool = False, keep_newline: bool = False
 
 
 def kind_label(kind: str, say: Say) -> str:
-    """Return what a reader calls a question type; a type without words keeps its name."""
+    """Return the text of a question type, or its name if it has no text."""
     with suppress(KeyError):
         return str(say(f"question_kind.{kind}"))
     return kind
 
 
 def display_name(name: str, language: str) -> str:
-    """Return the displayed name of a retriever: a default name in a language, any other as it is. Not HTML."""
+    """Return the displayed name of a retriever: default names are translated. The name is not escaped."""
     kind, separator, model = name.partition(" · ")
     if kind not in _RETRIEVERS:
         return name
@@ -83,13 +83,13 @@ def display_name(name: str, language: str) -> str:
 
 
 def display_names(names: Iterable[str], language: str) -> dict[str, str]:
-    """Return the displayed name of each of these retrievers: their own names if two would be equal."""
+    """Return the displayed name of each retriever; none is translated if two would be equal."""
     displayed = {name: display_name(name, language) for name in names}
     return displayed if len(set(displayed.values())) == len(displayed) else {name: name for name in displayed}
 
 
 def describe_split(parts: Split, say: Callable[..., str]) -> str:
-    """Return how a split came about, its number of questions by part, and how many test questions leak."""
+    """Return the method of a split, its number of questions by part, and the number of leaking test questions."""
     key = parts.method.value
     if parts.method is SplitMethod.GROUPED:
         key = "grouped_by_article" if parts.by_article else "grouped_by_passage"
@@ -106,35 +106,35 @@ def describe_split(parts: Split, say: Callable[..., str]) -> str:
 
 
 def few_questions_warning(count: int, of: str, say: Callable[..., str], name: str = "") -> str:
-    """Return the warning that there are too few questions; empty if they are enough.
+    """Return the warning about too few questions, empty if they are enough.
 
-    `of` is a part, "compared", or "taught" for the training questions of the mix `name`.
+    `of` is a part, "compared", or "training" for the training questions of the mix `name`.
     """
     values = {"name": name, "count": count, "fewest": FEWEST_COMPARED}
     return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", **values)
 
 
-FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
+FEWEST_QUESTIONS = 30  # for a recommendation
 CLEARLY_FASTER = 2.0  # times; a smaller lead may be chance: the machine was busier, or a cache was warm
-FEWEST_GROUPS = 6  # of fewer no difference can reach p < 0.05: there are 2^n swaps
-_NEGLIGIBLE_FRACTION = 0.01  # share of a time that may come from another machine
-_FOREIGN_FRACTION = 0.1  # share of a time measured on another machine from which it is marked
+FEWEST_GROUPS = 6  # with fewer, no difference can reach p < 0.05: there are 2^n swaps
+_NEGLIGIBLE_FRACTION = 0.01  # of a time, from another machine
+_FOREIGN_FRACTION = 0.1  # of a time, from another machine: a page marks times above it
 
 
 class TieBreak(StrEnum):
-    """What decides between retrievers that do not differ significantly."""
+    """The criterion between retrievers that do not differ significantly."""
 
     SPEED = "speed"
     MACHINES = "machines"  # timed on different machines: no model first, then the smaller index
-    SCORE = "score"  # no time is known of any: the higher mean
+    SCORE = "score"  # no time is known: the higher mean
 
 
 @dataclass(frozen=True)
 class RetrieverCost:
-    """What a retriever costs."""
+    """The costs of a retriever."""
 
     milliseconds: float | None  # per query, None if unknown
-    elsewhere: float  # of these, measured on another machine: they ship with the sample
+    elsewhere: float  # milliseconds of these that were measured on another machine: they ship with the sample
     index_bytes: int  # 0 if unknown
     has_model: bool
 
@@ -146,7 +146,7 @@ class RetrieverCost:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The retriever to use by a metric, and how sure that is."""
+    """The retriever to use by a metric, and the evidence for it."""
 
     measure: Measure
     name: str
@@ -155,33 +155,25 @@ class Recommendation:
     mean: float
     best_mean: float
     questions: int
-    alternative_count: int  # how many other retrievers have the metric
+    alternative_count: int  # number of other retrievers with the metric
     ties: tuple[str, ...]  # others that do not differ significantly from the best, best first
-    speedup: float | None  # how many times faster than any tie, at least; None if their times cannot be compared
-    gain: PairTest | None  # test against the baseline; None for the baseline itself, or without such a test
+    speedup: float | None  # lower bound of the factor to the fastest tie; None if the times cannot be compared
+    gain: PairTest | None  # test against the baseline; None for the baseline, or without such a test
     from_best: PairTest | None  # test against the best; None for the best itself
     tie_break: TieBreak
     untimed: tuple[str, ...]  # of the best and its ties
-    has_too_few_questions: bool  # too few questions to recommend anything
+    has_too_few_questions: bool
 
 
 def rank_by_mean(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
     """Return the retrievers that have the metric by their mean, highest first; equal means keep their order."""
     means = _means(comparison, measure)
-    allowed_names = None if names is None else set(names)
-    return sorted(
-        (name for name in means if allowed_names is None or name in allowed_names), key=lambda name: -means[name]
-    )
+    candidates = means.keys() if names is None else means.keys() & set(names)
+    return sorted((name for name in means if name in candidates), key=lambda name: -means[name])
 
 
 def _means(comparison: Comparison, measure: Measure) -> dict[str, float]:
-    scores = comparison.scores.items()
-    column = str(measure)
-    return {
-        name: float(retriever_scores.per_question[column].mean())
-        for name, retriever_scores in scores
-        if column in retriever_scores.per_question
-    }
+    return {name: float(values.mean()) for name, values in values_by_retriever(comparison.scores, measure).items()}
 
 
 def recommend(
@@ -193,7 +185,7 @@ def recommend(
     groups: np.ndarray,
     names: Iterable[str] | None = None,
 ) -> Recommendation | None:
-    """Recommend one of the retrievers (of `names`, if given) that have the metric; None if none has it.
+    """Recommend a retriever with the metric (one of `names`, if given); None if there is none.
 
     `tests` are corrected paired tests of this metric; `groups` number the questions that share a relevant passage.
     """
@@ -227,7 +219,7 @@ def recommend(
 
 
 def retriever_cost(result: Result) -> RetrieverCost:
-    """Return what a retriever with scores costs; an imported run has a time only if it was recorded."""
+    """Return the costs of a retriever with scores; an imported run has a time only if it was recorded."""
     questions = len(result.rankings.indices) if result.rankings else 0
     timed = questions > 0 and result.query_seconds > 0
     return RetrieverCost(
@@ -239,7 +231,7 @@ def retriever_cost(result: Result) -> RetrieverCost:
 
 
 def compute_speedup(a: RetrieverCost, b: RetrieverCost) -> float | None:
-    """Return how many times faster a is than b, at least; None if a time is unknown, or a's is of two machines."""
+    """Return a lower bound of how many times a is faster than b; None if a time is unknown, or a's has two machines."""
     if not a.milliseconds or not b.milliseconds:
         return None
     if a.elsewhere <= _NEGLIGIBLE_FRACTION * a.milliseconds:
@@ -250,7 +242,7 @@ def compute_speedup(a: RetrieverCost, b: RetrieverCost) -> float | None:
 
 
 def _oriented_test(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
-    """Return the test of a pair from the side of `a`; None if the pair was not tested by this metric."""
+    """Return the test of a pair from the side of `a`, or None."""
     for test in tests:
         if test.measure == str(measure) and {test.a, test.b} == {a, b}:
             return test if test.a == a else reversed_test(test)
@@ -258,9 +250,9 @@ def _oriented_test(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) 
 
 
 def _cheapest(tied: Sequence[str], costs: Mapping[str, RetrieverCost]) -> tuple[str, TieBreak]:
-    """Return the cheapest of the ties, which stand best first, and what decided.
+    """Return the cheapest of the ties, which are listed best first, and the criterion.
 
-    Ties without a clearly faster one count as equally fast: the smaller index decides between them.
+    Ties without a clearly faster one count as equally fast: the smaller index decides.
     """
     timed = [name for name in tied if costs[name].milliseconds is not None]
     if not timed:
@@ -273,7 +265,7 @@ def _cheapest(tied: Sequence[str], costs: Mapping[str, RetrieverCost]) -> tuple[
 
 
 def _smallest_speedup(name: str, tied: Sequence[str], costs: Mapping[str, RetrieverCost]) -> float | None:
-    """Return how many times faster a retriever is than each of the other ties with a known time, at least."""
+    """Return a lower bound of how many times a retriever is faster than every other tie with a known time."""
     others = [costs[other] for other in tied if other != name and costs[other].milliseconds is not None]
     leads = [compute_speedup(costs[name], other) for other in others]
     known = [lead for lead in leads if lead is not None]
@@ -282,7 +274,7 @@ def _smallest_speedup(name: str, tied: Sequence[str], costs: Mapping[str, Retrie
 
 @dataclass(frozen=True)
 class Style:
-    """How a page writes: `say` fills in the text of a key, `emphasise` and `escape` write a name."""
+    """The markup of a page: `say` returns the text of a key, `emphasise` and `escape` format a name."""
 
     say: Callable[..., str]
     emphasise: Callable[[str], str]
@@ -291,20 +283,20 @@ class Style:
 
 @dataclass(frozen=True)
 class Headline:
-    """The sentence that recommends a retriever, and notes beside it."""
+    """The sentence that recommends a retriever, and notes."""
 
     answer: str
     notes: Sequence[str] = ()
 
 
 def html_style(language: str, names: Mapping[str, str]) -> Style:
-    """Write as HTML; `names` are the displayed names of retrievers."""
+    """Return the style of HTML; `names` are the displayed names of retrievers."""
     say = translator(language)
     return Style(say, lambda name: say("headline.bold", name=names[name]), lambda name: names.get(name, name))
 
 
 def markdown_style(language: str, escape: Callable[[str], str]) -> Style:
-    """Write as Markdown; `escape` returns a name so that none of it is read as Markdown."""
+    """Return the style of Markdown; `escape` escapes a name."""
     texts = catalog(language)
 
     def say(key: str, /, **values: object) -> str:
@@ -316,33 +308,29 @@ def markdown_style(language: str, escape: Callable[[str], str]) -> Style:
 def write_headline(
     recommendation: Recommendation, style: Style, interval: tuple[float, float] | None = None
 ) -> Headline:
-    """Return the headline in words. `interval` is the 95% interval of the mean, for a single retriever."""
+    """Return the headline. `interval` is the 95% interval of the mean, for a single retriever."""
     measure = style.escape(recommendation.measure.long_name)
     if recommendation.has_too_few_questions:
-        values = {
-            "best": style.emphasise(recommendation.best),
-            "measure": measure,
-            "mean": percent(recommendation.best_mean),
-        }
+        best = style.emphasise(recommendation.best)
         counts = {"questions": f"{recommendation.questions:,}", "fewest": FEWEST_QUESTIONS}
-        return Headline(style.say("headline.early", **values, **counts))
+        mean = percent(recommendation.best_mean)
+        return Headline(style.say("headline.early", best=best, measure=measure, mean=mean, **counts))
     values = {"name": style.emphasise(recommendation.name), "measure": measure, "mean": percent(recommendation.mean)}
     if not recommendation.alternative_count:
         low, high = interval or (recommendation.mean, recommendation.mean)
         return Headline(style.say("headline.alone", low=percent(low), high=percent(high), **values))
-    answer = style.say(
-        "headline.use", ties=_ties_text(recommendation, style), gain=_gain_text(recommendation, style), **values
-    )
-    return Headline(answer, _notes(recommendation, style))
+    ties = _ties_text(recommendation, style)
+    gain = _gain_text(recommendation, style)
+    return Headline(style.say("headline.use", ties=ties, gain=gain, **values), _notes(recommendation, style))
 
 
 def percent(fraction: float) -> str:
-    """Return a share in percent, as the headline and the tables beside it round it."""
+    """Return a fraction in percent, rounded as in the tables."""
     return f"{fraction * 100:.1f}"
 
 
 def difference_interval(difference: float, low: float, high: float) -> dict[str, str]:
-    """Return the ends of a difference's interval in points, in the direction of a sentence: 2 behind (1 to 3)."""
+    """Return the ends of a difference's interval in points, signed as in a sentence: 2 points below (1 to 3)."""
     ends = {"low": low, "high": high} if difference >= 0 else {"low": -high, "high": -low}
     rounded = {name: round(end * 100, 1) or 0.0 for name, end in ends.items()}  # never a negative zero
     return {name: f"{end:.1f}".replace("-", "−") for name, end in rounded.items()}
@@ -376,10 +364,9 @@ def _gain_text(recommendation: Recommendation, style: Style) -> str:
 
 def _notes(recommendation: Recommendation, style: Style) -> list[str]:
     notes: list[str] = []
-    test = (
-        None if recommendation.best == recommendation.baseline else recommendation.from_best
-    )  # the gain over the baseline is the same test
-    if test is not None and (test.wins or test.losses):
+    test = recommendation.from_best
+    is_gain = recommendation.best == recommendation.baseline  # then the headline reports this test
+    if test is not None and not is_gain and (test.wins or test.losses):
         names = {"best": style.escape(recommendation.best), "name": style.escape(recommendation.name)}
         notes.append(style.say("headline.not_the_highest", **names, **_difference_values(test)))
     if recommendation.ties and recommendation.tie_break is TieBreak.MACHINES:

@@ -38,8 +38,8 @@ _NUMBERS = (
     *("nan", "inf", "-inf", "-1", "-1.0", "0", "0.0", "1e308", "1e-308", "2147483647", "2147483648", str(2**63)),
     *("1" + "0" * 400, "true", '"1"', "[]", "[[1]]", "{}", "0.5", "3", "1e6", "1000001.0", "[" * 3000 + "]" * 3000),
 )
-_OF_ALL = ("ks", "seed", "validation_share", "test_share", "split", "unknown", "data")
-_OF_BM25 = ("k1", "b", "title_weight", "feedback_passages", "feedback_terms", "feedback_share", "name", "engine")
+_OF_ALL = ("ks", "seed", "validation_fraction", "test_fraction", "split", "unknown", "data")
+_OF_BM25 = ("k1", "b", "title_weight", "fb_docs", "fb_terms", "fb_weight", "name", "engine")
 
 
 def pairs(seed: int) -> Verdict:

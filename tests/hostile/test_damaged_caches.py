@@ -82,8 +82,8 @@ def test_rebuilds_damaged_caches(kind: str) -> None:
 SPECS: list[dict[str, Any]] = [
     {"name": "words", "kind": "bm25", "analyzer": "word"},
     {"name": "dense", "kind": "dense"},
-    {"name": "both", "kind": "hybrid", "of": ["words", "dense"]},
-    {"name": "reranked", "kind": "rerank", "first": "words", "depth": 3},
+    {"name": "both", "kind": "hybrid", "retrievers": ["words", "dense"]},
+    {"name": "reranked", "kind": "rerank", "first_stage": "words", "rerank_top_k": 3},
 ]
 
 

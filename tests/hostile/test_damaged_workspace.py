@@ -23,9 +23,9 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retrie
 from mrc_workbench.retrieval.comparison.store import (
     ComparisonJob,
     damaged_comparisons,
-    kept_comparisons,
+    list_comparisons,
     load,
-    origin_of,
+    read_provenance,
     rename,
     save_comparison,
 )
@@ -94,7 +94,7 @@ def make_world() -> TrainingPlan:
 def read_everything(dry_run: DryRunJob) -> dict[str, int]:
     """Count the entries that pages and commands read; catches only the readers' documented errors."""
     sets = stored()
-    comparisons = kept_comparisons()
+    comparisons = list_comparisons()
     runs = all_runs()
     for stored_set in sets:
         with suppress(DataError):
@@ -102,9 +102,9 @@ def read_everything(dry_run: DryRunJob) -> dict[str, int]:
         added_retrievers(stored_set.fingerprint)
         len(load_remarks(stored_set.fingerprint))
     for comparison in comparisons:
-        datetime.fromisoformat(comparison.made)
-        assert all(isinstance(value, float) for metrics in comparison.figures.values() for value in metrics.values())
-        origin_of(comparison.folder)
+        datetime.fromisoformat(comparison.created_at)
+        assert all(isinstance(value, float) for metrics in comparison.metrics.values() for value in metrics.values())
+        read_provenance(comparison.folder)
         for question_set in (small_set("one"), small_set("two").with_questions([0, 1, 2])):
             with suppress(ValueError):
                 load(comparison.folder, question_set)

@@ -12,7 +12,7 @@ from mrc_workbench.data.jobs.folder import Job, State
 from mrc_workbench.data.jobs.processes import PROGRAM, Process, start_detached
 from mrc_workbench.data.store import CATALOG, damaged, load, stored
 from mrc_workbench.data.workspace import workspace, write_text
-from mrc_workbench.retrieval.comparison.store import damaged_comparisons, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import damaged_comparisons, list_comparisons
 from mrc_workbench.training.runs import Run, all_runs, damaged_runs
 from tests.hostile.damages import TIMES
 from tests.programs import kill_processes_in
@@ -64,15 +64,15 @@ def test_repeatedly_killed_comparison_finishes(tmp_path: Path) -> None:
         kill_processes_in(folder)
         assert Job(folder).running is False
         assert damaged_comparisons() == []
-        assert [stored_comparison.key for stored_comparison in kept_comparisons()] in ([], [FOLDER])
+        assert [stored_comparison.key for stored_comparison in list_comparisons()] in ([], [FOLDER])
         longest += 1.0
     assert kills
     start_comparison(folder).wait(120)
-    (comparison,) = kept_comparisons()
+    (comparison,) = list_comparisons()
     whole.wait(120)
-    assert comparison.figures
+    assert comparison.metrics
     scores = Job(alone).read("scores.json")["retrievers"]
-    assert comparison.figures == {
+    assert comparison.metrics == {
         name: {m: v for m, v in metrics.items() if "@" in m} for name, metrics in scores.items()
     }
 

@@ -22,7 +22,7 @@ from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval import job as module
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, list_comparisons, load
 from mrc_workbench.retrieval.report import exports
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
@@ -118,7 +118,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
             "query_seconds",
             "model_seconds",
             "memory_bytes",
-            "short",
+            "incomplete",
             "unanswered",
             "interval",
         }
@@ -274,7 +274,7 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("--at-least", "ndcg@10"), "'ndcg@10' names no figure to reach"),
+        (("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
         (("--at-least", "ndcg@10=95"), "between 0 and 1"),
         (("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
         (("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
@@ -328,7 +328,7 @@ def test_job_writes_status_notes_and_scores_for_page(tmp_path: Path) -> None:
     assert {path.name for path in job.folder.iterdir()} == left | {".running.lock"}
     status = job.status()
     assert (status.state, status.phase, status.progress) == (State.DONE, "", 1.0)
-    scores_by_retriever = {note["finished"]: note["figures"] for note in job.progress()}
+    scores_by_retriever = {note["finished"]: note["metrics"] for note in job.progress()}
     assert scores_by_retriever == {result.name: result.metrics for result in load(job.folder, small_set()).results}
 
 
@@ -358,8 +358,8 @@ def test_runs_lexical_retrievers_first_and_hands_rest_to_new_process(
     assert job.done
     assert job.status().state is State.DONE
     assert finished_of(job)[-2:] == ["lost", "words"]
-    [stored] = kept_comparisons()
-    assert list(stored.figures) == ["words"]
+    [stored] = list_comparisons()
+    assert list(stored.metrics) == ["words"]
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -383,12 +383,12 @@ def test_lists_renames_and_deletes_stored_comparisons(tmp_path: Path, capsys: py
     capsys.readouterr()
     [entry] = json.loads(printed("list", "--json"))
     assert (entry["key"], entry["data"], entry["retrievers"], entry["part"]) == (key, "small", ["words"], "all")
-    assert entry["figures"]["words"]["recall@1"] == kept_comparisons()[0].figures["words"]["recall@1"]
+    assert entry["metrics"]["words"]["recall@1"] == list_comparisons()[0].metrics["words"]["recall@1"]
     assert printed("rename", key, "첫 비교 / ../x") == f"renamed {key}\n"
-    assert printed("list") == f"{key}  {entry['made'][:16]}  첫 비교 / ../x (all, 6 questions): words\n"
+    assert printed("list") == f"{key}  {entry['created_at'][:16]}  첫 비교 / ../x (all, 6 questions): words\n"
     assert "words" in printed("show", key)
     scores = json.loads(printed("show", key, "--json"))["retrievers"]["words"]
-    assert scores["recall@1"] == entry["figures"]["words"]["recall@1"]
+    assert scores["recall@1"] == entry["metrics"]["words"]["recall@1"]
     assert printed("delete", key) == f"deleted {key}\n"
     assert printed("list") == ""
 

@@ -41,10 +41,10 @@ GIVEN: dict[str, dict[str, object]] = {
     "bm25": {"analyzer": "bigram"},
     "bm25-windows": {"analyzer": "bigram"},
     "sparse": {"model": "keywords"},
-    "hybrid": {"of": ("one", "other"), "depth": 4},
+    "hybrid": {"retrievers": ("one", "other"), "top_k": 4},
     "late": {"model": "keywords"},
-    "learned": {"of": ("one", "other"), "depth": 4},
-    "rerank": {"first": "one", "weight": 0.5, "depth": 3},
+    "learned": {"retrievers": ("one", "other"), "top_k": 4},
+    "rerank": {"first_stage": "one", "weight": 0.5, "rerank_top_k": 3},
 }
 _SERVERS = ExitStack()
 

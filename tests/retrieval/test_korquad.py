@@ -30,7 +30,7 @@ THEIRS = {"recall@1": R @ 1, "recall@10": R @ 10, "hit@10": Success @ 10, "mrr@1
 RETRIEVERS = (
     {"name": "bm25", "kind": "bm25"},
     {"name": "dense", "kind": "dense"},
-    {"name": "hybrid", "kind": "hybrid", "of": ["bm25", "dense"]},
+    {"name": "hybrid", "kind": "hybrid", "retrievers": ["bm25", "dense"]},
 )
 WITHOUT_MODEL = (
     *RETRIEVERS[:2],

@@ -172,7 +172,7 @@ def test_experiment_compares_milvus_with_local_retriever(tmp_path: Path) -> None
         MilvusSpec(name="Milvus", analyzer=Analyzer.BIGRAM),
         DenseSpec(name="Dense"),
         MilvusSpec(name="Vectors", search=MilvusSearchMode.DENSE, index=IndexKind.HNSW),
-        MilvusSpec(name="Both", search=MilvusSearchMode.HYBRID, fusion=Ranker.WEIGHTED, weights=(0.5, 0.25), depth=3),
+        MilvusSpec(name="Both", search=MilvusSearchMode.HYBRID, fusion=Ranker.WEIGHTED, weights=(0.5, 0.25), top_k=3),
     )
     experiment = Experiment(data="small", ks=(1, 5), retriever=specs)
     path = tmp_path / "experiment.toml"

@@ -26,7 +26,7 @@ from mrc_workbench.retrieval.comparison.store import (
     ComparisonNotFoundError,
     find_comparison,
     find_experiment,
-    kept_comparisons,
+    list_comparisons,
 )
 from mrc_workbench.retrieval.measures import (
     Measure,
@@ -95,9 +95,9 @@ def test_finds_comparison_by_file_folder_or_key(
         assert main(["report", reference, "--out", f"export-{reference[-3:]}"]) == 0
         assert (tmp_path / f"export-{reference[-3:]}" / "report.html").is_file()
     assert main(["rename", "mine/e.toml", "first"]) == 0
-    assert [comparison.name for comparison in kept_comparisons()] == ["first"]
+    assert [comparison.name for comparison in list_comparisons()] == ["first"]
     assert main(["delete", "mine/out"]) == 0
-    assert kept_comparisons() == []
+    assert list_comparisons() == []
     capsys.readouterr()
     assert main(["delete", "mine/out"]) == 2  # the folder is there, and stays
     assert "is not stored in this workspace" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest
         pairs=True,
         k1=1.6,
         b=0.75,
-        chosen_on=Part.VALIDATION,
+        selected_on=Part.VALIDATION,
     )
     assert main(["tune", str(path), "BM25", "--k1", "1.6", "--b", "0.75", "--add"]) == 2
     assert "already" in capsys.readouterr().err

@@ -157,7 +157,7 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
         alone = Experiment(
             data=experiment_file["questions"],
             split=Part.TEST,
-            test_share=0.4,
+            test_fraction=0.4,
             retriever=(DenseSpec(name="alone", model=variant.tuned, windows=True),),
         )
         of_test = alone.evaluation_set(question_set())
@@ -186,7 +186,7 @@ def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation
         DenseSpec(name=str(number), model=variant.tuned, windows=True) for number, variant in by_number.items()
     )
     comparison = compare(
-        Experiment(data=experiment_file["questions"], split=Part.TEST, test_share=0.4, retriever=specs), question_set()
+        Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs), question_set()
     )
     groups = question_groups(comparison.question_set)
     assert by_number[REFERENCE].differences == {}

@@ -354,7 +354,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
 
     @classmethod
     def retrievers(cls, model: str, first: str, *, title: bool, name_for: Callable[[str], str]) -> list[Spec]:
-        return [RerankSpec(name=name_for("Reranked"), first=first, model=model, title=title, windows=True)]
+        return [RerankSpec(name=name_for("Reranked"), first_stage=first, model=model, title=title, windows=True)]
 
     @cached_property
     def _candidates(self) -> Rankings:

@@ -28,7 +28,7 @@ from mrc_workbench.retrieval.comparison import first_stage, multistage
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added_retrievers, with_dependencies
 from mrc_workbench.retrieval.comparison.pace import Forecast, forecast_retrievers, total_forecast
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import StoredComparison, list_comparisons
 from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus import MilvusSearchMode
 from mrc_workbench.retrieval.outside.adapt import plugins
@@ -90,14 +90,14 @@ def expected_times(data: StoredSet, specs: Mapping[str, Spec], always: str) -> E
     except OSError:
         measured_at = 0.0
     forecast_by_name = dict(_forecasts(data.key, described, measured_at, specs))
-    for name in forecast_by_name.keys() & {name for stored in comparisons_of(data) for name in stored.figures}:
+    for name in forecast_by_name.keys() & {name for stored in comparisons_of(data) for name in stored.metrics}:
         forecast_by_name[name] = Forecast(0.0, is_measured=True)
     return ExpectedTimes(specs, forecast_by_name, always)
 
 
 def comparisons_of(data: StoredSet) -> list[StoredComparison]:
     """Return the stored comparisons of a dataset, newest first, without those of labs."""
-    return [stored for stored in kept_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab]
+    return [stored for stored in list_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab]
 
 
 @cached(max_entries=32)
@@ -133,8 +133,8 @@ class RetrieverChoices:
     ) -> Experiment:
         plans = [self.trained[name] for name in selected if name in self.trained]
         split = plans[-1].split if plans else SplitOptions()
-        options: dict[str, Any] = {"seed": split.seed, "relevant_from": relevant_from, "ks": DEFAULT_KS}
-        options |= {"validation_share": split.validation, "test_share": split.test, "strict_split": split.strict}
+        options: dict[str, Any] = {"seed": split.seed, "relevance_level": relevant_from, "ks": DEFAULT_KS}
+        options |= {"validation_fraction": split.validation, "test_fraction": split.test, "strict_split": split.strict}
         return Experiment(data=data.key, split=part, retriever=tuple(self.needed(selected)), **options)
 
 
@@ -196,7 +196,7 @@ def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, TrainingPlan
     if not newest:
         return None
     name = free_name(f"{multistage.MIX_NAME} · {_TRAINED}", specs)
-    return multistage.LearnedSpec(name=name, of=(*specs[multistage.MIX_NAME].components, *newest.values()))
+    return multistage.LearnedSpec(name=name, retrievers=(*specs[multistage.MIX_NAME].components, *newest.values()))
 
 
 def without_weak_baselines(names: Sequence[str]) -> list[str]:
@@ -256,12 +256,12 @@ def method_line(spec: Spec, choices: RetrieverChoices) -> str:
 def _description(spec: Spec, choices: RetrieverChoices) -> str:
     match spec:
         case multistage.HybridSpec():
-            weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
-            parts = [retriever_name(name) + weight for name, weight in zip(spec.of, weights, strict=True)]
+            weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.retrievers)]
+            parts = [retriever_name(name) + weight for name, weight in zip(spec.retrievers, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
         case multistage.RerankSpec():
-            values = {"first": retriever_name(spec.first), "model": _model(spec.model, choices)}
-            return word("method.rerank", depth=spec.depth, **values)
+            values = {"first": retriever_name(spec.first_stage), "model": _model(spec.model, choices)}
+            return word("method.rerank", depth=spec.rerank_top_k, **values)
         case first_stage.DenseSpec():
             starter = spec.model == STARTER
             return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))
@@ -300,8 +300,8 @@ def _term_description(spec: first_stage.TermSpec, analyzer: Analyzer) -> str:
         phrases.append(word("method.pairs"))
     if spec.dictionary:
         phrases.append(word("method.dictionary"))
-    if isinstance(spec, first_stage.BM25Spec) and spec.feedback_passages:
-        phrases.append(word("method.feedback", passages=spec.feedback_passages))
+    if isinstance(spec, first_stage.BM25Spec) and spec.fb_docs:
+        phrases.append(word("method.feedback", passages=spec.fb_docs))
     return ", ".join(phrases)
 
 

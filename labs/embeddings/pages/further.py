@@ -29,7 +29,7 @@ from mrc_workbench.labs.embeddings.pages import page
 from mrc_workbench.labs.embeddings.pages.page import EvaluationView
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest, MapRequest
 from mrc_workbench.models.sources import default_model
-from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
+from mrc_workbench.retrieval.comparison.store import list_comparisons, read_provenance
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, colour, legend, shape
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.names import base_name, set_name
@@ -128,12 +128,12 @@ def _padded_scale(values: "pd.Series[float]") -> alt.Scale:
 def _retrieval_scores(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
     """Return the part with most of these models, and nDCG@10 by model from the newest comparison."""
     by_part: dict[str, dict[str, float]] = {}
-    for stored in kept_comparisons():  # newest first
+    for stored in list_comparisons():  # newest first
         if stored.data_fingerprint != data.fingerprint or stored.lab is not None:
             continue
-        specs = origin_of(stored.folder).get("experiment", {}).get("retriever", [])
+        specs = read_provenance(stored.folder).get("experiment", {}).get("retriever", [])
         dense = {spec["model"]: spec["name"] for spec in specs if spec.get("kind") == "dense" and "model" in spec}
-        scores = {model: stored.figures.get(name, {}).get(_MEASURE) for model, name in dense.items() if model in models}
+        scores = {model: stored.metrics.get(name, {}).get(_MEASURE) for model, name in dense.items() if model in models}
         known = by_part.get(stored.part.value, {})
         by_part[stored.part.value] = {model: score for model, score in scores.items() if score is not None} | known
     return max(by_part.items(), key=lambda item: len(item[1]), default=("all", {}))

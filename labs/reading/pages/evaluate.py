@@ -56,8 +56,8 @@ def draw(data: StoredSet, choices: RetrieverChoices, readers: AvailableReaders) 
     experiment = ReadingExperiment(
         data=data.key,
         split=part,
-        validation_share=split.validation,
-        test_share=split.test,
+        validation_fraction=split.validation,
+        test_fraction=split.test,
         seed=split.seed,
         strict_split=split.strict,
         retriever=tuple(choices.needed(retrievers)),

@@ -51,8 +51,8 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> ReadingExperiment:
     return ReadingExperiment(
         data=save_question_set(SET).key,
         split=Part.TEST,
-        test_share=0.4,
-        validation_share=0.3,
+        test_fraction=0.4,
+        validation_fraction=0.3,
         depths_read=(1, 2, 4),
         retriever=SPECS,
         reader=(ReaderSpec(name="next", model="starter"),),

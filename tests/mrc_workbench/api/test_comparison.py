@@ -98,7 +98,7 @@ def test_adds_components_of_named_retrievers() -> None:
 
 def test_accepts_dictionaries_specs_and_mappings() -> None:
     strong: dict[str, Any] = {"kind": "bm25", "k1": 1.6, "name": "Strong"}
-    pair = {"kind": "hybrid", "name": "Pair", "of": ["bm25", "Strong"]}
+    pair = {"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "Strong"]}
     windows = parse_spec({"kind": "bm25-windows", "name": "Windows"})
     result = mrc.compare("sample", [strong, windows, pair], progress=False)
     assert result.names == ["Strong", "Windows", "BM25", "Pair"]

@@ -101,7 +101,7 @@ def test_stores_and_reports_failure(tmp_path: Path, ids: list[str]) -> None:
 
 
 def test_fails_retriever_that_combines_failed_one() -> None:
-    pair = {"kind": "hybrid", "name": "Pair", "of": ["bm25", "broken"]}
+    pair = {"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "broken"]}
     result = compare([Failing(), pair])
     assert result.failures.keys() == {"broken", "Pair"}
     assert "kaboom" in result.failures["Pair"]
@@ -131,7 +131,7 @@ def test_keeps_given_order_in_tables(ids: list[str]) -> None:
 
 @pytest.mark.parametrize("is_last", [False, True])
 def test_combines_objects_and_runs_by_name(ids: list[str], *, is_last: bool) -> None:
-    pair = {"kind": "hybrid", "name": "Pair", "of": ["BM25", "mine"], "depth": 150}
+    pair = {"kind": "hybrid", "name": "Pair", "retrievers": ["BM25", "mine"], "top_k": 150}
     items: list[Any] = [Mine(ids), pair]
     result = compare(items[::-1] if is_last else items, ks=[1, 10])
     assert result.names == (["BM25", "mine", "Pair"] if is_last else ["mine", "BM25", "Pair"])
@@ -141,12 +141,12 @@ def test_combines_objects_and_runs_by_name(ids: list[str], *, is_last: bool) -> 
 
 def test_combines_and_suggests_registered_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:CharacterSearch")
-    result = compare({"kind": "hybrid", "name": "Pair", "of": ["bm25", "letters"]})
+    result = compare({"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "letters"]})
     assert result.names == ["BM25", "letters", "Pair"]
     with pytest.raises(UnknownRetrieverError, match="did you mean 'letters'"):
         compare("leters")
     with pytest.raises(UnknownRetrieverError, match="did you mean 'mine'"):
-        compare([{"kind": "hybrid", "name": "Pair", "of": ["bm25", "mien"]}, Mine([])])
+        compare([{"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "mien"]}, Mine([])])
 
 
 @pytest.mark.parametrize("path", ["nope.trec", "no/such/run", "experiment.tml", Path("nope")])

@@ -24,7 +24,7 @@ def test_evaluates_lists_compares_and_searches_trained_model() -> None:
     result = mrc.compare(data, ["bm25", model], progress=False)
     assert result.names == ["BM25", "Dense · Mine"]
     assert result.comparison.experiment.split == "test"
-    assert result.comparison.experiment.test_share == 0.5
+    assert result.comparison.experiment.test_fraction == 0.5
     assert len(mrc.search(data, "Who built clock 3?", model, k=2, progress=False)) == 2
     assert "Mine" in model._repr_html_()
 

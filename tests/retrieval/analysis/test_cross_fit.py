@@ -34,7 +34,7 @@ def lab(right: Mapping[str, Sequence[bool]], question_set: QuestionSet = WORLD) 
 
 
 def fitted(comparison: Comparison, *names: str, current: str = PRESENT) -> CrossFit | None:
-    table = pd.DataFrame({"name": names, "tried": True})
+    table = pd.DataFrame({"name": names, "is_variant": True})
     return cross_fit(comparison, table, current, HIT, question_groups(comparison.question_set))
 
 

@@ -92,7 +92,7 @@ def test_baseline_is_default_bm25_or_named_retriever() -> None:
 def test_batched_tests_equal_joint_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     _, compared = many_questions()
     whole = evidence(compared)
-    monkeypatch.setattr("mrc_workbench.retrieval.analysis.evidence._MOST_TESTS", 1)
+    monkeypatch.setattr("mrc_workbench.retrieval.analysis.evidence._MAX_TESTS_AT_ONCE", 1)
     for test, other in zip(evidence(compared).tests, whole.tests, strict=True):
         assert (test.a, test.b, test.measure, test.p_family) == (other.a, other.b, other.measure, other.p_family)
         np.testing.assert_allclose((test.low, test.high), (other.low, other.high), atol=1e-12)
@@ -121,13 +121,13 @@ def test_marks_values_significantly_above_baseline() -> None:
     assert rows["lost"] == [None, None]
     right, late, same = (rows[name][0] for name in ("right", "late", "same"))
     assert all((right, late, same))
-    assert (right.against, late.against, same.against) == (0, -1, 0)
-    assert (right.best, late.best, same.best) == (True, False, True)
+    assert (right.vs_baseline, late.vs_baseline, same.vs_baseline) == (0, -1, 0)
+    assert (right.is_best, late.is_best, same.is_best) == (True, False, True)
     assert late.mean == pytest.approx(0.5 / 6)
     assert (late.low, late.high) == statistics.intervals["late"]["recall@1"]
     assert (late.percent, right.percent) == ("8.33", "91.67")
     hits = [cell[1] for cell in rows.values() if cell[1]]
-    assert {(cell.percent, cell.best, cell.against) for cell in hits} == {("100.00", False, 0)}  # all are equal
+    assert {(cell.percent, cell.is_best, cell.vs_baseline) for cell in hits} == {("100.00", False, 0)}  # all are equal
 
 
 def test_baseline_is_first_successful_retriever() -> None:
@@ -135,12 +135,12 @@ def test_baseline_is_first_successful_retriever() -> None:
     assert evidence(compared).baseline == "late"
     assert evidence(comparison_of({"lost": None})).baseline == ""
     rows = metric_rows(compared, evidence(compared), displayed_measures(compared))
-    assert all(cell and cell.against == 0 for cell in rows["late"])
+    assert all(cell and cell.vs_baseline == 0 for cell in rows["late"])
 
 
 def test_marks_no_best_value_for_single_retriever() -> None:
     compared = comparison_of({"right": RIGHT})
-    assert not any(cell and cell.best for cell in metric_rows(compared, evidence(compared), ["recall@1"])["right"])
+    assert not any(cell and cell.is_best for cell in metric_rows(compared, evidence(compared), ["recall@1"])["right"])
 
 
 def test_labels_measures() -> None:
@@ -164,7 +164,7 @@ def test_replaces_saturated_measure_with_smaller_k() -> None:
 STORED = StoredComparison(
     *("0" * 16, Path("nowhere"), "", "2026-01-01T00:00:00+00:00", "small", "small", "data", "corpus", "asked"),
     **{"part": Part.TEST, "questions": 6, "passages": 5, "retrievers": ("a",), "ks": (1,)},  # type: ignore[arg-type]
-    **{"lab": None, "relevant_from": 1, "figures": {}},  # type: ignore[arg-type]
+    **{"lab": None, "relevance_level": 1, "metrics": {}},  # type: ignore[arg-type]
 )
 
 
@@ -325,8 +325,8 @@ def test_published_scores_are_valid() -> None:
     content = tomllib.loads(Path(evidence_module.__file__).with_name("published.toml").read_text(encoding="utf-8"))
     assert {results.source.id for results in sets} == {source["id"] for source in content["source"]}
     for results in sets:
-        assert all(0 < score < 1 for score in results.figures.values())
-        assert {*results.figures} <= {*results.kinds}
+        assert all(0 < score < 1 for score in results.scores.values())
+        assert {*results.scores} <= {*results.kinds}
         assert results.names == tuple(name.casefold() for name in results.names)
         assert sum(len(find_published(name)) for name in results.names) == len(
             results.names

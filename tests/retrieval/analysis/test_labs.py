@@ -42,13 +42,13 @@ from tests.doubles import small_set
 from tests.retrieval.compared import rankings
 
 SPECS: tuple[Spec, ...] = (
-    BM25Spec(name="BM25", title=False, chosen_on=Part.VALIDATION),
+    BM25Spec(name="BM25", title=False, selected_on=Part.VALIDATION),
     DenseSpec(name="Dense"),
-    HybridSpec(name="Hybrid", of=("BM25", "Dense")),
-    RerankSpec(name="Reranked", first="Hybrid"),
+    HybridSpec(name="Hybrid", retrievers=("BM25", "Dense")),
+    RerankSpec(name="Reranked", first_stage="Hybrid"),
     LateSpec(name="Late", model="base", windows=True, layers="upper"),
 )
-COMPARED = Experiment(data="sample", split=Part.TEST, seed=3, test_share=0.25, ks=(1, 10), retriever=SPECS)
+COMPARED = Experiment(data="sample", split=Part.TEST, seed=3, test_fraction=0.25, ks=(1, 10), retriever=SPECS)
 
 
 def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
@@ -59,7 +59,7 @@ def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
     ("lab", "kind", "given", "count"),
     [
         (bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.KIWI], k1s=[1, 2], bs=[0.5]), LabKind.BM25, ["BM25"], 4),
-        (lexical_lab(COMPARED, "BM25", [option_changes(feedback_passages=[3, 9])]), LabKind.LEXICAL, ["BM25"], 3),
+        (lexical_lab(COMPARED, "BM25", [option_changes(fb_docs=[3, 9])]), LabKind.LEXICAL, ["BM25"], 3),
         (hybrid_lab(COMPARED, "Dense", "BM25"), LabKind.HYBRID, ["BM25", "Dense", "Hybrid"], 57),
         (rerank_lab(COMPARED, "Reranked", [5, 20]), LabKind.RERANK, ["BM25", "Dense", "Hybrid", "Reranked"], 20),
         (index_lab(COMPARED, "Dense"), LabKind.INDEX, ["Dense"], 4),
@@ -71,10 +71,10 @@ def test_lab_runs_on_validation_part_of_same_split(
 ) -> None:
     assert (lab.lab, lab.split, lab.split_options) == (kind, Part.VALIDATION, COMPARED.split_options)
     assert names(lab.retriever[: len(given)]) == given
-    assert all(spec.chosen_on is None for spec in lab.retriever[: len(given)])
+    assert all(spec.selected_on is None for spec in lab.retriever[: len(given)])
     assert tried_specs(lab) == list(lab.retriever[len(given) :])
     assert len(tried_specs(lab)) == count
-    assert all(spec.chosen_on is Part.VALIDATION for spec in tried_specs(lab))
+    assert all(spec.selected_on is Part.VALIDATION for spec in tried_specs(lab))
     assert ComparisonJob.of(lab, "f").folder != ComparisonJob.of(lab.model_copy(update={"lab": None}), "f").folder
 
 
@@ -87,7 +87,7 @@ def test_round_trips_lab_experiment(tmp_path: Path) -> None:
 
 def test_bm25_lab_varies_only_its_values() -> None:
     lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD], sentences=[0, 3], k1s=[0.3, 2], bs=[0.75])
-    common = {"analyzer": Analyzer.WORD, "b": 0.75, "title": False, "chosen_on": Part.VALIDATION}
+    common = {"analyzer": Analyzer.WORD, "b": 0.75, "title": False, "selected_on": Part.VALIDATION}
     values = [{"name": f"word · k1 {k1:g} · b 0.75", "k1": k1} | common for k1 in (0.3, 2)]
     windows = [setting | {"name": f"windows of 3 · {setting['name']}", "sentences": 3} for setting in values]
     assert tried_specs(lab) == [*map(BM25Spec.model_validate, values), *map(WindowedBM25Spec.model_validate, windows)]
@@ -95,23 +95,18 @@ def test_bm25_lab_varies_only_its_values() -> None:
 
 def test_bm25_lab_keeps_usable_options() -> None:
     of_language = {"compounds": "split", "dictionary": "words.txt"}
-    options = {"title_weight": 2.0, "pairs": True, "feedback_passages": 5, **of_language}
+    options = {"title_weight": 2.0, "pairs": True, "fb_docs": 5, **of_language}
     present = BM25Spec(name="BM25", **options)  # type: ignore[arg-type]
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     lab = bm25_lab(compared, "BM25", [Analyzer.KIWI, Analyzer.WORD], sentences=[0, 2], k1s=[1], bs=[0])
     option_values = [
-        spec.model_dump(exclude={"name", "chosen_on", "kind", "k1", "b", "title", "engine"})
+        spec.model_dump(exclude={"name", "selected_on", "kind", "k1", "b", "title", "engine"})
         for spec in tried_specs(lab)
     ]
     of_kiwi = {"analyzer": "kiwi", **options}
     words = {"analyzer": "word", "title_weight": 2.0, "pairs": True}
-    windows = {name: value for name, value in of_kiwi.items() if name != "feedback_passages"}
-    assert option_values == [
-        of_kiwi,
-        words | {"feedback_passages": 5},
-        windows | {"sentences": 2},
-        words | {"sentences": 2},
-    ]
+    windows = {name: value for name, value in of_kiwi.items() if name != "fb_docs"}
+    assert option_values == [of_kiwi, words | {"fb_docs": 5}, windows | {"sentences": 2}, words | {"sentences": 2}]
 
 
 def test_lexical_lab_tries_single_and_combined_changes() -> None:
@@ -119,27 +114,27 @@ def test_lexical_lab_tries_single_and_combined_changes() -> None:
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     kinds = [
         option_changes(title_weight=[None, 2.0]),
-        option_changes(feedback_passages=[3], feedback_share=[0.1, 0.3]),
+        option_changes(fb_docs=[3], fb_weight=[0.1, 0.3]),
         option_changes(compounds=["split"]),
     ]
     lab = lexical_lab(compared, "BM25", kinds)
     first = {"title_weight": 4.0}
-    few = {"feedback_passages": 3, "feedback_share": 0.1}
-    many = {"feedback_passages": 3}
-    many |= {"feedback_share": 0.3}
+    few = {"fb_docs": 3, "fb_weight": 0.1}
+    many = {"fb_docs": 3}
+    many |= {"fb_weight": 0.3}
     split: dict[str, object] = {"compounds": "split"}
-    others = {"name", "chosen_on", "kind", "analyzer", "b", "title", "engine"}
+    others = {"name", "selected_on", "kind", "analyzer", "b", "title", "engine"}
     dumped = {spec.name: spec.model_dump(mode="json", exclude=others) for spec in tried_specs(lab)}
     assert {name: values for name, values in dumped.items() if name.count("·") < 2} == {
         UNCHANGED: {"k1": 0.6, **first},
         "title weight none": {"k1": 0.6},
         "title weight 2": {"k1": 0.6, "title_weight": 2.0},
-        "feedback passages 3 · feedback share 0.1": {"k1": 0.6, **first, **few},
-        "feedback passages 3 · feedback share 0.3": {"k1": 0.6, **first, **many},
+        "fb docs 3 · fb weight 0.1": {"k1": 0.6, **first, **few},
+        "fb docs 3 · fb weight 0.3": {"k1": 0.6, **first, **many},
         "compounds split": {"k1": 0.6, **first, **split},
     }
     together = {"k1": 0.6, "title_weight": 2.0, **few, **split}
-    assert dumped["title weight 2 · feedback passages 3 · feedback share 0.1 · compounds split"] == together
+    assert dumped["title weight 2 · fb docs 3 · fb weight 0.1 · compounds split"] == together
     assert len(dumped) == 1 + 5 + 2 * 2 * 1
     assert len(tried_specs(lexical_lab(compared, "BM25", kinds[:1]))) == 3  # of one kind there is nothing together
 
@@ -149,7 +144,7 @@ def test_lexical_lab_tries_single_and_combined_changes() -> None:
     [
         [option_changes(title_weight=range(1, MAX_CHANGES + 2))],
         [option_changes(title_weight=[-1])],
-        [option_changes(feedback_share=[0.1])],  # of no passages
+        [option_changes(fb_weight=[0.1])],  # of no passages
         [option_changes(sorcery=[1])],
     ],
 )
@@ -161,32 +156,32 @@ def test_rejects_impossible_changes(kinds: list[list[dict[str, object]]]) -> Non
 def test_windows_reject_feedback_options() -> None:
     compared = COMPARED.model_copy(update={"retriever": (WindowedBM25Spec(name="Windows", sentences=2),)})
     assert len(tried_specs(lexical_lab(compared, "Windows", [option_changes(title_weight=[1, 2])]))) == 3
-    with pytest.raises(ValueError, match="feedback_passages"):
-        lexical_lab(compared, "Windows", [option_changes(feedback_passages=[5])])
+    with pytest.raises(ValueError, match="fb_docs"):
+        lexical_lab(compared, "Windows", [option_changes(fb_docs=[5])])
 
 
 def test_name_lists_selected_and_present_options() -> None:
     present = BM25Spec(name="Mine · title weight 2", title_weight=2)
     compared = COMPARED.model_copy(update={"retriever": (present,)})
-    lab = lexical_lab(compared, present.name, [option_changes(feedback_passages=[3], feedback_share=[0.5])])
-    taken = selected_spec(lab, "feedback passages 3 · feedback share 0.5")
-    assert taken.name == "Mine · title weight 2 · feedback passages 3"  # its share is the usual one
+    lab = lexical_lab(compared, present.name, [option_changes(fb_docs=[3], fb_weight=[0.5])])
+    taken = selected_spec(lab, "fb docs 3 · fb weight 0.5")
+    assert taken.name == "Mine · title weight 2 · fb docs 3"  # its share is the usual one
     assert selected_spec(lab, UNCHANGED).name == present.name
     again = lexical_lab(
         COMPARED.model_copy(update={"retriever": (taken,)}), taken.name, [option_changes(title_weight=[None])]
     )
-    assert selected_spec(again, "title weight none").name == "Mine · feedback passages 3"
+    assert selected_spec(again, "title weight none").name == "Mine · fb docs 3"
 
 
 @pytest.mark.slow
 def test_compares_changes_with_present_values(sample: QuestionSet) -> None:
     specs = (BM25Spec(name="BM25", analyzer=Analyzer.WORD),)
     compared = COMPARED.model_copy(update={"retriever": specs})
-    _, table = compared_lab(lexical_lab(compared, "BM25", [option_changes(feedback_passages=[3, 10])]), sample)
+    _, table = compared_lab(lexical_lab(compared, "BM25", [option_changes(fb_docs=[3, 10])]), sample)
     by = table.set_index("name")
-    changed = {f"feedback passages {passages}": ("feedback_passages",) for passages in (3, 10)}
+    changed = {f"fb docs {passages}": ("fb_docs",) for passages in (3, 10)}
     assert by["changed"].to_dict() == {UNCHANGED: ()} | changed
-    assert by["feedback_passages"].tolist() == [0, 3, 10]
+    assert by["fb_docs"].tolist() == [0, 3, 10]
     unchanged = by.loc[UNCHANGED]
     assert (unchanged["difference"], unchanged["difference_low"], unchanged["difference_high"]) == (0, 0, 0)
     for name in by.index:
@@ -197,7 +192,7 @@ def test_compares_changes_with_present_values(sample: QuestionSet) -> None:
 def test_hybrid_weights_sum_to_1() -> None:
     for spec in tried_specs(hybrid_lab(COMPARED, "Dense", "BM25")):
         assert isinstance(spec, HybridSpec)
-        assert spec.of == ("Dense", "BM25")
+        assert spec.retrievers == ("Dense", "BM25")
         assert spec.weights is not None
         assert sum(spec.weights) == pytest.approx(1, abs=1e-12)
         assert spec.name == f"{spec.fusion} · {spec.weights[0]:g}"
@@ -226,7 +221,7 @@ def test_selected_names_describe_settings_without_repeating() -> None:
         "Dense · hnsw",
         "Late · last-idf",
     ]
-    assert all(spec.chosen_on is Part.VALIDATION for spec in used.values())
+    assert all(spec.selected_on is Part.VALIDATION for spec in used.values())
     again = COMPARED.model_copy(update={"retriever": (*SPECS, used["20 · 0.5"], used["hnsw"])})
     assert selected_spec(rerank_lab(again, "Reranked · first 20 · weight 0.5", [5]), "5 · 1").name == (
         "Reranked · first 5 · weight 1"
@@ -296,15 +291,15 @@ def test_weight_curve_ends_at_single_retrievers(sample: QuestionSet) -> None:
         curve = table[table["fusion"] == fusion].set_index("weight")["value"]
         assert sorted(curve.index) == [0, 0.001, 0.5, 0.999, 1]
         assert (curve[0], curve[1]) == (means["Dense"], means["BM25"])
-    assert table[~table["tried"]]["name"].value_counts().to_dict() == {"BM25": 2, "Dense": 2}
+    assert table[~table["is_variant"]]["name"].value_counts().to_dict() == {"BM25": 2, "Dense": 2}
 
 
 def test_prefers_simplest_of_equal_settings() -> None:
     rows = [("deep", True, 100, 0.8), ("shallow", True, 5, 0.8), ("alone", False, 5, 0.8), ("worse", True, 5, 0.7)]
-    table = pd.DataFrame(rows, columns=["name", "tried", "depth", "value"])
+    table = pd.DataFrame(rows, columns=["name", "is_variant", "rerank_top_k", "value"])
     assert best_setting_name(table) == "alone"
-    assert best_setting_name(table[table["tried"]]) == "shallow"
-    assert best_setting_name(table[table["tried"]].drop(columns="depth")) == "deep"
+    assert best_setting_name(table[table["is_variant"]]) == "shallow"
+    assert best_setting_name(table[table["is_variant"]].drop(columns="rerank_top_k")) == "deep"
 
 
 @pytest.mark.slow
@@ -312,12 +307,12 @@ def test_prefers_simplest_of_equal_settings() -> None:
 def test_reranking_stays_below_ceiling(sample: QuestionSet) -> None:
     compared, table = compared_lab(rerank_lab(COMPARED, "Reranked", [2, 5, 20], [0.5, 1]), sample)
     assert (table["value"] <= table["ceiling"] + 1e-12).all()
-    ceilings = table.groupby("depth")["ceiling"].first()
+    ceilings = table.groupby("rerank_top_k")["ceiling"].first()
     assert ceilings.is_monotonic_increasing
     alone = table[table["weight"] == 0]
     assert alone["name"].tolist() == ["Hybrid"] * 3
     assert alone["reranking_seconds"].tolist() == [0, 0, 0]
-    costs = table[table["weight"] == 1].set_index("depth")["reranking_seconds"]
+    costs = table[table["weight"] == 1].set_index("rerank_top_k")["reranking_seconds"]
     assert costs[20] > costs[5] > costs[2] > 0
     first = next(result for result in compared.results if result.name == "Hybrid").rankings
     assert first is not None

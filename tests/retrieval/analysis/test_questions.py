@@ -204,8 +204,8 @@ def test_returns_irrelevant_passages_of_same_article() -> None:
 
 BM25 = {"name": "bm25", "kind": "bm25"}
 DENSE = {"name": "dense", "kind": "dense"}
-HYBRID = {"name": "hybrid", "kind": "hybrid", "of": ("bm25", "dense"), "depth": 3}
-RERANKED = {"name": "reranked", "kind": "rerank", "first": "bm25", "depth": 3}
+HYBRID = {"name": "hybrid", "kind": "hybrid", "retrievers": ("bm25", "dense"), "top_k": 3}
+RERANKED = {"name": "reranked", "kind": "rerank", "first_stage": "bm25", "rerank_top_k": 3}
 
 
 def comparison_with(
@@ -224,7 +224,7 @@ def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
 
 
 FOUND, BELOW, NOT_FOUND, NOT_A_CANDIDATE, LOST_IN_FUSION, LOST_IN_RERANKING = RetrievalOutcome
-READS_TWO_OF_THE_HYBRID = RERANKED | {"first": "hybrid", "depth": 2}
+READS_TWO_OF_THE_HYBRID = RERANKED | {"first_stage": "hybrid", "rerank_top_k": 2}
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_omits_outcomes_of_shallow_rankings() -> None:
 
 
 def test_omits_outcomes_of_failed_retrievers_and_wrappers() -> None:
-    wrapped = RERANKED | {"first": "hybrid"}
+    wrapped = RERANKED | {"first_stage": "hybrid"}
     ranks = {"bm25": [1] * 5, "dense": None, "hybrid": [1] * 5, "reranked": [1] * 5}
     comparison = by_hand(BM25, DENSE, HYBRID, wrapped, **ranks)
     assert list(find_outcomes(comparison, 1)) == ["bm25"]
@@ -311,10 +311,10 @@ def test_computes_ceilings() -> None:
 
 
 def test_lists_candidate_sources_and_depths() -> None:
-    hybrid = HybridSpec(name="h", of=("a", "b"), depth=30)
+    hybrid = HybridSpec(name="h", retrievers=("a", "b"), top_k=30)
     dense = DenseSpec(name="d")
     weighted = hybrid.model_copy(update={"weights": (0.0, 2.0)})
-    reranker = RerankSpec(name="r", first="h", depth=20)
+    reranker = RerankSpec(name="r", first_stage="h", rerank_top_k=20)
     specs = (hybrid, weighted, reranker, dense)
     assert [spec.sources for spec in specs] == [("a", "b"), ("b",), ("h",), ("d",)]
     assert [(spec.candidate_depth(50), spec.candidate_depth(5)) for spec in specs[::2]] == [(30, 30), (50, 20)]
@@ -373,7 +373,7 @@ def test_outcomes_match_traced_questions(seed: int, k: int, depth: int, read: in
     texts = [question.text for question in question_set.questions]
     reranked = RerankedRetriever("r", Fixed(hybrid), Noise(seed), question_set.passages, depth=read).search(texts, 20)
     rankings = {"bm25": first, "dense": second, "hybrid": hybrid, "reranked": reranked}
-    specs = (BM25, DENSE, HYBRID | {"depth": depth}, RERANKED | {"first": "hybrid", "depth": read})
+    specs = (BM25, DENSE, HYBRID | {"top_k": depth}, RERANKED | {"first_stage": "hybrid", "rerank_top_k": read})
     outcomes_by_name = find_outcomes(comparison_with(question_set, rankings, *specs), k)
     for row, question in enumerate(question_set.questions):
         relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
@@ -394,7 +394,7 @@ def test_ceilings_bound_scores_and_never_decrease(seed: int, depth: int) -> None
     question_set, first, second = any_world(seed)
     hybrid = fuse([first.first(depth), second.first(depth)], 25, Fusion.RRF, None, 20)
     rankings = {"bm25": first, "dense": second, "hybrid": hybrid}
-    comparison = comparison_with(question_set, rankings, BM25, DENSE, HYBRID | {"depth": depth})
+    comparison = comparison_with(question_set, rankings, BM25, DENSE, HYBRID | {"top_k": depth})
     limits = ceilings(comparison, (depth, *DEPTHS[:5]))
     for k in (1, 5, 20):
         own = ceilings(comparison_with(question_set, {"bm25": hybrid}, BM25), (k,))["bm25"][

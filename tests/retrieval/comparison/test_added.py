@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.comparison.experiment import (
 )
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, kept_comparisons, rename, save_comparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, list_comparisons, rename, save_comparison
 from mrc_workbench.retrieval.trec import RunError
 from tests.doubles import small_set
 
@@ -35,8 +35,8 @@ def files() -> list[Path]:
 
 
 def test_returns_added_retrievers_in_order_for_their_dataset() -> None:
-    tuned = BM25Spec(name="BM25 · <b>../..</b>", k1=0.3, chosen_on=Part.VALIDATION)
-    mixed = HybridSpec(name="혼합", of=("BM25", tuned.name), weights=(0.25, 0.75))
+    tuned = BM25Spec(name="BM25 · <b>../..</b>", k1=0.3, selected_on=Part.VALIDATION)
+    mixed = HybridSpec(name="혼합", retrievers=("BM25", tuned.name), weights=(0.25, 0.75))
     for spec in (tuned, mixed):
         add_retriever(SET.fingerprint, spec)
     assert added_retrievers(SET.fingerprint) == [tuned, mixed]
@@ -48,7 +48,7 @@ def test_returns_added_retrievers_in_order_for_their_dataset() -> None:
 
 
 def test_remove_deletes_dependent_retrievers() -> None:
-    hybrids = HybridSpec(name="c", of=("a", "b")), HybridSpec(name="d", of=("c", "b"))
+    hybrids = HybridSpec(name="c", retrievers=("a", "b")), HybridSpec(name="d", retrievers=("c", "b"))
     for spec in (BM25Spec(name="a"), DenseSpec(name="b"), *hybrids):
         add_retriever(SET.fingerprint, spec)
     add_retriever(OTHER, BM25Spec(name="a"))
@@ -132,7 +132,7 @@ def test_hides_comparison_from_other_users(key: str) -> None:
         before = files_in(workspace())
     for name in (BOB, ""):
         with acting_as(name):
-            assert kept_comparisons() == []
+            assert list_comparisons() == []
             for reference in (key, f"../../{ALICE}/comparisons/{key}", f"../users/{ALICE}/comparisons/{key}"):
                 with pytest.raises(KeyError):
                     delete(reference)
@@ -141,7 +141,7 @@ def test_hides_comparison_from_other_users(key: str) -> None:
             assert not ComparisonJob.of(EXPERIMENT, FINGERPRINT).done  # the same one, asked for by somebody else
     with acting_as(ALICE):
         assert files_in(workspace()) == before
-        assert [comparison.key for comparison in kept_comparisons()] == [key]
+        assert [comparison.key for comparison in list_comparisons()] == [key]
 
 
 def test_does_not_share_rankings_between_users(key: str) -> None:

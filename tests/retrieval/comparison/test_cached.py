@@ -66,11 +66,11 @@ def test_reads_second_search_from_disk() -> None:
     assert (second.indices.dtype, second.scores.dtype) == (np.int32, np.float32)
 
 
-@pytest.mark.parametrize(("key", "asked", "k"), [("other", QUERIES, 3), ("key", ["b", "a"], 3), ("key", QUERIES, 2)])
-def test_searches_again_for_other_key_queries_or_depth(key: str, asked: list[str], k: int) -> None:
+@pytest.mark.parametrize(("key", "queries", "k"), [("other", QUERIES, 3), ("key", ["b", "a"], 3), ("key", QUERIES, 2)])
+def test_searches_again_for_other_key_queries_or_depth(key: str, queries: list[str], k: int) -> None:
     CachedRetriever("kept", "key", lambda: Fixed([1, 0], [2])).search(QUERIES, 3)
     with pytest.raises(AssertionError, match="built again"):
-        CachedRetriever("kept", key, no_build).search(asked, k)
+        CachedRetriever("kept", key, no_build).search(queries, k)
 
 
 def test_stores_nothing_after_failed_search() -> None:

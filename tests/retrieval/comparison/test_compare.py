@@ -53,7 +53,7 @@ def test_evaluates_split_part_over_whole_corpus() -> None:
     whole = compare(experiment_of(BIGRAMS), small_set())
     rows = {}
     for part in ("train", "validation", "test"):
-        shares = {"validation_share": 0.2, "test_share": 0.4}
+        shares = {"validation_fraction": 0.2, "test_fraction": 0.4}
         comparison = compare(experiment_of(BIGRAMS, split=part, **shares), small_set())
         assert comparison.question_set.passages == PASSAGES
         rows[part] = [QUESTIONS.index(question) for question in comparison.question_set.questions]
@@ -63,11 +63,11 @@ def test_evaluates_split_part_over_whole_corpus() -> None:
     evaluated = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).question_set
     assert texts_of(evaluated.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
     with pytest.raises(ValueError, match="the validation part has no question with a relevant passage"):
-        compare(experiment_of(BIGRAMS, split="validation", validation_share=0), small_set())
+        compare(experiment_of(BIGRAMS, split="validation", validation_fraction=0), small_set())
 
 
 def test_reports_error_without_score_for_failed_retriever() -> None:
-    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["bigrams", "lost"]}
     comparison = compare(experiment_of(LOST_MODEL, BIGRAMS, hybrid), small_set())
     lost, bigrams, both = comparison.results
     for failed in (lost, both):
@@ -85,7 +85,7 @@ def test_failed_search_does_not_affect_other_retrievers(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "modules.json").write_text("no JSON")
     broken = {"name": "broken", "kind": "dense", "model": "broken"}
-    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["broken", "words"]}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["broken", "words"]}
     comparison = compare(experiment_of(broken, WORDS, hybrid), small_set(), base=tmp_path)
     assert [result.error is None for result in comparison.results] == [False, True, False]
     entry = comparison.as_dict()["retrievers"]["broken"]
@@ -95,18 +95,18 @@ def test_failed_search_does_not_affect_other_retrievers(tmp_path: Path) -> None:
 
 
 def test_writes_scores_json_fields() -> None:
-    written = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set()).as_dict()
+    written = compare(experiment_of(BIGRAMS, split="test", test_fraction=0.5), small_set()).as_dict()
     names = {"data", "fingerprint", "split", "questions", "passages", "parts", "warnings", "retrievers"}
     assert set(written) == names
     assert (written["data"], written["split"], written["passages"]) == ("small", "test", 5)
     assert 0 < written["questions"] < len(QUESTIONS)
-    cost_fields = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered"}
+    cost_fields = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "incomplete", "unanswered"}
     assert set(written["retrievers"]["bigrams"]) == {*measure_names(KS), *cost_fields}
 
 
 def test_progress_increases_to_1() -> None:
     reported: list[tuple[str, float]] = []
-    rerank = {"name": "lost too", "kind": "rerank", "first": "lost"}
+    rerank = {"name": "lost too", "kind": "rerank", "first_stage": "lost"}
     compare(
         experiment_of(BIGRAMS, LOST_MODEL, rerank, WORDS), small_set(), on_progress=lambda *word: reported.append(word)
     )
@@ -156,18 +156,24 @@ def searched_depths(
 
 def test_searches_each_retriever_once_at_largest_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     hybrids = [
-        {"name": f"{fusion}", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "fusion": fusion}
+        {"name": f"{fusion}", "kind": "hybrid", "retrievers": ["words", "bigrams"], "top_k": 40, "fusion": fusion}
         for fusion in ("rrf", "min-max", "z-score")
     ]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
-    weighted = {"name": "weighted", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "weights": [1, 3]}
+    weighted = {
+        "name": "weighted",
+        "kind": "hybrid",
+        "retrievers": ["words", "bigrams"],
+        "top_k": 40,
+        "weights": [1, 3],
+    }
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, weighted) == []
 
 
 def test_wrapping_does_not_change_component_scores() -> None:
-    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 2}
-    deep = {"name": "deep", "kind": "hybrid", "of": ["hybrid", "words"], "depth": 60}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["words", "bigrams"], "top_k": 2}
+    deep = {"name": "deep", "kind": "hybrid", "retrievers": ["hybrid", "words"], "top_k": 60}
     alone = compare(experiment_of(WORDS, BIGRAMS, hybrid), small_set()).results
     wrapped = compare(experiment_of(WORDS, BIGRAMS, hybrid, deep), small_set()).results
     assert [result.scores.means() for result in alone] == [result.scores.means() for result in wrapped[:3]]
@@ -178,10 +184,10 @@ def test_wrapping_does_not_change_component_scores() -> None:
 def test_counts_queries_with_few_or_no_results() -> None:
     result = compare(experiment_of(WORDS, ks=(1, 2)), small_set()).results[0]
     counts = (result.rankings.indices[:, :2] >= 0).sum(axis=1)
-    assert (result.short, result.unanswered) == (int((counts < 2).sum()), int((counts == 0).sum()))
-    assert result.short > 0
+    assert (result.incomplete, result.unanswered) == (int((counts < 2).sum()), int((counts == 0).sum()))
+    assert result.incomplete > 0
     first_only = compare(experiment_of(BIGRAMS, ks=(1,)), small_set()).results[0]
-    assert (first_only.short, first_only.unanswered) == (0, 0)
+    assert (first_only.incomplete, first_only.unanswered) == (0, 0)
 
 
 def write(folder: Path, *lines: str) -> dict[str, object]:
@@ -190,10 +196,10 @@ def write(folder: Path, *lines: str) -> dict[str, object]:
 
 
 def test_reimported_run_scores_like_original(tmp_path: Path) -> None:
-    original = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set())
+    original = compare(experiment_of(BIGRAMS, split="test", test_fraction=0.5), small_set())
     write_run(tmp_path / "ours.trec", original.results[0].rankings, original.question_set, "ours")
     run = {"name": "run", "kind": "run", "path": "ours.trec"}
-    both = experiment_of(BIGRAMS, run, split="test", test_share=0.5)
+    both = experiment_of(BIGRAMS, run, split="test", test_fraction=0.5)
     native, imported = compare(both, small_set(), base=tmp_path).results
     depth = imported.rankings.indices.shape[1]
     np.testing.assert_array_equal(imported.rankings.indices, native.rankings.indices[:, :depth])
@@ -204,7 +210,13 @@ def test_reimported_run_scores_like_original(tmp_path: Path) -> None:
 
 def test_omits_metrics_deeper_than_run(tmp_path: Path) -> None:
     run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7", "q9 Q0 p2 1 7", "q2 Q0 p9 2 6")
-    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["theirs", "bigrams"], "fusion": "min-max", "weights": [2, 1]}
+    hybrid = {
+        "name": "hybrid",
+        "kind": "hybrid",
+        "retrievers": ["theirs", "bigrams"],
+        "fusion": "min-max",
+        "weights": [2, 1],
+    }
     experiment = experiment_of(run, BIGRAMS, hybrid)
     comparison = compare(experiment, small_set(), base=tmp_path)
     theirs, _, both = comparison.results
@@ -212,7 +224,7 @@ def test_omits_metrics_deeper_than_run(tmp_path: Path) -> None:
     assert theirs.scores.ks == (1,)
     per_question = {name: values.tolist() for name, values in theirs.scores.per_question.items()}
     assert per_question == {name: [0, 1, 0, 0, 0, 0] for name in ("recall@1", "hit@1", "mrr@1", "ndcg@1")}
-    assert (theirs.short, theirs.unanswered) == (4, 4)
+    assert (theirs.incomplete, theirs.unanswered) == (4, 4)
     counts = {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0, "aliases": 0}
     assert theirs.notes == counts
     assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes
@@ -236,7 +248,7 @@ def test_credits_run_results_that_name_merged_duplicates(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_limits_reranked_run_to_run_depth(tmp_path: Path) -> None:
     run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7")
-    rerank = {"name": "reranked", "kind": "rerank", "first": "theirs", "weight": 1}
+    rerank = {"name": "reranked", "kind": "rerank", "first_stage": "theirs", "weight": 1}
     result = compare(experiment_of(run, rerank), small_set(), base=tmp_path).results[1]
     assert result.error is None
     assert [sorted(row) for row in result.rankings.indices.tolist()] == [[0, 1], [-1, 1], *[[-1, -1]] * 4]
@@ -259,13 +271,13 @@ def test_reuses_cached_vectors_for_other_weight_depth_or_index(monkeypatch: pyte
         return {path.name for path in (workspace() / "cache" / kind).iterdir()}
 
     dense = {"name": "d", "kind": "dense"}
-    rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
-    first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
+    rerank = {"name": "r", "kind": "rerank", "first_stage": "bigrams"}
+    first = compare(experiment_of(BIGRAMS, dense, rerank | {"rerank_top_k": 5}), small_set()).results
     vectors = files("vectors")
     pairs = files("pairs")
     for name in ("encoders.load_bi_encoder", "encoders.load_cross_encoder"):
         monkeypatch.setattr(f"mrc_workbench.models.{name}", lambda *_: pytest.fail("a model was loaded"))
-    others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
+    others = [rerank | {"name": "r2", "rerank_top_k": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
     second = compare(experiment_of(BIGRAMS, *others), small_set()).results
     assert [result.error for result in (*first, *second)] == [None] * 6
     assert (files("vectors"), files("pairs")) == (vectors, pairs)
@@ -377,9 +389,9 @@ def test_evaluates_published_split_parts() -> None:
 
 
 def test_warns_about_few_test_or_training_questions() -> None:
-    mix = {"name": "mix", "kind": "learned", "of": ["words"], "lexical": False}
+    mix = {"name": "mix", "kind": "learned", "retrievers": ["words"], "lexical": False}
     enough, few = (
-        compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=share), chain(100))
+        compare(experiment_of(WORDS, mix, split="test", validation_fraction=0.1, test_fraction=share), chain(100))
         for share in (0.8, 0.85)
     )
     assert (enough.results[1].training_query_count, few.results[1].training_query_count) == (20, 15)

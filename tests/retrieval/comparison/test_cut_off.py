@@ -49,11 +49,11 @@ def test_reports_truncating_retrievers_and_their_wrappers(folder: str, tmp_path:
         DenseSpec(name="Whole", model=folder, windows=True),
         LateSpec(name="Late", model=folder),
         LateSpec(name="Whole late", model=folder, windows=True),
-        HybridSpec(name="Hybrid", of=("BM25", "Dense")),
-        HybridSpec(name="Whole hybrid", of=("BM25", "Whole")),
-        LearnedSpec(name="Mix", of=("Hybrid", "Late"), lexical=False),
-        RerankSpec(name="Reranked", first="BM25", model=reranker, depth=8),
-        RerankSpec(name="Whole reranked", first="BM25", model=reranker, depth=8, windows=True),
+        HybridSpec(name="Hybrid", retrievers=("BM25", "Dense")),
+        HybridSpec(name="Whole hybrid", retrievers=("BM25", "Whole")),
+        LearnedSpec(name="Mix", retrievers=("Hybrid", "Late"), lexical=False),
+        RerankSpec(name="Reranked", first_stage="BM25", model=reranker, rerank_top_k=8),
+        RerankSpec(name="Whole reranked", first_stage="BM25", model=reranker, rerank_top_k=8, windows=True),
     )
     experiment = experiment_of(*specs)
     comparison = compare(experiment, SET)

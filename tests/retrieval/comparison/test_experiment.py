@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from mrc_workbench.data import earlier_names
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.combine import Fusion
@@ -49,13 +50,13 @@ model = "starter"
 [[retriever]]
 name = "Hybrid"
 kind = "hybrid"
-of = ["BM25", "Dense"]
+retrievers = ["BM25", "Dense"]
 
 [[retriever]]
 name = "Reranked"
 kind = "rerank"
-first = "Hybrid"
-depth = 30
+first_stage = "Hybrid"
+rerank_top_k = 30
 weight = 0.25
 """
 
@@ -70,10 +71,10 @@ def test_reads_every_kind_of_retriever(tmp_path: Path) -> None:
     specs = (
         BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=BM25Engine.POSTINGS),
         DenseSpec(name="Dense", model="starter", title=True),
-        HybridSpec(name="Hybrid", of=("BM25", "Dense"), depth=100),
-        RerankSpec(name="Reranked", first="Hybrid", model="starter", depth=30, weight=0.25, title=True),
+        HybridSpec(name="Hybrid", retrievers=("BM25", "Dense"), top_k=100),
+        RerankSpec(name="Reranked", first_stage="Hybrid", model="starter", rerank_top_k=30, weight=0.25, title=True),
     )
-    shares = {"validation_share": 0.1, "test_share": 0.2}
+    shares = {"validation_fraction": 0.1, "test_fraction": 0.2}
     expected = Experiment(data="questions.json", split="test", seed=7, ks=(1, 5, 10), retriever=specs, **shares)
     assert read(EXAMPLE, tmp_path) == read("\ufeff" + EXAMPLE, tmp_path) == expected  # with a byte order mark, too
 
@@ -83,22 +84,22 @@ def test_fills_in_defaults(tmp_path: Path) -> None:
     assert (experiment.split, experiment.seed, experiment.ks) == ("all", 0, (1, 5, 10, 20, 50, 100))
     assert experiment.retriever == (BM25Spec(name="a", analyzer=Analyzer.AUTO, k1=0.9, b=0.4),)
     plain = read('data = "sample"\n[[retriever]]\nname = "a"\nkind = "dense"', tmp_path)
-    assert (plain.lab, plain.retriever[0]) == (None, DenseSpec(name="a", index=IndexKind.EXACT, chosen_on=None))
-    hybrid = HybridSpec(name="h", of=("a", "b"))
+    assert (plain.lab, plain.retriever[0]) == (None, DenseSpec(name="a", index=IndexKind.EXACT, selected_on=None))
+    hybrid = HybridSpec(name="h", retrievers=("a", "b"))
     assert (hybrid.fusion, hybrid.weights) == (Fusion.Z_SCORE, None)
 
 
 def test_round_trips_written_experiment(tmp_path: Path) -> None:
     experiment = read(EXAMPLE, tmp_path)
     assert read(write_experiment(experiment), tmp_path) == experiment
-    specs = (*experiment.retriever[:3], RerankSpec(name="한", first="BM25"))
+    specs = (*experiment.retriever[:3], RerankSpec(name="한", first_stage="BM25"))
     unweighted = experiment.model_copy(update={"retriever": specs})
     assert read(write_experiment(unweighted), tmp_path) == unweighted
     remarked = write_experiment(experiment, ["one", 'two\nlines\r and "more"\x00'])
     assert remarked.splitlines()[:2] == ["# one", '# two lines and "more"']
     assert read(remarked, tmp_path) == experiment
-    assert "relevant_from" not in write_experiment(experiment), "stored comparisons stay found by their experiment"
-    higher = experiment.model_copy(update={"relevant_from": 2})
+    assert "relevance_level" not in write_experiment(experiment), "stored comparisons stay found by their experiment"
+    higher = experiment.model_copy(update={"relevance_level": 2})
     assert read(write_experiment(higher), tmp_path) == higher
 
 
@@ -120,10 +121,10 @@ index = "hnsw"
 [[retriever]]
 name = "both"
 kind = "hybrid"
-of = ["theirs", "dense"]
+retrievers = ["theirs", "dense"]
 fusion = "z-score"
 weights = [0.25, 1]
-chosen_on = "validation"
+selected_on = "validation"
 """
 
 
@@ -134,7 +135,11 @@ def test_reads_fusions_indexes_runs_labs_and_tuning_part(tmp_path: Path) -> None
         RunSpec(name="theirs", path="their runs/lucene.trec"),
         DenseSpec(name="dense", index=IndexKind.HNSW),
         HybridSpec(
-            name="both", of=("theirs", "dense"), fusion=Fusion.Z_SCORE, weights=(0.25, 1.0), chosen_on=Part.VALIDATION
+            name="both",
+            retrievers=("theirs", "dense"),
+            fusion=Fusion.Z_SCORE,
+            weights=(0.25, 1.0),
+            selected_on=Part.VALIDATION,
         ),
     )
     assert read(write_experiment(experiment), tmp_path) == experiment
@@ -149,9 +154,9 @@ MISTAKES = {
         ("ks = [1, 5, 10]", "ks = [1, 0]", "ks.1: Input should be greater than 0"),
         ("ks = [1, 5, 10]", 'ks = ["ten"]', "ks.0: Input should be a valid integer"),
         ("seed = 7", "sead = 7", "sead: unknown field; did you mean 'seed'?"),
-        ("seed = 7", "test_share = 0.95", "file: validation and test must each be a fraction"),
-        ("seed = 7", "relevant_from = 0", "relevant_from: Input should be greater than or equal to 1"),
-        ("seed = 7", "test_share = -0.1", "file: validation and test must each be a fraction"),
+        ("seed = 7", "test_fraction = 0.95", "file: validation and test must each be a fraction"),
+        ("seed = 7", "relevance_level = 0", "relevance_level: Input should be greater than or equal to 1"),
+        ("seed = 7", "test_fraction = -0.1", "file: validation and test must each be a fraction"),
         ('kind = "bm25"', "", "retriever.0: Unable to extract tag using discriminator 'kind'"),
         ('kind = "bm25"', 'kind = "bm26"', "retriever.0: no kind of retriever is called 'bm26'; did you mean 'bm25'"),
         ('analyzer = "kiwi"', 'analyzer = "mecab"', "retriever.0.bm25.analyzer: Input should be 'auto', 'whitespace'"),
@@ -163,12 +168,28 @@ MISTAKES = {
         ('name = "BM25"', 'name = ""', "retriever.0.bm25.name: String should have at least 1 character"),
         ('name = "BM25"\n', "", "retriever.0.bm25.name: Field required"),
         ('name = "Dense"', 'name = "BM25"', "two retrievers are named 'BM25'"),
-        ('of = ["BM25", "Dense"]', 'of = ["BM25"]', "retriever.2.hybrid.of: Tuple should have at least 2 items"),
-        ('of = ["BM25", "Dense"]', 'of = ["BM25", "Sparse"]', "'Hybrid' uses ['Sparse'], which must be listed before"),
-        ('of = ["BM25", "Dense"]', 'of = ["BM25", "Reranked"]', "'Hybrid' uses ['Reranked'], which must be listed"),
-        ('first = "Hybrid"', 'first = "Reranked"', "'Reranked' uses ['Reranked'], which must be listed before"),
-        ('first = "Hybrid"', "", "retriever.3.rerank.first: Field required"),
-        ("depth = 30", "depth = 0", "retriever.3.rerank.depth: Input should be greater than 0"),
+        (
+            'retrievers = ["BM25", "Dense"]',
+            'retrievers = ["BM25"]',
+            "retriever.2.hybrid.retrievers: Tuple should have at least 2 items",
+        ),
+        (
+            'retrievers = ["BM25", "Dense"]',
+            'retrievers = ["BM25", "Sparse"]',
+            "'Hybrid' uses ['Sparse'], which must be listed before",
+        ),
+        (
+            'retrievers = ["BM25", "Dense"]',
+            'retrievers = ["BM25", "Reranked"]',
+            "'Hybrid' uses ['Reranked'], which must be listed",
+        ),
+        (
+            'first_stage = "Hybrid"',
+            'first_stage = "Reranked"',
+            "'Reranked' uses ['Reranked'], which must be listed before",
+        ),
+        ('first_stage = "Hybrid"', "", "retriever.3.rerank.first_stage: Field required"),
+        ("rerank_top_k = 30", "rerank_top_k = 0", "retriever.3.rerank.rerank_top_k: Input should be greater than 0"),
         ("weight = 0.25", "weight = 1.01", "retriever.3.rerank.weight: Input should be less than or equal to 1"),
         ("data =", "data", "cannot be read as an experiment file (TOML)"),
     ],
@@ -176,13 +197,13 @@ MISTAKES = {
         ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'lexical', 'hybrid', 'rerank', 'index' or 'layers'"),
         ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
         ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
-        ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),
+        ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each of `retrievers`"),
         ("[0.25, 1]", "[0.25, 1, 1]", "weights must be 2 numbers"),
         ("[0.25, 1]", "[0, 0.0]", "weights must be 2 numbers"),
         ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
         ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be less than or equal to 1000000"),
         ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
-        ('chosen_on = "validation"', 'chosen_on = "dev"', "retriever.2.hybrid.chosen_on: Input should be 'all'"),
+        ('selected_on = "validation"', 'selected_on = "dev"', "retriever.2.hybrid.selected_on: Input should be 'all'"),
         ('path = "their runs/lucene.trec"', "", "retriever.0.run.path: Field required"),
         ('"their runs/lucene.trec"', '""', "retriever.0.run.path: String should have at least 1 character"),
     ],
@@ -190,14 +211,15 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "place"), [(text, *mistake) for text, mistakes in MISTAKES.items() for mistake in mistakes]
+    ("text", "old", "new", "location"),
+    [(text, *mistake) for text, mistakes in MISTAKES.items() for mistake in mistakes],
 )
-def test_reports_location_of_each_error(text: str, old: str, new: str, place: str, tmp_path: Path) -> None:
+def test_reports_location_of_each_error(text: str, old: str, new: str, location: str, tmp_path: Path) -> None:
     assert old in text
     with pytest.raises(ExperimentError) as caught:
         read(text.replace(old, new, 1), tmp_path)
     assert str(caught.value).startswith("experiment.toml")
-    assert place in str(caught.value)
+    assert location in str(caught.value)
 
 
 def test_reports_all_errors_at_once(tmp_path: Path) -> None:
@@ -216,26 +238,26 @@ def test_rejects_invalid_toml(content: bytes, tmp_path: Path) -> None:
 
 
 def test_keeps_order_of_retrievers() -> None:
-    hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
+    hybrid = {"name": "both", "kind": "hybrid", "retrievers": ["words", "bigrams"]}
     retrievers = [*build_context(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).retrievers.values()]
     assert [getattr(retriever, "name", "") for retriever in retrievers] == ["bigrams", "words", "both"]
     assert retrievers[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
 
 
 def test_cache_key_depends_on_everything_but_name() -> None:
-    rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
+    rerank = {"name": "r", "kind": "rerank", "first_stage": "bigrams"}
 
     def key(*specs: dict[str, object]) -> str:
         return [*build_context(experiment_of(*specs), small_set()).retrievers.values()][-1].key
 
-    assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"}) == key(BIGRAMS | {"chosen_on": "validation"})
-    assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
-    hybrid = {"name": "h", "kind": "hybrid", "of": ["bigrams", "words"]}
+    assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"}) == key(BIGRAMS | {"selected_on": "validation"})
+    assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first_stage": "other", "name": "second"})
+    hybrid = {"name": "h", "kind": "hybrid", "retrievers": ["bigrams", "words"]}
     dense = {"name": "d", "kind": "dense"}
     bm25s = [{}, {"k1": 1.0}, {"b": 0.5}, {"title": False}, {"engine": "rank-bm25"}, {"analyzer": "word"}]
     denses = [{}, {"title": False}, {"index": "hnsw"}, {"index": "int8"}]
-    reranks = [{}, {"depth": 5}, {"weight": 0.3}, {"weight": 0.4}]
-    hybrids = [{}, {"depth": 5}, {"fusion": "min-max"}, {"fusion": "rrf"}, {"fusion": "z-score", "weights": [1, 2]}]
+    reranks = [{}, {"rerank_top_k": 5}, {"weight": 0.3}, {"weight": 0.4}]
+    hybrids = [{}, {"top_k": 5}, {"fusion": "min-max"}, {"fusion": "rrf"}, {"fusion": "z-score", "weights": [1, 2]}]
     different: list[tuple[dict[str, object], ...]] = [
         *((BIGRAMS | values,) for values in bm25s),
         *((dense | values,) for values in denses),
@@ -248,8 +270,8 @@ def test_cache_key_depends_on_everything_but_name() -> None:
 
 
 def test_missing_model_fails_only_its_wrappers() -> None:
-    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
-    rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["bigrams", "lost"]}
+    rerank = {"name": "rerank", "kind": "rerank", "first_stage": "hybrid"}
     retrievers = [
         *build_context(experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS), small_set()).retrievers.values()
     ]
@@ -260,10 +282,10 @@ def test_missing_model_fails_only_its_wrappers() -> None:
 
 
 def test_searches_as_deep_as_wrappers_need() -> None:
-    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "words"], "depth": 30}
-    near = {"name": "near", "kind": "rerank", "first": "hybrid", "depth": 5}
-    far = {"name": "far", "kind": "rerank", "first": "hybrid", "depth": 200}
-    over = {"name": "over", "kind": "rerank", "first": "far", "depth": 300}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["bigrams", "words"], "top_k": 30}
+    near = {"name": "near", "kind": "rerank", "first_stage": "hybrid", "rerank_top_k": 5}
+    far = {"name": "far", "kind": "rerank", "first_stage": "hybrid", "rerank_top_k": 200}
+    over = {"name": "over", "kind": "rerank", "first_stage": "far", "rerank_top_k": 300}
     experiment = experiment_of(BIGRAMS, WORDS, hybrid, near, ks=[1, 20])
     assert experiment.depths == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
     # a hybrid reads no more, whatever it is asked for; below the first 200 `far` hands on what it was given
@@ -281,7 +303,7 @@ def test_shares_model_between_retrievers() -> None:
 
 def test_missing_run_fails_its_wrappers_and_changed_run_gets_new_key(tmp_path: Path) -> None:
     run = {"name": "run", "kind": "run", "path": "r.trec"}
-    experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
+    experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "retrievers": ["bigrams", "run"]})
     retrievers = build_context(experiment, small_set(), tmp_path).retrievers.values()
     assert [type(retriever) for retriever in retrievers] == [CachedRetriever, RunError, RunError]
 
@@ -300,10 +322,10 @@ OTHER = '[[retriever]]\nname = "b"\n'
 
 
 @pytest.mark.parametrize(
-    ("top", "place"),
+    ("top", "location"),
     [
-        *((f"{part}_share = nan", "a fraction of 0 or more") for part in ("validation", "test")),
-        *((f"test_share = {share}", "a fraction of 0 or more") for share in ("inf", "-0.1")),
+        *((f"{part}_fraction = nan", "a fraction of 0 or more") for part in ("validation", "test")),
+        *((f"test_fraction = {share}", "a fraction of 0 or more") for share in ("inf", "-0.1")),
         ("seed = -1", "the seed must be 0 or more, not -1"),
         ("ks = [2147483648]", "ks.0"),
         (f"ks = [{2**63}]", "ks.0"),
@@ -311,8 +333,8 @@ OTHER = '[[retriever]]\nname = "b"\n'
         ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
     ],
 )
-def test_rejects_impossible_values_with_location(top: str, place: str, tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match=place):
+def test_rejects_impossible_values_with_location(top: str, location: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=location):
         read(BM25_ALONE.format(top=top, own=""), tmp_path)
 
 
@@ -321,13 +343,13 @@ def test_rejects_impossible_values_with_location(top: str, place: str, tmp_path:
     [
         *("title_weight = 1e308", "title_weight = inf", "title_weight = nan", "title_weight = -1.0"),
         *("k1 = 1e308", "k1 = inf", "k1 = nan", "b = nan", "b = inf"),
-        *("feedback_passages = 2147483648", f"feedback_passages = {2**64}", "feedback_passages = -1"),
-        *("feedback_passages = 3\nfeedback_share = nan", f"feedback_passages = 3\nfeedback_terms = {2**63}"),
-        OTHER + 'kind = "hybrid"\nof = ["a", "a"]\nweights = [1e308, 1e308]',
-        OTHER + 'kind = "hybrid"\nof = ["a", "a"]\nweights = [nan, 1]',
-        OTHER + 'kind = "hybrid"\nof = ["a", "a"]\ndepth = 2147483648',
-        OTHER + 'kind = "rerank"\nfirst = "a"\nweight = nan',
-        OTHER + 'kind = "rerank"\nfirst = "a"\ndepth = 9223372036854775808',
+        *("fb_docs = 2147483648", f"fb_docs = {2**64}", "fb_docs = -1"),
+        *("fb_docs = 3\nfb_weight = nan", f"fb_docs = 3\nfb_terms = {2**63}"),
+        OTHER + 'kind = "hybrid"\nretrievers = ["a", "a"]\nweights = [1e308, 1e308]',
+        OTHER + 'kind = "hybrid"\nretrievers = ["a", "a"]\nweights = [nan, 1]',
+        OTHER + 'kind = "hybrid"\nretrievers = ["a", "a"]\ntop_k = 2147483648',
+        OTHER + 'kind = "rerank"\nfirst_stage = "a"\nweight = nan',
+        OTHER + 'kind = "rerank"\nfirst_stage = "a"\nrerank_top_k = 9223372036854775808',
         OTHER + 'kind = "milvus"\nk1 = inf',
         OTHER + 'kind = "bm25-windows"\nsentences = 2147483648',
         OTHER + 'kind = "dense"\nwindows = true\nwindow_tokens = 2147483648',
@@ -352,7 +374,7 @@ def test_extreme_options_give_finite_scores(own: str, tmp_path: Path) -> None:
 def test_limits_depth_to_number_of_passages(tmp_path: Path) -> None:
     rankings = []
     for passages in (10**9, len(small_set().passages)):
-        experiment = read(BM25_ALONE.format(top=f"ks = [{passages}]", own=f"feedback_passages = {passages}"), tmp_path)
+        experiment = read(BM25_ALONE.format(top=f"ks = [{passages}]", own=f"fb_docs = {passages}"), tmp_path)
         spec = experiment.retriever[0]
         assert isinstance(spec, BM25Spec)
         bm25 = BM25("a", small_set().passages, spec.options())
@@ -360,18 +382,18 @@ def test_limits_depth_to_number_of_passages(tmp_path: Path) -> None:
     assert rankings[0] == rankings[1]
 
 
-BEFORE = {"name", "chosen_on", "kind", "analyzer", "k1", "b", "title"}
+BEFORE = {"name", "selected_on", "kind", "analyzer", "k1", "b", "title"}
 
 
 def test_cache_key_ignores_unused_options() -> None:
     assert set(BM25Spec(name="BM25").model_dump(mode="json")) == BEFORE | {"engine"}
     assert set(WindowedBM25Spec(name="BM25").model_dump(mode="json")) == BEFORE | {"sentences"}
-    with_feedback = BM25Spec(name="BM25", feedback_passages=5, feedback_terms=10, feedback_share=0.5)
-    assert set(with_feedback.model_dump(mode="json")) == BEFORE | {"engine", "feedback_passages"}
+    with_feedback = BM25Spec(name="BM25", fb_docs=5, fb_terms=10, fb_weight=0.5)
+    assert set(with_feedback.model_dump(mode="json")) == BEFORE | {"engine", "fb_docs"}
 
 
 def test_passes_options_to_bm25() -> None:
-    values = {"k1": 1.2, "title_weight": 3.0, "feedback_passages": 4, "feedback_terms": 20, "feedback_share": 0.2}
+    values = {"k1": 1.2, "title_weight": 3.0, "fb_docs": 4, "fb_terms": 20, "fb_weight": 0.2}
     spec = BM25Spec(name="BM25", **values)  # type: ignore[arg-type]
     assert spec.options() == BM25Options(**values)  # type: ignore[arg-type]
     assert spec.model_validate_json(spec.model_dump_json()) == spec
@@ -383,21 +405,54 @@ def test_passes_options_to_bm25() -> None:
     [
         *({"title_weight": weight} for weight in (0, -1, float("inf"), float("nan"))),
         *({"title_weight": 2} | more for more in ({"title": False}, {"engine": "rank-bm25"})),
-        *({"feedback_passages": -1}, {"feedback_share": 0.2}, {"feedback_terms": 5}),
-        {"feedback_passages": 3, "engine": "rank-bm25"},
-        {"feedback_passages": 3, "feedback_terms": 0},
-        {"feedback_passages": 3, "feedback_share": 1.5},
+        *({"fb_docs": -1}, {"fb_weight": 0.2}, {"fb_terms": 5}),
+        {"fb_docs": 3, "engine": "rank-bm25"},
+        {"fb_docs": 3, "fb_terms": 0},
+        {"fb_docs": 3, "fb_weight": 1.5},
     ],
 )
 def test_rejects_conflicting_options(values: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match=r"title_weight|feedback"):
+    with pytest.raises(ValidationError, match=r"title_weight|fb_|feedback"):
         Experiment.model_validate({"data": "sample", "retriever": [{"name": "BM25", "kind": "bm25", **values}]})
 
 
 def test_windows_and_milvus_reject_feedback() -> None:
     for kind in (WindowedBM25Spec, MilvusSpec):
-        with pytest.raises(ValidationError, match="feedback_passages"):
-            kind.model_validate({"name": "one", "feedback_passages": 3})
+        with pytest.raises(ValidationError, match="fb_docs"):
+            kind.model_validate({"name": "one", "fb_docs": 3})
+
+
+EARLIER = {  # the earlier names of fields, and the current ones
+    "bm25": (
+        "feedback_passages = 3\nfeedback_terms = 5\nfeedback_share = 0.2",
+        {"fb_docs": 3, "fb_terms": 5, "fb_weight": 0.2},
+    ),
+    "hybrid": ('of = ["a", "a"]\ndepth = 30', {"retrievers": ("a", "a"), "top_k": 30}),
+    "learned": (
+        'of = ["a"]\ndepth = 30\nlessons = 50',
+        {"retrievers": ("a",), "top_k": 30, "max_training_queries": 50},
+    ),
+    "rerank": ('first = "a"\ndepth = 30', {"first_stage": "a", "rerank_top_k": 30}),
+    "late": ('model = "m"\nfirst = "a"\ndepth = 30', {"first_stage": "a", "rerank_top_k": 30}),
+    "milvus": ("depth = 30", {"top_k": 30}),
+}
+
+
+@pytest.mark.parametrize("kind", EARLIER)
+def test_reads_earlier_field_names(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    earlier, current = EARLIER[kind]
+    earlier_names._warn.cache_clear()
+    top = "validation_share = 0.2\ntest_share = 0.3\nrelevant_from = 2"
+    text = BM25_ALONE.format(top=top, own=OTHER + f'kind = "{kind}"\nchosen_on = "test"\n{earlier}')
+    experiment = read(text, tmp_path)
+    assert (experiment.validation_fraction, experiment.test_fraction, experiment.relevance_level) == (0.2, 0.3, 2)
+    values = dict(experiment.retriever[1])
+    assert values["selected_on"] is Part.TEST
+    assert {name: values[name] for name in current} == current
+    assert all(
+        f"{line.split(' =')[0]!r} is now" in caplog.text for line in [*top.split("\n"), *earlier.split("\n")[-1:]]
+    )
+    assert experiment.model_dump(by_alias=True)["test_share"] == 0.3, "keys of stored results keep the earlier names"
 
 
 def test_maps_legacy_engine_to_equivalent() -> None:

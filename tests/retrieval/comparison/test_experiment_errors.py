@@ -73,7 +73,7 @@ def test_suggests_nearest_field_for_unknown_field(
 def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
     assert refusal(DATA + BM25 + BM25, tmp_path) == "e.toml: file: two retrievers are named 'a'"
     every = refusal(DATA + BM25 + "zzz = 1\n", tmp_path)  # it resembles no field
-    assert re.search(r"unknown field; known fields: analyzer, b, chosen_on, .*title_weight$", every)
+    assert re.search(r"unknown field; known fields: analyzer, b, compounds, .*selected_on, .*title_weight$", every)
     for own in ('kind = "bm26"\n', 'kind = "bm25"\nanalyser = "word"\n', 'kind = "bm25"\nk1 = "x"\n'):
         assert "at least 1 item" not in refusal(DATA + '[[retriever]]\nname = "a"\n' + own, tmp_path)
     assert "retriever: Tuple should have at least 1 item" in refusal(DATA + "retriever = []\n", tmp_path)

@@ -160,7 +160,7 @@ def test_explains_auto_analyzer_without_dictionary_support() -> None:
 @pytest.mark.parametrize("kind", ["dense", "rerank"])
 def test_stores_window_options_only_if_enabled(kind: str) -> None:
     """What was kept before there were windows is found by the same key."""
-    values = {"name": "A", "kind": kind, **({"first": "BM25"} if kind == "rerank" else {})}
+    values = {"name": "A", "kind": kind, **({"first_stage": "BM25"} if kind == "rerank" else {})}
     plain = parse_spec(values)
     windowed = parse_spec(values | {"windows": True, "stride": 64})
     assert isinstance(plain, ReadingSpec)
@@ -193,7 +193,7 @@ def test_scores_long_passages_by_best_window(tmp_path: Path) -> None:
     specs = (
         BM25Spec(name="BM25"),
         DenseSpec(name="Dense", model=str(bi), **exact),
-        RerankSpec(name="R", first="BM25", model=str(cross), depth=8, weight=1.0, **exact),
+        RerankSpec(name="R", first_stage="BM25", model=str(cross), rerank_top_k=8, weight=1.0, **exact),
     )
     comparison = compare(Experiment(data="long", ks=(8,), retriever=specs), QuestionSet("long", passages, questions))
     assert [result.error for result in comparison.results] == [None] * 3

@@ -58,7 +58,7 @@ def mix_of(question_set: QuestionSet, *specs: Spec, part: Part = Part.ALL) -> Le
 
 
 BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=1.5)
-MIX = LearnedSpec(name="Mix", of=("BM25",))
+MIX = LearnedSpec(name="Mix", retrievers=("BM25",))
 
 
 def test_word_signal_drops_language_analyzer_options() -> None:
@@ -92,12 +92,12 @@ def test_omits_title_signal_without_titles_and_all_signals_if_disabled() -> None
 
 
 def test_limits_signal_depth_to_scored_candidates() -> None:
-    reranked = RerankSpec(name="Reranked", first="BM25", depth=7)
-    both = MIX.model_copy(update={"of": ("BM25", "Reranked")})
+    reranked = RerankSpec(name="Reranked", first_stage="BM25", rerank_top_k=7)
+    both = MIX.model_copy(update={"retrievers": ("BM25", "Reranked")})
     assert mix_of(world(), BM25, reranked, both).depths[:3] == [100, 7, 100]
-    late = LateSpec(name="Late", model="packaged:any", first="BM25", depth=9)
+    late = LateSpec(name="Late", model="packaged:any", first_stage="BM25", rerank_top_k=9)
     assert [late.scored_depth(k) for k in (5, 100)] == [5, 9]
-    assert late.model_copy(update={"first": ""}).scored_depth(100) == 100
+    assert late.model_copy(update={"first_stage": ""}).scored_depth(100) == 100
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_trains_on_test_questions_only_if_all_parts_are_compared(part: Part, tea
 
 
 def test_samples_training_questions_outside_compared_part() -> None:
-    few = MIX.model_copy(update={"lessons": 5})
+    few = MIX.model_copy(update={"max_training_queries": 5})
     assert len(mix_of(world(), BM25, few, part=Part.TEST).training_queries.texts) == 5
     assert len(mix_of(world(), BM25, few).training_queries.texts) == N
 
@@ -128,7 +128,12 @@ def test_separates_seen_from_unseen_training_questions(tmp_path: Path, monkeypat
     dense = DenseSpec(name="Dense", model=str(model))
     encoder = SimpleNamespace(fingerprint="", meter=None)
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.spec.BiEncoder", lambda *_, **__: encoder)
-    specs = (BM25, dense, HybridSpec(name="Both", of=("BM25", "Dense")), LearnedSpec(name="Mix", of=("Both",)))
+    specs = (
+        BM25,
+        dense,
+        HybridSpec(name="Both", retrievers=("BM25", "Dense")),
+        LearnedSpec(name="Mix", retrievers=("Both",)),
+    )
     rows = split(world(), SplitOptions()).rows
 
     def training_rows(limit: int = 2000) -> tuple[set[int], set[int]]:
@@ -138,7 +143,7 @@ def test_separates_seen_from_unseen_training_questions(tmp_path: Path, monkeypat
         context = RetrieverContext(evaluated, specs=experiment.specs, full_set=world(), evaluated_split=part)
         for spec in specs[:-1]:
             context.retrievers[spec.name] = spec.make(context)
-        mix = specs[-1].model_copy(update={"lessons": limit}).make(context).build()
+        mix = specs[-1].model_copy(update={"max_training_queries": limit}).make(context).build()
         assert isinstance(mix, LearnedMix)
         row_of = {question.text: row for row, question in enumerate(world().questions)}
         query_rows = np.array([row_of[text] for text in mix.training_queries.texts])
@@ -182,7 +187,7 @@ def test_weights_component_groups_equally_before_training(lexical: bool) -> None
     context = RetrieverContext(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense"), "Late": late})
     for name in context.specs:  # what searches is no matter here
         context.retrievers[name] = BM25.model_copy(update={"name": name}).make(context)
-    mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=lexical).make(context).build()
+    mix = LearnedSpec(name="Mix", retrievers=("BM25", "Dense", "Late"), lexical=lexical).make(context).build()
     assert isinstance(mix, LearnedMix)
     assert [*mix.halves] == ["words", "meaning", "tokens", *[None] * (len(mix.retrievers) - 3)]
     assert lexical == (len(mix.retrievers) > 3)
@@ -192,9 +197,9 @@ def test_reports_mix_components_without_results() -> None:
     few = (Question("q0", "zzz yyy?", relevant=("p1",)), Question("q1", "alpha3 zzz?", relevant=("p3",)))
     question_set = QuestionSet("few", world().passages, few)
     bigrams = BM25.model_copy(update={"name": "Letters", "analyzer": Analyzer.BIGRAM})
-    hybrid = HybridSpec(name="Both", of=("BM25", "Letters"))
+    hybrid = HybridSpec(name="Both", retrievers=("BM25", "Letters"))
     comparison = compare(experiment_of(BM25, bigrams, hybrid, MIX), question_set)
-    assert comparison.blind == [("Both", "BM25", 1), ("Both", "Letters", 1)]
+    assert comparison.incomplete_mixes == [("Both", "BM25", 1), ("Both", "Letters", 1)]
     html = report(comparison, "en")
     assert "For 1 questions BM25 found nothing, so Both relied on its other parts." in html
 

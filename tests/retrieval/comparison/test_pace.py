@@ -25,8 +25,8 @@ from tests.doubles import small_set
 
 BM25 = BM25Spec(name="BM25")
 DENSE = DenseSpec(name="Dense", model="some/model")
-HYBRID = HybridSpec(name="Hybrid", of=("BM25", "Dense"))
-RERANKED = RerankSpec(name="Reranked", first="BM25", depth=3)
+HYBRID = HybridSpec(name="Hybrid", retrievers=("BM25", "Dense"))
+RERANKED = RerankSpec(name="Reranked", first_stage="BM25", rerank_top_k=3)
 SPECS = {spec.name: spec for spec in (BM25, DENSE, HYBRID, RERANKED)}
 DATASET = small_set()
 END = pace_module._FINAL_SECONDS
@@ -48,7 +48,10 @@ class Clock:
 def store_speeds(**seconds: tuple[float, float]) -> None:
     """Have been measured before: seconds to begin, and for all that the small set costs."""
     costs = {name: COSTS if SPECS[name].needs_model else CHARACTERS for name in seconds}
-    known = {reader_key(SPECS[name]): {"setup": of[0], "each": of[1] / costs[name]} for name, of in seconds.items()}
+    known = {
+        reader_key(SPECS[name]): {"setup_seconds": of[0], "seconds_per_character": of[1] / costs[name]}
+        for name, of in seconds.items()
+    }
     write_json(workspace() / "cache" / "pace.json", known)
 
 
@@ -123,7 +126,10 @@ def test_cached_rankings_take_no_time_and_are_not_measured() -> None:
     clock.now = 1.0  # read from a slow disk
     pace.update("Dense", 0.0)
     pace.finish()
-    assert json.loads((workspace() / "cache" / "pace.json").read_text())[reader_key(BM25)]["each"] == 2.0 / CHARACTERS
+    assert (
+        json.loads((workspace() / "cache" / "pace.json").read_text())[reader_key(BM25)]["seconds_per_character"]
+        == 2.0 / CHARACTERS
+    )
 
 
 def test_does_not_measure_retrievers_that_read_nothing() -> None:
@@ -154,7 +160,12 @@ def test_time_left_rises_by_at_most_a_tenth() -> None:
 def test_measures_again_if_stored_speeds_are_damaged() -> None:
     store_speeds(Dense=(0.0, 10.0))
     path = workspace() / "cache" / "pace.json"
-    for damaged in ("{", "[]", json.dumps({reader_key(DENSE): {"each": "x"}}), json.dumps({reader_key(DENSE): None})):
+    for damaged in (
+        "{",
+        "[]",
+        json.dumps({reader_key(DENSE): {"seconds_per_character": "x"}}),
+        json.dumps({reader_key(DENSE): None}),
+    ):
         path.write_text(damaged)
         pace = started_estimator(Clock(), "Dense")
         pace.update("Dense", 0.0)
@@ -212,13 +223,15 @@ def model(folder: Path, **configuration: object) -> str:
 def test_forecasts_by_characters_until_measured() -> None:
     for spec in (BM25, DenseSpec(name="LSA")):
         assert forecast(spec) == Forecast(pytest.approx(characters(spec) * 5e-5))
-    write_json(workspace() / "cache" / "pace.json", {reader_key(BM25): {"setup": 2.0, "each": 0.5}})
+    write_json(
+        workspace() / "cache" / "pace.json", {reader_key(BM25): {"setup_seconds": 2.0, "seconds_per_character": 0.5}}
+    )
     assert forecast(BM25) == Forecast(2.0 + 0.5 * characters(BM25), is_measured=True)
 
 
 def test_forecasts_starter_reranker_by_texts_and_pairs() -> None:
     once = characters(DenseSpec(name="LSA"))
-    rerank = RerankSpec(name="Reranked", first="BM25")
+    rerank = RerankSpec(name="Reranked", first_stage="BM25")
     pairs = characters(rerank) - once
     assert pairs > once
     specs: dict[str, Spec] = {"BM25": BM25, "Reranked": rerank}

@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.comparison.store import (
     ComparisonJob,
     delete,
     get_comparison,
-    kept_comparisons,
+    list_comparisons,
     load,
     rename,
     save_comparison,
@@ -36,7 +36,7 @@ from tests.hub import COMMIT, hub_server
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, experiment_of
 
 WORDS = {"name": "../words", "kind": "bm25", "analyzer": "word"}
-BOTH = {"name": "both", "kind": "hybrid", "of": ["bigrams", "../words"]}
+BOTH = {"name": "both", "kind": "hybrid", "retrievers": ["bigrams", "../words"]}
 
 
 def compared(**more: object) -> Comparison:
@@ -72,7 +72,7 @@ def assert_same(actual: Result, expected: Result) -> None:
 
 @pytest.mark.parametrize("part", ["all", "test"])
 def test_loads_comparison_without_cache_or_models(part: str) -> None:
-    comparison, folder = stored_folder(split=part, test_share=0.5)
+    comparison, folder = stored_folder(split=part, test_fraction=0.5)
     shutil.rmtree(workspace() / "cache")
     loaded = load(folder, small_set())
     assert (loaded.experiment, loaded.question_set) == (comparison.experiment, comparison.question_set)
@@ -106,13 +106,13 @@ def test_reads_missing_layers_as_last() -> None:
 def test_stores_relevance_grade() -> None:
     graded = (replace(question, grades=((question.relevant[0], 2),)) for question in QUESTIONS[:3])
     question_set = replace(small_set(), questions=(*graded, *QUESTIONS[3:]))
-    comparison = compare(experiment_of(WORDS, relevant_from=2), question_set)
+    comparison = compare(experiment_of(WORDS, relevance_level=2), question_set)
     assert [compared_question.id for compared_question in comparison.question_set.questions] == ["q1", "q2", "q3"]
     folder = ComparisonJob.of(comparison.experiment, question_set.fingerprint).folder
     save_comparison(comparison, folder)
     assert load(folder, question_set).question_set == comparison.question_set
-    (stored,) = kept_comparisons()
-    assert (stored.relevant_from, stored.questions) == (2, 3)
+    (stored,) = list_comparisons()
+    assert (stored.relevance_level, stored.questions) == (2, 3)
 
 
 def test_adds_new_measures_but_keeps_missing_values() -> None:
@@ -164,16 +164,16 @@ def test_interrupted_write_leaves_no_foreign_scores(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ZeroDivisionError):
         save_comparison(comparison, folder)
     assert not (folder / "scores.json").exists()
-    assert kept_comparisons() == []
+    assert list_comparisons() == []
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
 def test_lists_comparisons_newest_first() -> None:
     comparison, _ = stored_folder()
-    _, second = stored_folder(split="test", test_share=0.5)
-    newest, oldest = kept_comparisons()
+    _, second = stored_folder(split="test", test_fraction=0.5)
+    newest, oldest = list_comparisons()
     assert (newest.folder, newest.part.value, newest.key) == (second, "test", second.name)
-    assert newest.made >= oldest.made
+    assert newest.created_at >= oldest.created_at
     assert (oldest.data, oldest.reference, oldest.name, oldest.lab) == ("small", "small", "", None)
     assert (oldest.questions, oldest.passages, oldest.ks) == (6, 5, (1, 3))
     assert oldest.retrievers == ("bigrams", "lost", "../words", "both")
@@ -181,8 +181,8 @@ def test_lists_comparisons_newest_first() -> None:
     rows = [QUESTIONS.index(question) for question in load(second, small_set()).question_set.questions]
     assert newest.fingerprint == comparison.question_set.with_questions(rows).fingerprint
     means = {result.name: result.scores.means() for result in comparison.results if result.scores}
-    assert oldest.figures == means
-    assert "lost" not in oldest.figures
+    assert oldest.metrics == means
+    assert "lost" not in oldest.metrics
 
 
 def test_list_skips_unreadable_comparisons() -> None:
@@ -193,7 +193,7 @@ def test_list_skips_unreadable_comparisons() -> None:
         (broken / "scores.json").write_text(content)
         (broken / "provenance.json").write_text(content)
     folder.with_name("not a key").mkdir()
-    assert [comparison.folder for comparison in kept_comparisons()] == [folder]
+    assert [comparison.folder for comparison in list_comparisons()] == [folder]
 
 
 @pytest.mark.parametrize("name", ["한글 이름", "../../etc/passwd", "<b>&amp;</b>", "a" * 5000, "  spaces\n and lines "])
@@ -202,10 +202,10 @@ def test_name_never_becomes_a_path(name: str) -> None:
     before = sorted(path.name for path in folder.parent.iterdir())
     rename(folder.name, name)
     assert sorted(path.name for path in folder.parent.iterdir()) == before
-    assert [comparison.name for comparison in kept_comparisons()] == [" ".join(name.split())]
+    assert [comparison.name for comparison in list_comparisons()] == [" ".join(name.split())]
     assert load(folder, small_set()).experiment.data == "small"
     rename(folder.name, "")
-    assert kept_comparisons()[0].name == ""
+    assert list_comparisons()[0].name == ""
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", '"name"'])
@@ -214,7 +214,7 @@ def test_backs_up_damaged_name_before_replacing_it(damaged: str) -> None:
     (folder / "name.json").write_text(damaged, encoding="utf-8")
     rename(folder.name, "mine")
     assert (folder / "name.json.damaged").read_text(encoding="utf-8") == damaged
-    assert kept_comparisons()[0].name == "mine"
+    assert list_comparisons()[0].name == "mine"
     rename(folder.name, "yours")
     assert sorted(path.name for path in folder.glob("name.json*")) == ["name.json", "name.json.damaged"]
 
@@ -223,8 +223,8 @@ def test_name_survives_rerun_and_delete_removes_only_its_comparison() -> None:
     comparison, first = stored_folder()
     rename(first.name, "mine")
     save_comparison(comparison, first)
-    assert kept_comparisons()[0].name == "mine"
-    _, second = stored_folder(split="test", test_share=0.5)
+    assert list_comparisons()[0].name == "mine"
+    _, second = stored_folder(split="test", test_fraction=0.5)
     delete(first.name)
     assert [path.name for path in first.parent.iterdir()] == [second.name]
 
@@ -237,7 +237,7 @@ def test_rejects_invalid_keys(key: str) -> None:
     with pytest.raises(KeyError):
         rename(key, "name")
     assert get_comparison(key) is None
-    assert [get_comparison(folder.name)] == kept_comparisons()
+    assert [get_comparison(folder.name)] == list_comparisons()
     assert load(folder, small_set()).question_set == small_set()
 
 
@@ -254,10 +254,10 @@ def test_export_includes_stored_comparison(tmp_path: Path) -> None:
 
 
 SPECS: list[dict[str, Any]] = [
-    {"name": "auto", "kind": "bm25", "k1": 1.2, "chosen_on": "validation"},
+    {"name": "auto", "kind": "bm25", "k1": 1.2, "selected_on": "validation"},
     {"name": "starter", "kind": "dense"},
-    {"name": "both", "kind": "hybrid", "of": ["auto", "starter"]},
-    {"name": "reranked", "kind": "rerank", "first": "auto"},
+    {"name": "both", "kind": "hybrid", "retrievers": ["auto", "starter"]},
+    {"name": "reranked", "kind": "rerank", "first_stage": "auto"},
     LOST_MODEL,
 ]
 
@@ -272,7 +272,7 @@ def test_provenance_holds_experiment_machine_and_tests() -> None:
     assert json.loads(json.dumps(origin)) == origin
     read = Experiment.model_validate(origin["experiment"])
     assert [spec.name for spec in read.retriever] == [spec["name"] for spec in SPECS]
-    assert origin["made"].endswith("+00:00")
+    assert origin["created_at"].endswith("+00:00")
     assert origin["analyzer_version"] == VERSION
     assert origin["versions"] == {library: version(library) for library in LIBRARIES} | {
         "python": origin["versions"]["python"]
@@ -284,7 +284,7 @@ def test_provenance_holds_experiment_machine_and_tests() -> None:
 
 
 def test_provenance_holds_data_and_split() -> None:
-    origin = provenance_of(*SPECS, split="test", test_share=0.5, seed=3)
+    origin = provenance_of(*SPECS, split="test", test_fraction=0.5, seed=3)
     question_set = small_set()
     rows = split(question_set, Experiment.model_validate(origin["experiment"]).split_options).rows
     fingerprints = {"fingerprint": question_set.fingerprint, "corpus_fingerprint": question_set.corpus_fingerprint}
@@ -298,8 +298,8 @@ def test_provenance_holds_data_and_split() -> None:
 def test_provenance_resolves_open_values() -> None:
     retrievers = provenance_of(*SPECS)["retrievers"]
     auto = retrievers["auto"]
-    assert (auto["analyzer"], auto["k1"], auto["chosen_on"]) == ("kiwi+bigram", 1.2, "validation")
-    assert retrievers["both"]["of"] == ["auto", "starter"]
+    assert (auto["analyzer"], auto["k1"], auto["selected_on"]) == ("kiwi+bigram", 1.2, "validation")
+    assert retrievers["both"]["retrievers"] == ["auto", "starter"]
     assert retrievers["reranked"]["weight"] == 0.5  # what an untrained starter decides
     assert retrievers["starter"]["model"]["reference"] == "starter"
     assert len(retrievers["starter"]["model"]["fingerprint"]) == 64

@@ -129,7 +129,7 @@ def test_a_small_case_by_hand() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, pytest.param(Analyzer.KIWI_BIGRAM, marks=pytest.mark.slow)])
 def test_values_sum_to_score_with_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
-    options = BM25Options(analyzer, feedback_passages=5, feedback_terms=20, feedback_share=0.3)
+    options = BM25Options(analyzer, fb_docs=5, fb_terms=20, fb_weight=0.3)
     explanations = explained(sample.passages, options, texts_of(sample.questions[EVERY_24TH]), 5)
     assert len(explanations) > 50
     assert sum(term.added and term.value > 0 for explanation, _ in explanations for term in explanation.terms) > 50
@@ -144,7 +144,7 @@ def test_values_sum_to_score_with_feedback_and_title_weight(
     titled: list[tuple[str, str]], questions: list[str], weight: float | None, feedback: tuple[int, int, float] | None
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
-    names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback or (), strict=False))
+    names = dict(zip(("fb_docs", "fb_terms", "fb_weight"), feedback or (), strict=False))
     options = BM25Options(Analyzer.BIGRAM, title_weight=weight, **names)  # type: ignore[arg-type]
     for explanation, score in explained(held, options, questions, 7):
         assert explanation.score == pytest.approx(score, rel=1e-5)
@@ -153,7 +153,7 @@ def test_values_sum_to_score_with_feedback_and_title_weight(
 def test_expansion_terms_name_source_passages() -> None:
     """Of the two passages found, a and x are the best terms, and as good: each gets half of the share of two tokens."""
     held = passages("a x y y", "a x z", *[f"w{number}" for number in range(28)], "y")
-    options = BM25Options(Analyzer.WORD, feedback_passages=2, feedback_terms=2, feedback_share=0.25)
+    options = BM25Options(Analyzer.WORD, fb_docs=2, fb_terms=2, fb_weight=0.25)
     explanation = BM25Explainer(held, options).explain("a q", 0)
     a, x, q = explanation.terms
     assert [(term.text, term.added, term.in_question, term.sources) for term in (a, x, q)] == [
@@ -303,7 +303,7 @@ def test_no_counting_explainer_without_stored_tokens_or_with_fields() -> None:
     tokens_of(Analyzer.WORD, Passages.from_passages(held).indexed_texts(title=True))
     assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), queries) is not None
     assert counting_explainer(held, BM25Options(Analyzer.WORD, title_weight=2.0), queries) is None
-    assert counting_explainer(held, BM25Options(Analyzer.WORD, feedback_passages=1), queries) is None
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, fb_docs=1), queries) is None
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 5])

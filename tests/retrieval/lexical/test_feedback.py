@@ -133,7 +133,7 @@ def test_search_and_scores_use_expanded_weights(
     texts: list[str], questions: list[str], feedback: tuple[int, int, float]
 ) -> None:
     plain = BM25("plain", passages(*texts), BM25Options(Analyzer.BIGRAM))
-    names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback, strict=True))
+    names = dict(zip(("fb_docs", "fb_terms", "fb_weight"), feedback, strict=True))
     again = BM25("again", passages(*texts), BM25Options(Analyzer.BIGRAM, **names))  # type: ignore[arg-type]
     _, weights = expand_queries(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
     got = hits_of(again.search(questions, len(texts)))
@@ -154,9 +154,7 @@ def test_search_and_scores_use_expanded_weights(
 
 def test_keeps_query_without_expansion_terms() -> None:
     texts = passages("a b", "a b c", "a c")
-    plain, again = (
-        BM25("", texts, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.9)) for number in (0, 2)
-    )
+    plain, again = (BM25("", texts, BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.9)) for number in (0, 2))
     questions = ["zebra", "", "a"]  # a and b, c stand in more than one passage, and in more than a tenth
     assert hits_of(again.search(questions, 3)) == hits_of(plain.search(questions, 3))
     assert hits_of(again.search(questions, 3))[:2] == [[], []]
@@ -166,8 +164,7 @@ def test_keeps_query_without_expansion_terms() -> None:
 def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
     questions = texts_of(sample.questions[::8])
     plain, again = (
-        BM25("", sample.passages, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.0))
-        for number in (0, 5)
+        BM25("", sample.passages, BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.0)) for number in (0, 5)
     )
     first = plain.search(questions, 10)
     second = again.search(questions, 10)
@@ -178,7 +175,7 @@ def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
 def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUESTIONS", 6)
     of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
-    again = BM25("", of, BM25Options(Analyzer.WORD, feedback_passages=3))
+    again = BM25("", of, BM25Options(Analyzer.WORD, fb_docs=3))
     queries = ["w3", "w9 w30", "", "same"] * 5
     rankings = again.search(queries, 5)
     single_rankings = [again.search([question], 5) for question in queries[:4]]
@@ -189,17 +186,17 @@ def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("texts", [["..."], []])
 def test_passages_without_a_word(texts: list[str]) -> None:
-    again = BM25("", passages(*texts), BM25Options(Analyzer.WORD, feedback_passages=3))
+    again = BM25("", passages(*texts), BM25Options(Analyzer.WORD, fb_docs=3))
     assert again.search(["a", ""], 2).indices.tolist() == [[-1] * min(2, len(texts))] * 2
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        {"feedback_passages": -1},
-        {"feedback_passages": 1, "feedback_terms": 0},
-        {"feedback_passages": 1, "feedback_share": 1.1},
-        {"feedback_passages": 1, "engine": BM25Engine.RANK_BM25},
+        {"fb_docs": -1},
+        {"fb_docs": 1, "fb_terms": 0},
+        {"fb_docs": 1, "fb_weight": 1.1},
+        {"fb_docs": 1, "engine": BM25Engine.RANK_BM25},
         {"title_weight": 0.0},
         {"title_weight": 1.0, "title": False},
         {"title_weight": 1.0, "engine": BM25Engine.RANK_BM25},

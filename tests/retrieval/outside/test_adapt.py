@@ -256,11 +256,11 @@ def test_a_measured_retriever_with_few_results_has_all_metrics() -> None:
     assert result.scores is not None
     assert result.scores.ks == (1, 3)
     assert result.notes["depth"] == 1
-    assert compared.shallow == [("Few", 4)]  # MRR@10 and nDCG@10 look at all 5 passages of the corpus
+    assert compared.shallow_retrievers == [("Few", 4)]  # MRR@10 and nDCG@10 look at all 5 passages of the corpus
     spec = store_measured(measure(always(["p1", "zzz"]), SET, name="Few"), SET)
     compared = compare(Experiment(data="x", ks=(1, 3, 100), retriever=(spec,)), SET)
     assert compared.scores["Few"].means()["ndcg@10"] > 0
-    assert compared.shallow == []
+    assert compared.shallow_retrievers == []
 
 
 def test_unusable_results_become_warnings() -> None:
@@ -281,7 +281,7 @@ def test_unknown_run_depth_becomes_warning(tmp_path: Path) -> None:
     )
     experiment = Experiment(data="x", ks=(1, 2, 3), retriever=(RunSpec(name="Short", path=str(path)),))
     compared = compare(experiment, SET)
-    assert compared.shallow == [("Short", 2)]
+    assert compared.shallow_retrievers == [("Short", 2)]
     assert compared.warnings[-1] == (
         "Short has at most 2 passages per question, so metrics that look deeper have no value. "
         "All metrics need 5 passages per question."

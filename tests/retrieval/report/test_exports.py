@@ -201,14 +201,14 @@ def test_marks_synthetic_questions_in_every_export(tmp_path: Path) -> None:
     assert per_question_table(compared)["generator"].tolist()[:3] == ["", "model: m", ""]
     statistics = evidence(compared)
     for table in (markdown_table, latex_table):
-        assert "(1 of them made of passages and asked by nobody)" in table(compared, statistics)
+        assert "(1 of them generated from passages)" in table(compared, statistics)
         assert "nobody" not in table(comparison_of({"A": RIGHT}), evidence(comparison_of({"A": RIGHT})))
     write_beir(tmp_path / "beir", compared.question_set)
     queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text().splitlines()]
     assert [query.get("metadata") for query in queries[:3]] == [None, {"generator": "model: m"}, None]
-    assert compared.as_dict()["made_questions"] == {"model: m": 1}
-    assert provenance(compared)["data"]["made_questions"] == {"model: m": 1}
-    assert "made_questions" not in provenance(comparison_of({"A": RIGHT}))["data"]
+    assert compared.as_dict()["synthetic_questions"] == {"model: m": 1}
+    assert provenance(compared)["data"]["synthetic_questions"] == {"model: m": 1}
+    assert "synthetic_questions" not in provenance(comparison_of({"A": RIGHT}))["data"]
 
 
 SPACED = tuple(Passage(id_, f"text {id_}") for id_ in ("a b", "c", "d"))

@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report import report as report_module
-from mrc_workbench.retrieval.report.charts import draw
+from mrc_workbench.retrieval.report.charts import render_svgs
 from mrc_workbench.retrieval.report.report import format_points, leading_measure, report
 from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, recommend, translator
 from mrc_workbench.retrieval.significance import question_groups
@@ -68,8 +68,8 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without pictures, which take a process: for what is not told by them."""
-    monkeypatch.setattr(charts, "draw", lambda specifications: [None] * len(specifications))
+    """Reports without pictures, which take a process: for tests of the text alone."""
+    monkeypatch.setattr(charts, "render_svgs", lambda specifications: [None] * len(specifications))
 
 
 @cache
@@ -149,7 +149,7 @@ def test_charts_use_text_colour_of_theme() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("rows_by_retriever", "sentence"),
     [
         (
             {"late": LATE, "right": RIGHT},
@@ -164,12 +164,17 @@ def test_charts_use_text_colour_of_theme() -> None:
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )
-def test_headline_states_winner_and_significance(found: dict[str, list[list[int]] | None], told: str) -> None:
+def test_headline_states_winner_and_significance(
+    rows_by_retriever: dict[str, list[list[int]] | None], sentence: str
+) -> None:
     many, _ = many_questions()
-    rows = {name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of] for name, of in found.items()}
+    rows = {
+        name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of]
+        for name, of in rows_by_retriever.items()
+    }
     answers = re.findall(r'<div class="answer">(.*?)</div>', report(comparison_of(rows, many), "en"))
     assert len(answers) == 1
-    assert re.fullmatch(told, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
+    assert re.fullmatch(sentence, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
 
 
 def test_headline_uses_ndcg_if_available_for_all() -> None:
@@ -184,7 +189,7 @@ def test_report_follows_recommendation() -> None:
     groups = question_groups(comparison.question_set)
     measure = Measure("recall", 1)
     recommended = recommend(comparison, measure, statistics.tests, baseline="late", groups=groups)
-    page = Page(report(comparison, "en", comparison_evidence=evidence(comparison, "late"), recommended=recommended))
+    page = Page(report(comparison, "en", evidence=evidence(comparison, "late"), recommended=recommended))
     sentence = "Use right: Recall@1 91.7, not significantly different from same; 83.3 points above late"
     assert sentence in re.sub(" ([:,])", r"\1", page.text)
     assert [row[0].strip() for row in page.tables[0][1:]] == ["right", "same", "late", "lost"]  # best first
@@ -231,9 +236,9 @@ def test_translates_sample_name(language: str, name: str) -> None:
 def test_displays_warnings() -> None:
     compared = comparison_of({"right": RIGHT, "lost": None, "late": LATE})
     results = list(compared.results)
-    results[0] = replace(results[0], short=3, unanswered=1)
+    results[0] = replace(results[0], incomplete=3, unanswered=1)
     specs = list(compared.experiment.retriever)
-    specs[2] = specs[2].model_copy(update={"chosen_on": Part.VALIDATION})
+    specs[2] = specs[2].model_copy(update={"selected_on": Part.VALIDATION})
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
     text = Page(report(Comparison(experiment, compared.question_set, tuple(results)), "en")).text
     assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
@@ -246,7 +251,7 @@ def test_displays_warnings() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_names_rankings_too_shallow_for_metrics(language: str) -> None:
     short = comparison_of({"short": RIGHT}, depth=3)
-    notice = translator(language)("notice.shallow", name="short", depth="3", needed="5")
+    notice = translator(language)("notice.shallow_retrievers", name="short", depth="3", needed="5")
     assert notice in report(short, language)
     assert notice not in report(comparison_of({"short": RIGHT}), language)
 
@@ -262,9 +267,9 @@ def test_reports_unjudged_results_if_judgements_exist(language: str) -> None:
         assert expected in text
     assert "<th>Judged@10</th>" in text
     assert say("section.judged") not in report(many_questions()[1], language)
-    higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevant_from": 2}))
-    assert say("notice.relevant_from", grade=2) in report(higher, language)
-    assert say("notice.relevant_from", grade=1) not in text
+    higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevance_level": 2}))
+    assert say("notice.relevance_level", grade=2) in report(higher, language)
+    assert say("notice.relevance_level", grade=1) not in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -276,7 +281,7 @@ def test_warns_about_synthetic_questions(language: str) -> None:
     synthetic_html, original_html = (
         report(comparison_of({"A": RIGHT}, dataset), language) for dataset in (partly_synthetic, small)
     )
-    words = catalog(language)["notice.made"].split("<b>")[1].split("</b>")[0]
+    words = catalog(language)["notice.synthetic_questions"].split("<b>")[1].split("</b>")[0]
     assert words in synthetic_html
     assert words not in original_html
 
@@ -367,17 +372,17 @@ def bars(text: str) -> dict[str, Any]:
 
 def test_renders_hostile_texts_and_skips_invalid_chart() -> None:
     texts = ["\x01\x08\x0b\x0c\x1b[2J\x1f\ufffe\uffff", "\ud800", "\x00", "after"]
-    *rendered, failed = [svg or "" for svg in draw([*map(bars, texts), {"mark": "none"}])]
+    *rendered, failed = [svg or "" for svg in render_svgs([*map(bars, texts), {"mark": "none"}])]
     assert ["�" in svg for svg in rendered] == [True, True, True, False]
     assert ">after</text>" in rendered[3]
     assert failed == ""
-    assert draw([]) == []
+    assert render_svgs([]) == []
 
 
 def test_restarts_renderer_after_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a character that the renderer does not survive."""
-    monkeypatch.setattr(charts, "_mended", lambda value: value)
-    rendered = draw([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
+    monkeypatch.setattr(charts, "_sanitized", lambda value: value)
+    rendered = render_svgs([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
     assert [svg is not None for svg in rendered] == [True, False, True, True]
 
 
@@ -388,4 +393,4 @@ def test_gives_up_on_hanging_renderer(monkeypatch: pytest.MonkeyPatch) -> None:
         return run([sys.executable, "-c", "import time; time.sleep(60)"], **more | {"timeout": 0.5})
 
     monkeypatch.setattr(subprocess, "run", stuck)
-    assert draw([bars("a")]) == [None]
+    assert render_svgs([bars("a")]) == [None]

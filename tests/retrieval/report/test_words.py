@@ -7,11 +7,12 @@ import pytest
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions, split
+from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, store_measured
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.report.exports import markdown_table, save
-from mrc_workbench.retrieval.report.report import evidence, report, setup_lines
+from mrc_workbench.retrieval.report.report import report, setup_lines
 from mrc_workbench.retrieval.report.words import (
     LANGUAGES,
     describe_split,
@@ -81,8 +82,8 @@ def test_warns_about_few_questions_in_each_language(language: str) -> None:
     for of in ("compared", "train", "validation", "test"):
         assert few_questions_warning(20, of, say) == ""
         assert "19" in few_questions_warning(19, of, say)
-    assert few_questions_warning(20, "taught", say, "mix") == ""
-    assert "mix" in few_questions_warning(3, "taught", say, "mix")
+    assert few_questions_warning(20, "training", say, "mix") == ""
+    assert "mix" in few_questions_warning(3, "training", say, "mix")
     assert all(
         described(dataset, language) for dataset in (faq(100, 2), chain(323), tangle(200), published("train", "test"))
     )
@@ -116,14 +117,14 @@ def test_describes_strict_split_as_grouped() -> None:
 URL = "http://127.0.0.1:9/search?q={query}"
 RECORDED = {"seconds_per_query": 0.5, "unknown_passages": 3, "rising_scores": 2}
 SPECS: list[dict[str, Any]] = [
-    {"kind": "bm25", "analyzer": "word", "title_weight": 0.5, "feedback_passages": 2, "chosen_on": "test"},
+    {"kind": "bm25", "analyzer": "word", "title_weight": 0.5, "fb_docs": 2, "selected_on": "test"},
     {"kind": "bm25-windows", "analyzer": "word", "sentences": 2, "dictionary": "none.txt"},
     {"kind": "dense", "windows": True, "window_tokens": 64},
     {"kind": "sparse", "model": "no such model!"},
     {"kind": "late", "model": "no such model!", "bits": 2},
-    {"kind": "hybrid", "of": ["bm25", "dense"], "weights": [0.25, 0.75]},
-    {"kind": "learned", "of": ["bm25", "dense"]},
-    {"kind": "rerank", "first": "bm25"},
+    {"kind": "hybrid", "retrievers": ["bm25", "dense"], "weights": [0.25, 0.75]},
+    {"kind": "learned", "retrievers": ["bm25", "dense"]},
+    {"kind": "rerank", "first_stage": "bm25"},
     {"kind": "run", "path": "none.trec", "recorded": RECORDED},
     {"kind": "milvus", "search": "hybrid", "fusion": "weighted", "weights": [0.25, 0.75]},
     {"kind": "http", "url": URL, "method": "GET", "ids": "hits", "headers": {"reference": "x"}, "timeout": 2.5},

@@ -102,7 +102,7 @@ def test_finished_run_can_be_searched_and_trained_further(trained: dict[str, Run
     run = trained["inference-free"]
     data = load_training_data(run.plan())
     spec = {"name": "Sparse", "kind": "sparse", "model": str(run.folder), "precision": "bfloat16"}
-    split = {"split": "validation", "validation_share": 0.2, "test_share": 0.2, "seed": 1, "ks": [1, 10]}
+    split = {"split": "validation", "validation_fraction": 0.2, "test_fraction": 0.2, "seed": 1, "ks": [1, 10]}
     experiment = Experiment.model_validate({"data": "", **split, "retriever": [spec]})
     searched_scores = compare(experiment, data.question_set).scores["Sparse"].means()
     assert searched_scores["ndcg@10"] == pytest.approx(run.scores()["after"]["ndcg@10"], abs=1e-9)

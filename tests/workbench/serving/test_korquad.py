@@ -29,12 +29,12 @@ AT_ONCE = 250  # questions: Milvus Lite opens its file for each request
 LOCAL = (
     {"name": "BM25", "kind": "bm25", "analyzer": "bigram"},
     {"name": "Dense", "kind": "dense"},
-    {"name": "Hybrid", "kind": "hybrid", "of": ["BM25", "Dense"]},
+    {"name": "Hybrid", "kind": "hybrid", "retrievers": ["BM25", "Dense"]},
 )
 IN_MILVUS = (
     {"name": "BM25", "kind": "milvus", "analyzer": "bigram"},
     {"name": "Dense", "kind": "milvus", "search": "dense"},
-    {"name": "Hybrid", "kind": "hybrid", "of": ["BM25", "Dense"]},
+    {"name": "Hybrid", "kind": "hybrid", "retrievers": ["BM25", "Dense"]},
 )
 
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 SPECS = (
     BM25Spec(name="BM25", analyzer="bigram"),
     BM25Spec(name="Words", analyzer="word"),
-    HybridSpec(name="Hybrid", of=("BM25", "Words")),
+    HybridSpec(name="Hybrid", retrievers=("BM25", "Words")),
 )
 EXPERIMENT = Experiment(data="sample", retriever=SPECS)
 

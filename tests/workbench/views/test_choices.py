@@ -164,7 +164,7 @@ def test_evaluates_trained_model_on_its_training_split() -> None:
 def test_imported_run_and_its_wrappers_are_not_searchable() -> None:
     data = sample()
     add_retriever(data.fingerprint, RunSpec(name="Run", path="/x.trec"))
-    add_retriever(data.fingerprint, HybridSpec(name="Both", of=("BM25", "Run")))
+    add_retriever(data.fingerprint, HybridSpec(name="Both", retrievers=("BM25", "Run")))
     choices = choices_for(data)
     assert {"Run", "Both"} <= choices.specs.keys()
     assert choices.searchable == [*DEFAULT_NAMES, "BM25 words"]
@@ -181,7 +181,7 @@ def page_language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     [
         (SPECS["BM25"], "morphemes (Kiwi) and character bigrams", "형태소(Kiwi)와 글자 바이그램"),
         (BM25Spec(name="Words", analyzer=Analyzer.WORD), "split into words", "토큰 단위: 어절"),
-        (BM25Spec(name="A", feedback_passages=5), "from the top 5 passages (RM3)", "지문 5개의 단어로 질문 확장(RM3)"),
+        (BM25Spec(name="A", fb_docs=5), "from the top 5 passages (RM3)", "지문 5개의 단어로 질문 확장(RM3)"),
         (BM25Spec(name="Own", dictionary="dictionary:x"), "with a dictionary", "사전 사용"),
         (WindowedBM25Spec(name="Windows", sentences=3), "3 sentences at a time", "문장 3개씩"),
         (BM25Spec(name="Pairs", pairs=True), "(Kiwi), two adjacent terms as one", "(Kiwi), 이어진 두 단어를 한 단위로"),
@@ -190,10 +190,10 @@ def page_language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         (DenseSpec(name="Hub", model=M3), f"with {M3}", M3),
         (SparseSpec(name="Sparse", model="a/splade"), "weighted by a model, a/splade", "중요도로 찾음. a/splade"),
         (RunSpec(name="Run", path="/x.trec"), "results of another engine", "다른 엔진의 검색 결과"),
-        (HybridSpec(name="Hybrid", of=BOTH), "BM25 + Dense", "BM25 + Dense 결과를 결합"),
-        (HybridSpec(name="W", of=BOTH, weights=(0.3, 0.7)), "BM25 × 0.3 + Dense × 0.7", "BM25 × 0.3 + Dense × 0.7"),
+        (HybridSpec(name="Hybrid", retrievers=BOTH), "BM25 + Dense", "BM25 + Dense 결과를 결합"),
+        (HybridSpec(name="W", retrievers=BOTH, weights=(0.3, 0.7)), "BM25 × 0.3 + Dense × 0.7", "BM25 × 0.3 + Dense × 0.7"),
         (
-            RerankSpec(name="Reranked", first="BM25", model=RANKER),
+            RerankSpec(name="Reranked", first_stage="BM25", model=RANKER),
             f"reranks BM25's top 20 with {RANKER}",
             f"BM25 상위 20개를 모델로 재정렬. {RANKER}",
         ),

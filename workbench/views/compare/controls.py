@@ -97,7 +97,7 @@ def _add_model(kind: str, choices: RetrieverChoices, data: StoredSet) -> str | N
         return None
     values = {"name": _free_name(kind, short_name(model), choices), "model": model, **(windows or {})}
     specs: dict[str, Callable[..., Spec]] = {"dense": DenseSpec, "sparse": SparseSpec}
-    spec = specs[kind](**values) if kind in specs else RerankSpec(first=BM25_NAME, **values)
+    spec = specs[kind](**values) if kind in specs else RerankSpec(first_stage=BM25_NAME, **values)
     add_retriever(data.fingerprint, spec)
     return spec.name
 

@@ -97,7 +97,7 @@ def _draw_terms(spec: TermSpec, case: QuestionCase, pair: PassagePair) -> None:
         return
     _draw_sums(pair, right.score, wrong.score, spec.digits)
     st.caption("  \n".join([word("why.terms_help"), *_option_texts(spec, right, wrong)]))
-    feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
+    feedback = isinstance(spec, BM25Spec) and spec.fb_docs > 0
     fields = bool(spec.title_weight)
     table = standing.option_table(right, wrong, dictionary, case.passage_name, fields=fields, feedback=feedback)
     _draw_term_bars(table)
@@ -114,9 +114,9 @@ def _option_texts(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation
         lengths |= {"right_title": f"{right.title_length}", "right_text": f"{right.length}"}
         lengths |= {"wrong_title": f"{wrong.title_length}", "wrong_text": f"{wrong.length}"}
         yield word("why.by_fields", weight=f"{spec.title_weight:g}", **lengths)
-    if isinstance(spec, BM25Spec) and spec.feedback_passages:
-        percent = f"{spec.feedback_share * 100:g}"
-        yield word("why.by_feedback", passages=spec.feedback_passages, terms=spec.feedback_terms, share=percent)
+    if isinstance(spec, BM25Spec) and spec.fb_docs:
+        percent = f"{spec.fb_weight * 100:g}"
+        yield word("why.by_feedback", passages=spec.fb_docs, terms=spec.fb_terms, share=percent)
     if spec.pairs:
         yield word("why.by_pairs")
     if spec.compounds is not Compounds.AS_READ:
@@ -203,7 +203,7 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, pair: PassagePair) -> N
 def _draw_fusion(spec: HybridSpec, case: QuestionCase, pair: PassagePair) -> None:
     right, wrong = (case.view.opened.fusion(spec, case.row, row) for row in _pair_rows(pair))
     if right is None or wrong is None:
-        st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
+        st.info(word("why.not_deep_enough", depth=spec.top_k), icon=":material/info:")
         return
     _draw_sums(pair, right.score, wrong.score, spec.digits)
     st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
@@ -218,12 +218,12 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, pair: PassagePair) -> 
         return
     for side, entry in (("right", right), ("wrong", wrong)):
         if entry.first is None:
-            first = plain(case.view.display_names[spec.first])
-            st.markdown(word(f"why.{side}_not_read", first=first, depth=spec.depth))
+            first = plain(case.view.display_names[spec.first_stage])
+            st.markdown(word(f"why.{side}_not_read", first=first, depth=spec.rerank_top_k))
         else:
             ranks = {"before": entry.rank_before, "after": entry.rank_after}
             st.markdown(word(f"why.{side}_moved", score=f"{entry.score:.3f}", **ranks))
-    read = [{spec.first: entry.first, spec.name: entry.reranker} if entry.first else {} for entry in (right, wrong)]
+    read = [{spec.first_stage: entry.first, spec.name: entry.reranker} if entry.first else {} for entry in (right, wrong)]
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in entry.items() if part} for entry in read])
     if spec.windows and any(read):

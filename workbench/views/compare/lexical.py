@@ -121,11 +121,11 @@ def _pick_values(kind: str, possible: _PossibleChanges) -> list[labs.OptionChang
         case "feedback":
             left, right = st.columns(2)
             with left:
-                passages = _choose_values("passages", [*map(str, labs.FEEDBACK_PASSAGES)], ("10",), str)
+                passages = _choose_values("passages", [*map(str, labs.FB_DOCS)], ("10",), str)
             with right:
-                options = [f"{fraction:g}" for fraction in labs.FEEDBACK_SHARES]
+                options = [f"{fraction:g}" for fraction in labs.FB_WEIGHTS]
                 fractions = _choose_values("shares", options, options, lambda fraction: f"{float(fraction) * 100:g}%")
-            return labs.option_changes(feedback_passages=[*map(int, passages)], feedback_share=[*map(float, fractions)])
+            return labs.option_changes(fb_docs=[*map(int, passages)], fb_weight=[*map(float, fractions)])
         case "compounds":
             options = [compounds.value for compounds in Compounds if compounds is not possible.present.compounds]
             names = {value: word(f"tune.compounds_{value.replace('-', '_')}") for value in options}
@@ -165,9 +165,9 @@ def _change_text(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
     texts = []
     if "title_weight" in changed:
         texts.append(word("tune.changed_title", weight=f"{row['title_weight']:g}"))
-    if changed & {"feedback_passages", "feedback_terms", "feedback_share"}:
-        percent = f"{row['feedback_share'] * 100:g}"
-        texts.append(word("tune.changed_feedback", passages=f"{row['feedback_passages']:g}", share=percent))
+    if changed & {"fb_docs", "fb_terms", "fb_weight"}:
+        percent = f"{row['fb_weight'] * 100:g}"
+        texts.append(word("tune.changed_feedback", passages=f"{row['fb_docs']:g}", share=percent))
     if "compounds" in changed:
         texts.append(word(f"tune.changed_{str(row['compounds']).replace('-', '_')}"))
     if "dictionary" in changed:

@@ -15,7 +15,7 @@ from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import ReadingSpec
-from mrc_workbench.retrieval.comparison.store import origin_of
+from mrc_workbench.retrieval.comparison.store import read_provenance
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.significance import PairTest
@@ -226,7 +226,7 @@ def _draw_published(view: ComparisonView) -> None:
         measured = {name: value.means().get(source.measure) for name, value in view.comparison.scores.items()}
         here = word("published.here")
         rows = [(view.display_names[name], here, value) for name, value in measured.items() if value is not None]
-        rows += [(name, word(f"published.{entry.kinds[name]}"), value) for name, value in entry.figures.items()]
+        rows += [(name, word(f"published.{entry.kinds[name]}"), value) for name, value in entry.scores.items()]
         table = pd.DataFrame(rows, columns=["name", "kind", "value"]).sort_values("value", ascending=False)
         with st.expander(word("published.title", name=entry.title)):
             st.caption(word("published.about", title=source.title, address=source.address, date=f"{source.date}"))
@@ -286,7 +286,7 @@ def _draw_cautions(view: ComparisonView) -> None:
         notes = result.notes
         if result.unanswered and result in view.scored:
             st.caption(word("compare.unanswered", name=name, questions=f"{result.unanswered:,}"))
-        for mix, part, questions in view.comparison.blind:
+        for mix, part, questions in view.comparison.incomplete_mixes:
             if mix == result.name:
                 st.caption(word("compare.blind", name=name, part=plain_names([part]), questions=f"{questions:,}"))
         if result.imported:  # see `retrieval.trec.run.Notes`
@@ -313,7 +313,7 @@ def _draw_notes(view: ComparisonView) -> None:
         st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
         for key, field in (("graded", "grades"), ("grouped", "groups")):
             if any(getattr(question, field) for question in question_set.questions):
-                st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevant_from))
+                st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevance_level))
         if view.scored and question_set.judged is None:
             st.caption(word("compare.only_relevant"))
             scores.begin_judging(view)
@@ -334,7 +334,7 @@ def _draw_cut_off(view: ComparisonView) -> None:
 
 def _weights(view: ComparisonView) -> dict[str, float]:
     """Return the stored weight of each scored reranker in the sum with its first stage."""
-    specs = origin_of(view.opened.folder).get("retrievers")
+    specs = read_provenance(view.opened.folder).get("retrievers")
     if not isinstance(specs, dict):
         return {}
     rerankers = [result.name for result in view.scored if isinstance(view.spec(result.name), RerankSpec)]

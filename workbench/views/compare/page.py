@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, write_expe
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
 from mrc_workbench.retrieval.comparison.pace import forecast_retrievers
-from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of, scores_content
+from mrc_workbench.retrieval.comparison.store import StoredComparison, read_provenance, scores_content
 from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, draw_methods
@@ -86,7 +86,7 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         by_baseline = opened.evidence
         if by_baseline.baseline != view.baseline:
             by_baseline = evidence(comparison, view.baseline)
-        return report(comparison, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
+        return report(comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation)
 
     return {
         "report": (report_html, "report.html", "text/html"),
@@ -117,7 +117,7 @@ def _zipped(view: ComparisonView, in_language: str) -> bytes:
     content = BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")
-        exports.save(view.comparison, folder, origin_of(view.opened.folder), in_language)
+        exports.save(view.comparison, folder, read_provenance(view.opened.folder), in_language)
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):
                 archive.write(path, path.relative_to(folder.parent))
@@ -183,7 +183,7 @@ def draw() -> None:
 
 def _draw_earlier_badge(last: StoredComparison) -> None:
     questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
-    st.badge(word("compare.earlier", questions=questions, created=moment(last.made)), icon=":material/history:")
+    st.badge(word("compare.earlier", questions=questions, created=moment(last.created_at)), icon=":material/history:")
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:
@@ -224,7 +224,7 @@ def _draw_stored(stored: StoredComparison) -> None:
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(saved.title_of(stored)))
     st.info(
-        word("saved.displayed", created=moment(stored.made), part=word(f"part.{stored.part}")),
+        word("saved.displayed", created=moment(stored.created_at), part=word(f"part.{stored.part}")),
         icon=":material/history:",
     )
     answer = st.container()

@@ -95,7 +95,7 @@ def _finished_names(job: ComparisonJob) -> list[str]:
 def _draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
     """Draw a row for each retriever, even before its search ends: the browser loads the code of tables early."""
     finished = job.finished_retrievers()
-    rows = [{"retriever": name, **(finished[name].figures if name in finished else {})} for name in names]
+    rows = [{"retriever": name, **(finished[name].metrics if name in finished else {})} for name in names]
     questions = max((retriever.questions for retriever in finished.values()), default=0)
     draw_table(pd.DataFrame(rows), questions or 1, leading_measure(experiment.ks), experiment.ks)
 
@@ -133,7 +133,7 @@ def earlier_comparison(selected: SelectedComparison, names: Sequence[str]) -> St
         overlapping = [stored for stored in comparisons_of(selected.data) if fit(stored)[1]]
         last = max(overlapping, key=fit, default=None)  # `max` returns the first of equals, which is the newest
     finished = set(_finished_names(job)) if job.is_unfinished else set()
-    if last and finished and not (asks_same_questions(last, experiment) and finished <= set(last.figures)):
+    if last and finished and not (asks_same_questions(last, experiment) and finished <= set(last.metrics)):
         return None
     return last
 
@@ -252,7 +252,7 @@ def _draw_finished_only(selected: SelectedComparison, names: list[str], label: s
         if selected.job.running:
             selected.job.kill()
         split = selected.experiment.split
-        grade = selected.experiment.relevant_from
+        grade = selected.experiment.relevance_level
         finished = replace(selected, experiment=selected.choices.experiment(selected.data, names, split, grade))
         if not finished.job.done:
             finished.job.start(finished.experiment)
@@ -324,7 +324,7 @@ def comparison_in_address(data: StoredSet) -> StoredComparison | None:
 
 
 def asks_same_questions(stored: StoredComparison, experiment: Experiment) -> bool:
-    return (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
+    return (stored.part, stored.relevance_level) == (experiment.split, experiment.relevance_level)
 
 
 def is_superset(stored: StoredComparison, experiment: Experiment) -> bool:

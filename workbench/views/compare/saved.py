@@ -14,10 +14,10 @@ from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import StoredComparison
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, ExportResult, archive_path
-from mrc_workbench.retrieval.takeaway.fusion import TRAITS, EngineMetrics, ExportTarget
-from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
-from mrc_workbench.retrieval.takeaway.signals import expected_differences
+from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, ExportResult, archive_path
+from mrc_workbench.retrieval.export.fusion import TRAITS, EngineMetrics, ExportTarget
+from mrc_workbench.retrieval.export.models import OnnxMetrics
+from mrc_workbench.retrieval.export.signals import expected_differences
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
@@ -33,7 +33,7 @@ _RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # removed w
 
 
 def draw(view: ComparisonView) -> None:
-    comparisons = [comparison for comparison in store.kept_comparisons() if comparison.lab is None]
+    comparisons = [comparison for comparison in store.list_comparisons() if comparison.lab is None]
     st.caption(word("saved.about"))
     displayed_key = view.opened.folder.name
     table = _table(comparisons, displayed_key)
@@ -108,7 +108,7 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
         first = word("saved.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
             "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
-            "created": moment(comparison.made),
+            "created": moment(comparison.created_at),
             "data": naming.set_name(comparison.data),
             "part": part,
             "questions": f"{comparison.questions:,}",
@@ -120,7 +120,7 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
 
 
 def _best(stored: StoredComparison) -> str:
-    best = naming.best_retriever(naming.leading_measure(stored.ks), stored.figures)
+    best = naming.best_retriever(naming.leading_measure(stored.ks), stored.metrics)
     if best is None:
         return "–"
     name, measure, mean = best
@@ -130,7 +130,7 @@ def _best(stored: StoredComparison) -> str:
 
 def _draw_actions(selected: StoredComparison) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True):
-        st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
+        st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.created_at)}")
         icon = ":material/open_in_full:"
         st.button(word("saved.open"), type="primary", icon=icon, key="saved_open", on_click=_open, args=(selected.key,))
         with st.popover("", icon=":material/more_vert:", help=word("saved.menu")):
@@ -191,12 +191,12 @@ def draw_export_tab(view: ComparisonView) -> None:
         labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in ExportTarget}
         engine = ExportTarget(choose_named("for", word("takeaway.engine"), labels, ExportTarget.ELASTICSEARCH.value))
     local = view.spec(name).local_spec
-    if engine in TRAITS and isinstance(local, LateSpec) and local.first:
-        values = {"name": view.display_names[name], "first": view.display_names[local.first]}
+    if engine in TRAITS and isinstance(local, LateSpec) and local.first_stage:
+        values = {"name": view.display_names[name], "first": view.display_names[local.first_stage]}
         st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
         return
     request = ExportRequest(view.opened.folder.name, name, engine)
-    job = EXPORTS.job(request, str(store.origin_of(view.opened.folder).get("made")))
+    job = EXPORTS.job(request, str(store.read_provenance(view.opened.folder).get("created_at")))
     label = word("takeaway.make")
     if not job.done:
 
@@ -236,11 +236,11 @@ def _difference_text(code: str, left_out: Sequence[str] = ()) -> str:
 
 
 def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size: int) -> None:
-    engine_score = next((score for score in result.figures if score.engine is engine), None)
+    engine_score = next((score for score in result.metrics if score.engine is engine), None)
     if engine_score:
-        st.markdown(drift_words((engine_score.there - engine_score.here) * 100))
+        st.markdown(drift_words((engine_score.engine_score - engine_score.workbench_score) * 100))
         if engine in TRAITS:
-            differences = [_difference_text(code, engine_score.left_out) for code in engine_score.differs]
+            differences = [_difference_text(code, engine_score.left_out) for code in engine_score.differences]
             st.markdown("\n".join(f"- {line}" for line in [word("takeaway.preserved"), *differences]))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
@@ -248,8 +248,8 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
     st.download_button(label, archive.read_bytes, **kwargs)
     if result.models:
         _draw_models(result.models)
-    if result.figures:
-        _draw_engine_scores(result.figures, engine)
+    if result.metrics:
+        _draw_engine_scores(result.metrics, engine)
 
 
 def drift_words(points: float) -> str:
@@ -261,7 +261,7 @@ def drift_words(points: float) -> str:
 
 def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -> None:
     st.subheader(word("takeaway.scores"))
-    rows = [(score.there, score.there - score.here, score.low, score.high) for score in scores]
+    rows = [(score.engine_score, score.engine_score - score.workbench_score, score.low, score.high) for score in scores]
     table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
     table["engine"] = [word(f"takeaway.engine_{score.engine.value}") for score in scores]
     table["left_out"] = [", ".join(map(naming.retriever_name, score.left_out)) for score in scores]
@@ -275,7 +275,7 @@ def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -
     }
     styled = table.style.map(lambda _: tables.BOLD, subset=(is_selected, ["engine", "there"]))
     tables.draw(styled, columns)
-    st.caption(word("takeaway.here", here=f"{scores[0].here * 100:.2f}"))
+    st.caption(word("takeaway.here", here=f"{scores[0].workbench_score * 100:.2f}"))
 
 
 def _draw_models(models: Sequence[OnnxMetrics]) -> None:

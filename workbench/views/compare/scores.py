@@ -254,8 +254,8 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
         naming.draw_split(comparison.split)
     for result in view.results:
         if result.training_query_count is not None:
-            naming.warn_if_few(result.training_query_count, "taught", plain_names([result.name]))
-    shallow = dict(comparison.shallow)
+            naming.warn_if_few(result.training_query_count, "training", plain_names([result.name]))
+    shallow = dict(comparison.shallow_retrievers)
     for result in view.results:
         name = plain_names([result.name])
         if result.error is not None:

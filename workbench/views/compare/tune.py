@@ -64,7 +64,7 @@ def _draw_values(bench: Bench) -> None:
         experiment = _pick_values(bench, names)
         with container:
             if experiment and (lab := bench.run(experiment, _tries_text(experiment))):
-                _draw_values_result(bench, lab, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
+                _draw_values_result(bench, lab, next(spec.name for spec in experiment.retriever if not spec.selected_on))
                 _draw_unmatched(lab)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
@@ -235,8 +235,8 @@ def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> Non
     draw_chart(bands, table, labs.best_setting_name(table), x=x, y=y, key="mix_curve", **kwargs)
     columns = {"fusion": tables.text("tune.fusion", pinned=True)}
     columns |= {"weight": tables.labelled_number(x, "%.2f"), **bench.metric_columns()}
-    hybrids = [spec for spec in lab.experiment.retriever[2:] if isinstance(spec, HybridSpec) and not spec.chosen_on]
-    single = table[~table["tried"]]
+    hybrids = [spec for spec in lab.experiment.retriever[2:] if isinstance(spec, HybridSpec) and not spec.selected_on]
+    single = table[~table["is_variant"]]
     present = hybrids[0].name if hybrids else labs.best_setting_name(single) if len(single) else first
     bench.draw_settings(lab, table, columns, present, key="hybrid_table", answer=answer)
 
@@ -269,13 +269,13 @@ def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
     table = lab.table.assign(milliseconds=lab.table["reranking_seconds"] / bench.questions * 1000)
     leader = labs.best_setting_name(table)
     answer = st.container()
-    _draw_depths(bench, table[table["tried"]], leader)
+    _draw_depths(bench, table[table["is_variant"]], leader)
     draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
-    kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("depth", word("tune.depth"))}
+    kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("rerank_top_k", word("tune.depth"))}
     kwargs["bounds"] = (float(table["value"].min()), float(table["value"].max()))
     draw_chart(heat, table, leader, value=bench.measure.long_name, key="rerank_heat", **kwargs)
     columns = {
-        "depth": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
+        "rerank_top_k": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
         "weight": tables.number("tune.weight", "%.1f"),
         **bench.metric_columns(),
         "ceiling": tables.number("tune.ceiling"),
@@ -285,8 +285,8 @@ def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
 
 
 def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
-    ahead = table.loc[table.groupby("depth")["value"].idxmax()].sort_values("depth")
-    ahead = ahead.assign(x=ahead["depth"], label=ahead["depth"].astype(str))
+    ahead = table.loc[table.groupby("rerank_top_k")["value"].idxmax()].sort_values("rerank_top_k")
+    ahead = ahead.assign(x=ahead["rerank_top_k"], label=ahead["rerank_top_k"].astype(str))
     names = [word("tune.best_weight"), word("tune.ceiling")]
     ceiling = dict.fromkeys(("value", "low", "high"), ahead["ceiling"])
     lines = pd.concat([ahead.assign(line=names[0]), ahead.assign(line=names[1], name="", **ceiling)])

@@ -32,7 +32,7 @@ from mrc_workbench.data.store import (
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis.evidence import detect_languages
-from mrc_workbench.retrieval.comparison.store import kept_comparisons
+from mrc_workbench.retrieval.comparison.store import list_comparisons
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, word
 
@@ -155,7 +155,7 @@ def missing_set() -> MissingSet | None:
     key = st.query_params.get("data") or st.session_state.get("data")
     if not key or any(dataset.key == key for dataset in stored_sets()):
         return None
-    compared = {comparison.reference: comparison.data for comparison in kept_comparisons()}
+    compared = {comparison.reference: comparison.data for comparison in list_comparisons()}
     return MissingSet(key, st.session_state.get(_DISPLAYED, {}).get(key) or compared.get(key, ""))
 
 

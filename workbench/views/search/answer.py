@@ -134,22 +134,22 @@ def _score_reasons(spec: Spec, results: QuestionResults, pair: PassagePair, key:
 @_reasons.register
 def _component_reasons(spec: HybridSpec | LearnedSpec, results: QuestionResults, pair: PassagePair) -> list[str]:
     parts = []
-    for part in spec.of:
+    for part in spec.retrievers:
         rank = results.findings[part].rank_of(pair.right) if part in results.findings else None
-        key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
-        parts.append(word(key, name=retriever_name(part), rank=rank or 0, depth=spec.depth))
+        key = "why.part_brings" if rank and rank <= spec.top_k else "why.part_misses"
+        parts.append(word(key, name=retriever_name(part), rank=rank or 0, depth=spec.top_k))
     return [word("why.parts", parts=", ".join(parts))]
 
 
 @_reasons.register
 def _reranking_reasons(spec: RerankSpec, results: QuestionResults, pair: PassagePair) -> list[str]:
-    if spec.first not in results.findings:
+    if spec.first_stage not in results.findings:
         return []
-    before = results.findings[spec.first].rank_of(pair.right)
+    before = results.findings[spec.first_stage].rank_of(pair.right)
     after = pair.right_rank
-    first = retriever_name(spec.first)
-    if before is None or before > spec.depth:
-        return [word("why.not_reranked", first=first, depth=spec.depth)]
+    first = retriever_name(spec.first_stage)
+    if before is None or before > spec.rerank_top_k:
+        return [word("why.not_reranked", first=first, depth=spec.rerank_top_k)]
     if after is None or before == after:
         return [word("why.rerank_left", first=first, before=before)]
     return [word("why.rerank_up" if after < before else "why.rerank_down", first=first, before=before)]

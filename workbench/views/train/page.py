@@ -19,7 +19,7 @@ from mrc_workbench.data.text.corpora import PassageCorpus, StoredText, open_stor
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.multistage import MIN_LABELLED_QUESTIONS
-from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
+from mrc_workbench.retrieval.comparison.store import list_comparisons, read_provenance
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.jobs import QUEUE, CompositeRun, DryRunTask, all_jobs
 from mrc_workbench.training.options import OptionError, TrainingOptions
@@ -87,13 +87,13 @@ def draw_untrained(data: StoredSet) -> None:
         return
     best: tuple[str, Measure, float] | None = None
     questions: tuple[Part, int, int] | None = None
-    for stored in kept_comparisons():
-        evaluated = (stored.part, stored.relevant_from, stored.questions)
+    for stored in list_comparisons():
+        evaluated = (stored.part, stored.relevance_level, stored.questions)
         is_same = stored.data_fingerprint == data.fingerprint and questions in (None, evaluated)
         if stored.part is Part.TEST or not is_same:
             continue
-        untrained = _untrained_names(origin_of(stored.folder).get("experiment", {}).get("retriever", ()))
-        untrained_scores = {name: values for name, values in stored.figures.items() if name in untrained}
+        untrained = _untrained_names(read_provenance(stored.folder).get("experiment", {}).get("retriever", ()))
+        untrained_scores = {name: values for name, values in stored.metrics.items() if name in untrained}
         rival = best_retriever(leading_measure(stored.ks), untrained_scores)
         if rival and (best is None or (rival[1] == best[1] and rival[2] > best[2])):
             best = rival
@@ -110,7 +110,7 @@ def draw_untrained(data: StoredSet) -> None:
 
 def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the names of the retrievers that use no model trained here, directly or through a component."""
-    components = {str(spec["name"]): {*spec.get("of", ()), spec.get("first")} for spec in specs}
+    components = {str(spec["name"]): {*spec.get("retrievers", ()), spec.get("first_stage")} for spec in specs}
     trained = {str(spec["name"]) for spec in specs if find_model_run(str(spec.get("model", "")))}
     names = set(components) - trained
     while dependent := {name for name in names if trained & components[name]}:

@@ -26,7 +26,7 @@ from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.data.workspace import LimitError, is_disk_error, workspace
 from mrc_workbench.labs import labs
 from mrc_workbench.labs.reading.scores import ReadingError
-from mrc_workbench.retrieval import takeaway
+from mrc_workbench.retrieval.export import DIFFERENCES_FILE
 
 LANGUAGES = {"ko": "한국어", "en": "English"}
 _NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # Streamlit replaces icon and emoji names after it reads escapes
@@ -40,7 +40,6 @@ _CONTROLS = {
     problems.ProblemCode.GUESSED_ENCODING: "other_encoding",
     **dict.fromkeys(ENCODING_PROBLEMS, "encoding"),
 }
-# Problems with `found` columns named by the user's file
 
 
 class _Fields(Formatter):
@@ -61,7 +60,7 @@ def catalog(language: str) -> dict[str, str]:
     paths = sorted((_FOLDER / language).glob("*.toml"))
     paths += [path for lab in labs() if (path := lab.folder / f"words.{language}.toml").is_file()]
     if language == "en":
-        paths += [problems.WORDS, takeaway.DIFFERENCES_FILE]
+        paths += [problems.WORDS, DIFFERENCES_FILE]
     texts: dict[str, str] = {}
     for path in paths:
         for section, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():

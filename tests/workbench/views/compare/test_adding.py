@@ -65,7 +65,7 @@ def test_adds_selects_and_shares_models(data: StoredSet, started: list[Experimen
     app = add_model(app, "sparse", "some/splade")
     expected_names = [
         DenseSpec(name="Dense · model", model="some/model", windows=True),
-        RerankSpec(name="Reranked · model", first=BM25_NAME, model="/folders/some/model", windows=True),
+        RerankSpec(name="Reranked · model", first_stage=BM25_NAME, model="/folders/some/model", windows=True),
         SparseSpec(name="Sparse · splade", model="some/splade"),
     ]
     assert added_retrievers(data.fingerprint) == expected_names
@@ -91,7 +91,7 @@ def test_selects_window_lengths(data: StoredSet) -> None:
     app.checkbox(key="add_windows").set_value(False)
     app = add_model(run(app), "rerank", "some/model")
     assert added_retrievers(data.fingerprint)[1] == RerankSpec(
-        name="Reranked · model", first=BM25_NAME, model="some/model"
+        name="Reranked · model", first_stage=BM25_NAME, model="some/model"
     )
 
 

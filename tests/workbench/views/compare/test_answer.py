@@ -238,9 +238,9 @@ def test_offers_relevance_grades_if_several_exist(started: list[Experiment]) -> 
     data = save_question_set(replace(question_set, questions=(mixed, *question_set.questions[1:])))
     app = opened(page, data=data.key, grade="2")
     assert app.selectbox(key="grade_en").options == ["1", "2"]
-    assert [item.relevant_from for item in started] == [2]
+    assert [item.relevance_level for item in started] == [2]
     opened(page, data=data.key, grade="7")
-    assert [item.relevant_from for item in started] == [2, 1], "what is no grade of the set is the usual one"
+    assert [item.relevance_level for item in started] == [2, 1], "what is no grade of the set is the usual one"
     plain = opened(page, data=save_question_set(small_set()).key)
     assert not [item for item in plain.selectbox if item.key == "grade_en"]
 

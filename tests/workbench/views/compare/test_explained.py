@@ -156,7 +156,7 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
         specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
     else:
         folder = with_head(build_cross_encoder_base(tmp_path / "tiny", segment_types=1))
-        specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first="BM25", model=str(folder), windows=True)]
+        specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first_stage="BM25", model=str(folder), windows=True)]
     experiment = Experiment(data=data.key, retriever=tuple(specs))
     comparison = compare(experiment, question_set)
     keep_comparison(comparison, ComparisonJob.of(experiment, data.fingerprint).folder)

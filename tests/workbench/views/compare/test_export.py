@@ -12,10 +12,10 @@ from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
-from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, ExportResult, archive_path
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
-from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
+from mrc_workbench.retrieval.comparison.store import read_provenance
+from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, ExportResult, archive_path
+from mrc_workbench.retrieval.export.fusion import ExportTarget
+from mrc_workbench.retrieval.export.models import OnnxMetrics
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.saved import drift_words
 from mrc_workbench.workbench.views.ui.words import catalog, plain
@@ -45,7 +45,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
 
 
 def job_of(folder: Path, request: ExportRequest) -> StudyJob[ExportRequest, ExportResult]:
-    return EXPORTS.job(request, str(origin_of(folder)["made"]))
+    return EXPORTS.job(request, str(read_provenance(folder)["created_at"]))
 
 
 def export_job(folder: Path, retriever: str, engine: ExportTarget) -> StudyJob[ExportRequest, ExportResult]:
@@ -75,7 +75,7 @@ def test_export_button_opens_tab_and_address_has_selection(folder: Path, request
 def test_rejects_late_interaction_over_candidates_with_alternative(requests: list[ExportRequest]) -> None:
     data = save_question_set(small_set())
     name = "Late over BM25"
-    add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
+    add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first_stage="BM25"))
     rows_by_name = {"BM25": RELEVANT_ROWS, name: RELEVANT_ROWS}
     folder = store_results(
         data, rows_by_name, small_set(), comparison_of(rows_by_name, small_set(), KS, depth=100).results
@@ -102,7 +102,7 @@ def test_displays_export_with_metrics_and_download(folder: Path) -> None:
     assert f"{archive_path(job).stat().st_size / 1e6:,.1f} MB" in button.proto.label
     with zipfile.ZipFile(archive_path(job)) as archive:
         engine_details = json.loads(archive.read("takeaway/engine.json"))
-    assert engine_details["figure"]["there"] * 100 == pytest.approx(score_table["there"][0])
+    assert engine_details["metrics"]["engine_score"] * 100 == pytest.approx(score_table["there"][0])
     job.result.write_text("{}")
     assert EN["takeaway.damaged"] in page_text(opened(page, view="takeaway", take="BM25"))
 
@@ -136,7 +136,7 @@ def test_displays_model_agreement(folder: Path) -> None:
     job = export_job(folder, "BM25", ExportTarget.ONNX)
     model_values = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)
     model = asdict(OnnxMetrics("BM25", "m", "dense", "model_1", 100, *model_values))  # type: ignore[arg-type]
-    job.write(job.result.name, {"figures": [], "models": [model]})
+    job.write(job.result.name, {"metrics": [], "models": [model]})
     archive_path(job).write_bytes(b"")
     app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
     (table,) = [frame.value for frame in app.dataframe if "agreement" in frame.value]

@@ -26,8 +26,8 @@ STORED = (BM25, LATE, MIX, RERANKED)
 SPECS: tuple[dict[str, Any], ...] = (
     {"name": BM25, "kind": "bm25"},
     {"name": LATE, "kind": "late", "model": "none/here"},
-    {"name": MIX, "kind": "hybrid", "of": (BM25, LATE), "depth": 5},
-    {"name": RERANKED, "kind": "rerank", "first": MIX, "depth": 5},
+    {"name": MIX, "kind": "hybrid", "retrievers": (BM25, LATE), "top_k": 5},
+    {"name": RERANKED, "kind": "rerank", "first_stage": MIX, "rerank_top_k": 5},
 )
 RANKS = {BM25: [1] * 20 + [3] * 20, LATE: [1] * 20 + [2] * 20, MIX: [1] * 35 + [2] * 5, RERANKED: [1] * 40}
 CALLED = {"en": STORED, "ko": (BM25, "후기 상호작용", "최적 혼합", "재정렬")}

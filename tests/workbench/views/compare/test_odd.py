@@ -59,7 +59,7 @@ TORN: dict[str, Callable[[Path], object]] = {
     "empty scores": lambda folder: (folder / "scores.json").write_bytes(b""),
     "scores of a list": _in_json("scores.json", retrievers=["BM25", "Dense"]),
     "no provenance": lambda folder: (folder / "provenance.json").unlink(),
-    "no experiment": lambda folder: (folder / "provenance.json").write_text('{"made": "today"}'),
+    "no experiment": lambda folder: (folder / "provenance.json").write_text('{"created_at": "today"}'),
     "another experiment": _in_json("provenance.json", experiment={"data": "small"}),
 }
 

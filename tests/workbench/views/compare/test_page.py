@@ -363,7 +363,7 @@ def test_translates_only_default_names(name: str, korean: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_describes_signals_of_a_mix(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mix = LearnedSpec(name="Mix", of=("BM25",))
+    mix = LearnedSpec(name="Mix", retrievers=("BM25",))
     specs = ({"BM25": BM25Spec(name="BM25", analyzer=analyzer)} for analyzer in (Analyzer.WORD, Analyzer.BIGRAM))
     names = {signal.name for some in specs for signal in mix.signals(RetrieverContext(small_set(), specs=some))}
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)

@@ -12,7 +12,7 @@ from mrc_workbench.retrieval.comparison.store import FinishedRetriever
 from mrc_workbench.workbench.views.compare.running import progress_rows, state_words, total_left, total_words
 
 NAMES = ("BM25", "Dense", "Late", "Best mix")
-DONE = {"BM25": FinishedRetriever(finished="BM25", figures={"recall@1": 0.5}, questions=6)}
+DONE = {"BM25": FinishedRetriever(finished="BM25", metrics={"recall@1": 0.5}, questions=6)}
 UNITS = {"h": 3600, "min": 60, "s": 1}
 
 

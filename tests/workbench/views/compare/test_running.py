@@ -159,7 +159,7 @@ def test_names_stopped_retrievers_before_the_first_ended(data: StoredSet, starte
 
 def test_skips_damaged_file_of_finished_retriever(data: StoredSet) -> None:
     job = ended_job(data, State.STOPPED)
-    for line in ('{"finished": 3}', '{"finished": "BM25", "figures": [1]}', "[]", '{"finished": "x'):
+    for line in ('{"finished": 3}', '{"finished": "BM25", "metrics": [1]}', "[]", '{"finished": "x'):
         (job.folder / "progress.jsonl").write_text(line + "\n", encoding="utf-8")
         assert job.finished_retrievers() == {}, line
         assert "Stopped before finishing" in page_text(opened(page, **ADDRESS)), line

@@ -13,7 +13,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, kept_comparisons, rename
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, list_comparisons, rename
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
@@ -223,10 +223,10 @@ def test_renames_and_deletes_comparisons(data: StoredSet) -> None:
     choose(app, 0)
     next(item for item in app.text_input if item.label == EN["saved.name"]).set_value("../<b>mine</b>")
     choose(app, 0, EN["saved.rename"])
-    assert [item.name for item in kept_comparisons()] == ["../<b>mine</b>"]
+    assert [item.name for item in list_comparisons()] == ["../<b>mine</b>"]
     assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
     choose(app, 0, "saved_delete")
-    assert kept_comparisons() == []
+    assert list_comparisons() == []
     assert list((workspace() / "comparisons").glob("*/scores.json")) == []
 
 
@@ -237,7 +237,7 @@ def test_omits_labs_from_list(data: StoredSet) -> None:
     lab = folder.with_name("0" * 16)
     shutil.copytree(folder, lab)
     (lab / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
-    assert len(kept_comparisons()) == 2
+    assert len(list_comparisons()) == 2
     assert len(opened(page, view="kept").dataframe[0].value) == 1
 
 

@@ -40,7 +40,7 @@ def term_rows(
 ) -> pd.DataFrame:
     explainer = BM25Explainer(PASSAGES, spec.options(dictionary))
     both = (explainer.explain(question, row) for row in (right, wrong))
-    feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
+    feedback = isinstance(spec, BM25Spec) and spec.fb_docs > 0
     options = {"fields": bool(spec.title_weight), "feedback": feedback}
     return option_table(*both, dictionary, lambda row: PASSAGES[row].id, **options).set_index("term")
 
@@ -57,7 +57,7 @@ def test_counts_fields_separately_and_sums_to_score() -> None:
 
 
 def test_marks_feedback_terms_with_their_sources() -> None:
-    spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title=False, feedback_passages=1, feedback_share=0.4)
+    spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title=False, fb_docs=1, fb_weight=0.4)
     table = term_rows(spec, "누리호", 0, 1)
     assert table.loc["누리호", ["kind", "in_question", "sources"]].tolist() == ["word", 1, ""]
     assert table.loc["고흥", ["kind", "in_question", "sources"]].tolist() == ["added", 0, "p1"]
@@ -96,7 +96,7 @@ def open_scores(data: StoredSet, names: list[str], question: str, explained: str
 
 def test_explains_every_option(data: StoredSet) -> None:
     dictionary = keep_dictionary(SYNONYMS, "탈것")
-    every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=dictionary.reference)
+    every = BM25Spec(name="All", title_weight=2, fb_docs=2, compounds="both", dictionary=dictionary.reference)
     app = opened(data, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
     assert "a title match counts 2 times" in texts(app)
     assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in texts(app)

@@ -215,7 +215,7 @@ def test_index_lab_shows_loss_of_each_index(data: StoredSet) -> None:
     (spec,) = added_retrievers(data.fingerprint)
     assert isinstance(spec, DenseSpec)
     assert spec.index == "int8"
-    assert spec.chosen_on is Part.VALIDATION
+    assert spec.selected_on is Part.VALIDATION
 
 
 def test_layers_lab_shows_cross_validated_gain_and_applies_setting(data: StoredSet, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_layers_lab_shows_cross_validated_gain_and_applies_setting(data: StoredS
     assert "validation questions" in texts(app)
     press(app, "use_layers")
     used = [spec for spec in added_retrievers(data.fingerprint) if spec != late]
-    assert [spec.chosen_on for spec in used] == [Part.VALIDATION]
+    assert [spec.selected_on for spec in used] == [Part.VALIDATION]
 
 
 def test_explains_missing_retriever_and_offers_no_labs_without_split(data: StoredSet) -> None:

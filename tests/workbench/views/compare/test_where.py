@@ -29,8 +29,8 @@ COUNT = 40
 KINDS = ["easy"] * 20 + ["hard"] * 20
 BM25 = {"name": "BM25", "kind": "bm25"}
 DENSE = {"name": "Dense *1*", "kind": "dense"}
-HYBRID = {"name": "Hybrid", "kind": "hybrid", "of": ("BM25", "Dense *1*"), "depth": 5}
-RERANKED = {"name": "Reranked", "kind": "rerank", "first": "BM25", "depth": 5}
+HYBRID = {"name": "Hybrid", "kind": "hybrid", "retrievers": ("BM25", "Dense *1*"), "top_k": 5}
+RERANKED = {"name": "Reranked", "kind": "rerank", "first_stage": "BM25", "rerank_top_k": 5}
 ALL = (BM25, DENSE, HYBRID, RERANKED)
 # ranks of each question's passage, 0 if missing: dense loses the hard questions, BM25 ten of all
 RANKS = {"BM25": [1] * 15 + [2] * 5 + [1] * 15 + [7] * 3 + [0] * 2, "Dense *1*": [1] * 20 + [3] * 20}

@@ -222,7 +222,7 @@ def test_displays_default_retrievers_in_the_language_of_the_page(
     data: StoredSet, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:
     add_retriever(data.fingerprint, DenseSpec(name="Late"))
-    add_retriever(data.fingerprint, HybridSpec(name="Best mix", of=("BM25", "Late")))
+    add_retriever(data.fingerprint, HybridSpec(name="Best mix", retrievers=("BM25", "Late")))
     findings = QueryHits((1, 0), (0.5, 0.4))
     outcomes = {"BM25": findings, "Late": findings, "Best mix": findings}
     monkeypatch.setattr(QuestionSearch, "outcomes", lambda *_: iter(outcomes.items()))

@@ -52,20 +52,20 @@ def test_displays_only_required_fields_at_first(app: AppTest) -> None:
 def compared(fingerprint: str, part: Part, **means: float) -> SimpleNamespace:
     """Return a stored comparison with these means, and its provenance instead of a folder."""
     kinds = {
-        "mix": {"kind": "learned", "of": ["first", "other"]},
-        "hybrid": {"kind": "hybrid", "of": ["first"]},
+        "mix": {"kind": "learned", "retrievers": ["first", "other"]},
+        "hybrid": {"kind": "hybrid", "retrievers": ["first"]},
         "trained": {"kind": "dense", "model": "a-run"},
-        "mix of trained": {"kind": "learned", "of": ["first", "trained"]},
+        "mix of trained": {"kind": "learned", "retrievers": ["first", "trained"]},
     }
     specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in means]
     return SimpleNamespace(
         folder={"experiment": {"retriever": specs}},
         data_fingerprint=fingerprint,
         part=part,
-        relevant_from=1,
+        relevance_level=1,
         questions=480,
         ks=(1, 5, 10),
-        figures={name: {"ndcg@10": value} for name, value in means.items()},
+        metrics={name: {"ndcg@10": value} for name, value in means.items()},
     )
 
 
@@ -74,8 +74,8 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     """The stored comparisons, to be filled; the model "a-run" was trained here."""
     comparisons: list[SimpleNamespace] = []
     page = "mrc_workbench.workbench.views.train.page"
-    monkeypatch.setattr(f"{page}.kept_comparisons", lambda: comparisons)
-    monkeypatch.setattr(f"{page}.origin_of", lambda folder: folder)
+    monkeypatch.setattr(f"{page}.list_comparisons", lambda: comparisons)
+    monkeypatch.setattr(f"{page}.read_provenance", lambda folder: folder)
     monkeypatch.setattr(f"{page}.find_model_run", lambda model: model == "a-run")
     return comparisons
 
@@ -123,7 +123,7 @@ def test_untrained_score_is_best_of_all_comparisons(
 def test_untrained_score_uses_metric_selected_on_compare(app: AppTest, stored: list[SimpleNamespace]) -> None:
     stored.append(compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85))
     for name, recall in (("first", 0.9), ("other", 0.88)):
-        stored[0].figures[name]["recall@10"] = recall
+        stored[0].metrics[name]["recall@10"] = recall
     app.session_state["stored_measure"] = "recall"
     words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in element.value for element in run(app).caption)

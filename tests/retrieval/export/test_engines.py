@@ -17,11 +17,11 @@ from weaviate.collections.classes.config import _CollectionConfigCreate
 from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.takeaway.asking import _format_question_values, documents, question_values
-from mrc_workbench.retrieval.takeaway.engines import EngineRequest, engine_config
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix, candidate_count
-from mrc_workbench.retrieval.takeaway.scripts.engine import fill_template
-from mrc_workbench.retrieval.takeaway.signals import Terms, Vectors
+from mrc_workbench.retrieval.export.engines import EngineRequest, engine_config
+from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix, candidate_count
+from mrc_workbench.retrieval.export.payloads import _format_question_values, documents, question_values
+from mrc_workbench.retrieval.export.scripts.engine import fill_template
+from mrc_workbench.retrieval.export.signals import Terms, Vectors
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, experiment_of
 
@@ -164,9 +164,9 @@ def test_vespa_application_matches_client(by_rank: bool) -> None:
         ),
         rank_profiles=[
             vespa.RankProfile(
-                "taken_away",
-                inputs=[("query(asked_vector)", "tensor<float>(x[6])")],
-                functions=[vespa.Function("cosine_vector", "sum(query(asked_vector) * attribute(vector))")],
+                "exported",
+                inputs=[("query(query_vector)", "tensor<float>(x[6])")],
+                functions=[vespa.Function("cosine_vector", "sum(query(query_vector) * attribute(vector))")],
                 rank_properties=[(f"bm25(terms).{name}", value) for name, value in properties.items()],
                 first_phase=first,
                 global_phase=vespa.GlobalPhaseRanking(expression=mixed, rerank_count=candidate_count(mix)),

@@ -10,8 +10,7 @@ import pytest
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, build_context, compare
-from mrc_workbench.retrieval.mix import LearnedMix
-from mrc_workbench.retrieval.takeaway.fusion import (
+from mrc_workbench.retrieval.export.fusion import (
     MEASURE,
     TRAITS,
     ExportTarget,
@@ -21,7 +20,7 @@ from mrc_workbench.retrieval.takeaway.fusion import (
     measure_engine,
     search_mix,
 )
-from mrc_workbench.retrieval.takeaway.signals import (
+from mrc_workbench.retrieval.export.signals import (
     ExportError,
     ExportPlan,
     LateTokens,
@@ -33,6 +32,7 @@ from mrc_workbench.retrieval.takeaway.signals import (
     round_to_byte,
     round_to_nine_bits,
 )
+from mrc_workbench.retrieval.mix import LearnedMix
 from tests.doubles import small_set
 from tests.engines.base import nine_bits
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
@@ -115,7 +115,7 @@ def weight_by_loop(technique: str, scores: np.ndarray, slope: str, weight: float
             continue
         spread = max(ends) - min(ends)
         deviation = float(np.std(ends))
-        ranges.append(weight * {"of_range": 1.0, "of_deviation": spread / deviation}[slope])
+        ranges.append(weight * {"per_range": 1.0, "per_deviation": spread / deviation}[slope])
         values = [value(technique, scores_by_row, row_in_list) for row_in_list in scores_by_row]
         engine_ranges.append(max(values) - min(values))
     return sum(ranges) / sum(engine_ranges)
@@ -138,7 +138,7 @@ def rows_of(indices: np.ndarray) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("few", [False, True])
-@pytest.mark.parametrize("slope", ["of_range", "of_deviation"])
+@pytest.mark.parametrize("slope", ["per_range", "per_deviation"])
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH, ExportTarget.MILVUS])
 @pytest.mark.parametrize("seed", range(3))
 def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, seed: int) -> None:
@@ -147,7 +147,7 @@ def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, se
     mix = build_mix(engine, lists)
     expected = [weight_by_loop(mix.technique, *item) for item in zip(scores, [slope] * 2, WEIGHTS, strict=True)]
     assert mix.technique == (
-        "z_score" if (engine, slope) == (ExportTarget.OPENSEARCH, "of_deviation") else TRAITS[engine][1]
+        "z_score" if (engine, slope) == (ExportTarget.OPENSEARCH, "per_deviation") else TRAITS[engine][1]
     )
     assert mix.weights == pytest.approx([item / sum(expected) for item in expected], abs=1e-5)
     assert sum(mix.weights) == pytest.approx(1, abs=1e-9)
@@ -157,9 +157,9 @@ def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, se
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH, ExportTarget.MILVUS])
 def test_fuses_ranks_alike_in_every_engine(engine: ExportTarget) -> None:
     scores = signals(0)
-    lists = lists_of(scores, "of_range", by_rank=True)
+    lists = lists_of(scores, "per_range", by_rank=True)
     mix = build_mix(engine, lists)
-    assert (mix.technique, mix.weights, mix.differs) == ("rrf", WEIGHTS, ())
+    assert (mix.technique, mix.weights, mix.differences) == ("rrf", WEIGHTS, ())
     assert rows_of(search_mix(mix, lists, K).indices) == mixed_by_loop("rrf", scores, WEIGHTS)
 
 
@@ -189,9 +189,9 @@ def vespa_by_loop(
 @pytest.mark.parametrize("by_rank", [False, True])
 def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
     scores = signals(1)
-    lists = lists_of(scores, "of_range", by_rank=by_rank)
+    lists = lists_of(scores, "per_range", by_rank=by_rank)
     if late:  # of the candidates alone, it orders them too
-        tokens = WeightedSignal(LateScored("tokens", np.random.default_rng(5).uniform(0, 1, (6, N))), of_range=0.4)
+        tokens = WeightedSignal(LateScored("tokens", np.random.default_rng(5).uniform(0, 1, (6, N))), per_range=0.4)
         lists = SignalRankings(replace(lists.plan, parts=(*lists.plan.parts, tokens)), lists.questions)
     mix = build_mix(ExportTarget.VESPA, lists)
     assert [signal.name for signal in mix.signals] == [part.signal.name for part in lists.plan.parts]
@@ -201,7 +201,7 @@ def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
 
 
 def test_exports_heaviest_signals_if_engine_takes_few() -> None:
-    mix = build_mix(ExportTarget.WEAVIATE, lists_of(signals(0), "of_range"))
+    mix = build_mix(ExportTarget.WEAVIATE, lists_of(signals(0), "per_range"))
     assert ([signal.name for signal in mix.signals], mix.weights, mix.left_out) == (["signal_0"], (1.0,), ("signal_1",))
 
 
@@ -212,13 +212,13 @@ class TermsScored(Given, SparseTerms): ...
 def test_exports_only_supported_signal_kinds(engine: ExportTarget) -> None:
     scores = np.random.default_rng(2).uniform(0.1, 1, (3, 6, N))
     kinds = {"dense": Scored, "late": LateScored, "sparse": TermsScored}
-    parts = [WeightedSignal(kinds[name](name, item), of_range=0.3) for name, item in zip(kinds, scores, strict=True)]
+    parts = [WeightedSignal(kinds[name](name, item), per_range=0.3) for name, item in zip(kinds, scores, strict=True)]
     lists = SignalRankings(ExportPlan("mix", tuple(parts), DEPTH), [""] * 6)
     mix = build_mix(engine, lists)
     without = {ExportTarget.WEAVIATE: {"late", "sparse"}, ExportTarget.MILVUS: {"late"}}.get(engine, set())
     assert {*mix.left_out} == without
     assert {item.name for item in mix.signals} == {"dense", "late", "sparse"} - without
-    assert ("term_weights" in mix.differs) == (engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH))
+    assert ("term_weights" in mix.differences) == (engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH))
     assert search_mix(mix, lists, 5).indices.shape == (6, 5)
 
 
@@ -227,8 +227,8 @@ def test_vespa_mixes_all_passages_for_sparse_encoder() -> None:
     dense, sparse = signals(4)
     sparse = np.where(sparse > 0.5, sparse, -np.inf)
     parts = (
-        WeightedSignal(Scored("dense", dense), of_range=0.6),
-        WeightedSignal(TermsScored("sparse", sparse), of_range=0.4),
+        WeightedSignal(Scored("dense", dense), per_range=0.6),
+        WeightedSignal(TermsScored("sparse", sparse), per_range=0.4),
     )
     lists = SignalRankings(ExportPlan("mix", parts, DEPTH), [""] * 6)
     mix = build_mix(ExportTarget.VESPA, lists)
@@ -258,8 +258,14 @@ def test_rounds_lengths_like_lucene() -> None:
     assert len(np.unique(round_to_byte(np.arange(2**20)))) < 256
 
 
-HYBRID = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "words"], "fusion": Fusion.MIN_MAX, "weights": [3, 1]}
-RERANKED = {"name": "again", "kind": "rerank", "first": "mix", "model": "starter"}
+HYBRID = {
+    "name": "mix",
+    "kind": "hybrid",
+    "retrievers": ["bigrams", "words"],
+    "fusion": Fusion.MIN_MAX,
+    "weights": [3, 1],
+}
+RERANKED = {"name": "again", "kind": "rerank", "first_stage": "mix", "model": "starter"}
 
 
 def compared(*specs: dict[str, object]) -> tuple[Comparison, QuestionSet]:
@@ -276,14 +282,18 @@ def test_term_hybrid_is_identical_with_exact_lengths() -> None:
         ExportTarget.OPENSEARCH,
     ):  # passages are short: a byte holds their lengths
         metrics = measure_engine(build_mix(engine, lists), comparison.rankings["mix"], lists, whole)
-        assert metrics.there == metrics.here == comparison.scores["mix"].means().get(MEASURE, metrics.here)
-        assert (metrics.low, metrics.high, metrics.differs) == (0, 0, ("lengths",))
+        assert (
+            metrics.engine_score
+            == metrics.workbench_score
+            == comparison.scores["mix"].means().get(MEASURE, metrics.workbench_score)
+        )
+        assert (metrics.low, metrics.high, metrics.differences) == (0, 0, ("lengths",))
 
 
 def test_exports_learned_mix_with_weights_of_all_questions() -> None:
     """Of each signal the slope of its two values: that of the z-score, and of the distance to the best."""
     whole, _ = many_questions(12)
-    experiment = experiment_of(BIGRAMS, WORDS, {"name": "mix", "kind": "learned", "of": ["bigrams", "words"]})
+    experiment = experiment_of(BIGRAMS, WORDS, {"name": "mix", "kind": "learned", "retrievers": ["bigrams", "words"]})
     context = build_context(experiment, whole)
     plan = plan_export("mix", context)
     mix = context.get_retriever("mix").retriever
@@ -292,16 +302,16 @@ def test_exports_learned_mix_with_weights_of_all_questions() -> None:
     exported = [part.signal.name for part in plan.parts]
     assert exported[:2] == ["bigrams", "words"]
     assert {*plan.left_out} == {*names} - {*exported}
-    assert "learned" in plan.differs
+    assert "learned" in plan.differences
     for part in plan.parts:
         index = names.index(part.signal.name)
         z, gap = mix.learned.weights[-1][2 * index : 2 * index + 2]
-        assert (part.of_deviation, part.constant) == pytest.approx((z, gap / mix.learned.deviations[index]))
+        assert (part.per_deviation, part.constant) == pytest.approx((z, gap / mix.learned.deviations[index]))
 
 
 def test_rejects_late_interaction_over_candidates_with_advice() -> None:
-    late = {"name": "late over mix", "kind": "late", "model": "starter", "first": "mix"}
-    around = {"name": "around", "kind": "hybrid", "of": ["words", "late over mix"]}
+    late = {"name": "late over mix", "kind": "late", "model": "starter", "first_stage": "mix"}
+    around = {"name": "around", "kind": "hybrid", "retrievers": ["words", "late over mix"]}
     context = build_context(experiment_of(BIGRAMS, WORDS, HYBRID, late, around), small_set())
     with pytest.raises(ExportError, match=r"Export 'mix', or late .*, or use langchain"):
         plan_export("late over mix", context)
@@ -313,7 +323,7 @@ def test_lists_signals_that_no_engine_supports() -> None:
     context = build_context(experiment_of(BIGRAMS, WORDS, HYBRID, RERANKED, run), small_set())
     plan = plan_export("again", context)
     assert ([part.signal.name for part in plan.parts], plan.left_out) == (["bigrams", "words"], ("again",))
-    assert plan.differs == ("left_out",)
+    assert plan.differences == ("left_out",)
     assert expected_differences(context.specs, "again", tokens=True, sparse=True) == ["left_out"]
     assert expected_differences(context.specs, "mix", tokens=False, sparse=False) == []
     with pytest.raises(ExportError) as caught:

@@ -1,4 +1,4 @@
-"""The search of this folder as a retriever of LangChain: `FolderRetriever().invoke("a question")`."""
+"""The search of this folder as a retriever of LangChain: `LangChainFolderRetriever().invoke("a question")`."""
 
 import sys
 from typing import Any
@@ -10,8 +10,8 @@ from plain import PlainSearch
 from pydantic import Field
 
 
-class FolderRetriever(BaseRetriever):
-    """Finds the best `k` passages; the metadata of each tell its id, title and score, higher is better."""
+class LangChainFolderRetriever(BaseRetriever):
+    """Returns the top `k` passages; the metadata of each contain its title and score (higher is better)."""
 
     k: int = 10
     search: Any = Field(default_factory=PlainSearch)
@@ -19,14 +19,14 @@ class FolderRetriever(BaseRetriever):
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         del run_manager
         return [
-            Document(page_content=passage.text, id=passage.id, metadata={"title": passage.title, "score": score})
-            for passage, score in self.search(query, self.k)
+            Document(page_content=hit.text, id=hit.passage_id, metadata={"title": hit.title, "score": hit.score})
+            for hit in self.search(query, self.k).itertuples()
         ]
 
 
 if __name__ == "__main__":
     try:
-        retriever = FolderRetriever()
+        retriever = LangChainFolderRetriever()
     except ModuleNotFoundError as error:
         sys.exit(str(error))
     for document in retriever.invoke(sys.argv[1]):

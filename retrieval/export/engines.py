@@ -22,11 +22,11 @@ from typing import Any, cast
 
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
+from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix, candidate_count, first_phase_signals
+from mrc_workbench.retrieval.export.payloads import presence_field
+from mrc_workbench.retrieval.export.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 from mrc_workbench.retrieval.milvus import index_parameters
 from mrc_workbench.retrieval.report.words import template
-from mrc_workbench.retrieval.takeaway.asking import presence_field
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix, candidate_count, first_phase_signals
-from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
 HITS = 10  # passages that a query returns by default
 HIT_FIELDS = ("row", "passage", "title")  # of a hit
@@ -58,9 +58,13 @@ class EngineConfig:
     bulk: Mapping[str, str] = field(default_factory=dict)  # how documents are sent
     finish: Sequence[EngineRequest] = ()
     query: EngineRequest | None = None
-    hits: Body = field(default_factory=dict)  # where an answer has hits and their scores
-    free: Body = field(default_factory=dict)  # queries of one signal each, without a paid licence, and how to mix them
-    nothing: Body = field(default_factory=dict)  # by kind of query, one without results, for a question without values
+    hit_paths: Body = field(default_factory=dict)  # where an answer has hits and their scores
+    free_queries: Body = field(
+        default_factory=dict
+    )  # queries of one signal each, without a paid licence, and how to mix them
+    empty_queries: Body = field(
+        default_factory=dict
+    )  # by kind of query, one without results, for a question without values
     files: Mapping[str, str] = field(default_factory=dict)  # further ones of the folder, by name
     client: Body = field(default_factory=dict)
 
@@ -129,15 +133,19 @@ def elasticsearch(mix: Mix, index: str) -> EngineConfig:
         normalised = [body | {"normalizer": mix.technique} for body in weighted]
         retriever = {"linear": {"retrievers": normalised, **window}}
     config = _lucene_config(mix, index, fields, {"retriever": retriever})
-    nothing = {"knn": {"standard": {"query": _MATCH_NONE}}, "script_score": _MATCH_NONE, "sparse_vector": _MATCH_NONE}
+    empty_queries = {
+        "knn": {"standard": {"query": _MATCH_NONE}},
+        "script_score": _MATCH_NONE,
+        "sparse_vector": _MATCH_NONE,
+    }
     if not has_free_queries(mix):
-        return replace(config, nothing=nothing)
+        return replace(config, empty_queries=empty_queries)
     result_options = {"size": mix.depth, "_source": [*HIT_FIELDS]}
     queries = [
         asdict(EngineRequest("POST", f"/{index}/_search", {"retriever": body, **result_options})) for body in retrievers
     ]
     fused = {"weights": list(mix.weights), "by_rank": mix.by_rank, "rank_constant": RRF_CONSTANT}
-    return replace(config, nothing=nothing, free={"queries": queries, **fused})
+    return replace(config, empty_queries=empty_queries, free_queries={"queries": queries, **fused})
 
 
 def has_free_queries(mix: Mix) -> bool:
@@ -219,8 +227,8 @@ def _lucene_config(
         bulk={"form": "lines", "path": f"/{index}/_bulk"},
         finish=[EngineRequest("POST", f"/{index}/_refresh")],
         query=EngineRequest("POST", path, query | {"size": HITS, "_source": [*HIT_FIELDS]}),
-        hits=hit_paths("hits", "hits", fields="_source", score=["_score"]),
-        nothing=dict.fromkeys(("knn", "script_score", "neural_sparse"), _MATCH_NONE),
+        hit_paths=hit_paths("hits", "hits", fields="_source", score=["_score"]),
+        empty_queries=dict.fromkeys(("knn", "script_score", "neural_sparse"), _MATCH_NONE),
     )
 
 
@@ -280,7 +288,7 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
         remove=EngineRequest("DELETE", f"/v1/schema/{name}"),
         bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": vector_field},
         query=EngineRequest("POST", "/v1/graphql", {"query": query}),
-        hits=hit_paths("data", "Get", name, fields="", score=["_additional", score], is_distance=not terms),
+        hit_paths=hit_paths("data", "Get", name, fields="", score=["_additional", score], is_distance=not terms),
     )
 
 
@@ -329,15 +337,15 @@ def _vespa(mix: Mix, index: str) -> EngineConfig:
     services = template(_HERE / "services.xml.jinja", autoescape=True, keep_newline=True)
     matches = " or ".join(parts[row].match for row in first)
     yql = f"select {', '.join(HIT_FIELDS)} from {index} where {matches}"  # noqa: S608 - no text of a user
-    query_inputs = {f"input.query(asked_{part.name})" if part.tensor else part.name: part.mark for part in parts}
+    query_inputs = {f"input.query(query_{part.name})" if part.tensor else part.name: part.mark for part in parts}
     documents_path = f"/document/v1/{NAMESPACE}/{index}/docid"
     return EngineConfig(
         index,
         exists=EngineRequest("GET", f"{documents_path}?cluster={_CLUSTER}&wantedDocumentCount=1"),
         remove=EngineRequest("DELETE", f"{documents_path}?selection=true&cluster={_CLUSTER}"),
         bulk={"form": "puts", "path": f"{documents_path}/"},
-        query=EngineRequest("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **query_inputs}),
-        hits=hit_paths("root", "children", fields="fields", score=["relevance"]),
+        query=EngineRequest("POST", "/search/", {"yql": yql, "ranking": "exported", "hits": HITS, **query_inputs}),
+        hit_paths=hit_paths("root", "children", fields="fields", score=["relevance"]),
         files={
             f"application/schemas/{index}.sd": schema,
             "application/services.xml": services.render(index=index, cluster=_CLUSTER),
@@ -350,7 +358,7 @@ class _SchemaField:
     """A signal in the schema: its field, what scores it, and the mark of a question's value.
 
     The `score` is `factor` times what it is here; it is that of a `function`, if there is one. Only text has no
-    `tensor`; that of a question is `asked_tensor`, if it differs.
+    `tensor`; that of a question is `query_tensor`, if it differs.
     """
 
     name: str
@@ -358,7 +366,7 @@ class _SchemaField:
     score: str
     match: str = "true"
     tensor: str = ""
-    asked_tensor: str = ""
+    query_tensor: str = ""
     function: str = ""
     properties: tuple[str, ...] = ()
     factor: float = 1.0
@@ -369,7 +377,7 @@ class _SchemaField:
 def _schema_field(signal: Signal, depth: int) -> _SchemaField:
     name = signal.field
     value = mark(signal)
-    product = f"query(asked_{name}) * attribute({name})"
+    product = f"query(query_{name}) * attribute({name})"
     if isinstance(signal, Terms):
         options = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
         properties = tuple(f'bm25({name}).{option}: "{number}"' for option, number in options.items())
@@ -378,13 +386,13 @@ def _schema_field(signal: Signal, depth: int) -> _SchemaField:
         return _SchemaField(name, value, f"bm25({name})", match, properties=properties, factor=factor)
     if isinstance(signal, LateTokens):
         tensor = f"tensor<float>(token{{}},x[{signal.vectors.vectors.shape[1]}])"
-        function = f"sum(reduce(sum({product}, x), max, token), asked)"
-        query_tensor = tensor.replace("token{}", "asked{}")
-        return _SchemaField(name, value, f"late_{name}", tensor=tensor, asked_tensor=query_tensor, function=function)
+        function = f"sum(reduce(sum({product}, x), max, token), query_token)"
+        query_tensor = tensor.replace("token{}", "query_token{}")
+        return _SchemaField(name, value, f"late_{name}", tensor=tensor, query_tensor=query_tensor, function=function)
     if isinstance(signal, SparseTerms):
         return _SchemaField(name, value, f"sparse_{name}", tensor="tensor<float>(term{})", function=f"sum({product})")
     exact = is_exact(signal)
-    match = f"({{{'approximate: false, ' * exact}targetHits: {depth}}}nearestNeighbor({name}, asked_{name}))"
+    match = f"({{{'approximate: false, ' * exact}targetHits: {depth}}}nearestNeighbor({name}, query_{name}))"
     tensor = f"tensor<float>(x[{signal.vectors.shape[1]}])"
     function = f"sum({product})"
     score = f"cosine_{name}"

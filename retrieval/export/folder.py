@@ -19,6 +19,7 @@ import numpy as np
 
 from mrc_workbench.data import workspace
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions.read import export_archive as written_set
@@ -30,12 +31,9 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, build_context
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.comparison.store import StoredComparison, get_comparison, load
-from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
-from mrc_workbench.retrieval.report.exports import markdown_text
-from mrc_workbench.retrieval.report.words import template
-from mrc_workbench.retrieval.takeaway import DIFFERENCES_FILE, asking
-from mrc_workbench.retrieval.takeaway.engines import NAMESPACE, engine_config, has_free_queries, is_weighted
-from mrc_workbench.retrieval.takeaway.fusion import (
+from mrc_workbench.retrieval.export import DIFFERENCES_FILE, payloads
+from mrc_workbench.retrieval.export.engines import NAMESPACE, engine_config, has_free_queries, is_weighted
+from mrc_workbench.retrieval.export.fusion import (
     MEASURE,
     TRAITS,
     EngineMetrics,
@@ -45,8 +43,11 @@ from mrc_workbench.retrieval.takeaway.fusion import (
     build_mix,
     measure_engine,
 )
-from mrc_workbench.retrieval.takeaway.models import OnnxMetrics, write_models
-from mrc_workbench.retrieval.takeaway.signals import ExportError, LateTokens, Signal, Terms, plan_export
+from mrc_workbench.retrieval.export.models import OnnxMetrics, write_models
+from mrc_workbench.retrieval.export.signals import ExportError, LateTokens, Signal, Terms, plan_export
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
+from mrc_workbench.retrieval.report.exports import markdown_text
+from mrc_workbench.retrieval.report.words import template
 
 _DIFFERENCES = tomllib.loads(DIFFERENCES_FILE.read_text(encoding="utf-8"))["takeaway"]
 _LIBRARIES = {ExportTarget.LANGCHAIN: "langchain-core", ExportTarget.LLAMAINDEX: "llama-index-core"}
@@ -73,7 +74,7 @@ def readme(
         _DIFFERENCES[f"differs_{code}"].format(left_out=", ".join(map(markdown_text, engine_metrics.left_out)))
         for engine_metrics in metrics
         if engine_metrics.engine is engine
-        for code in engine_metrics.differs
+        for code in engine_metrics.differences
     ]
     text = template(Path(__file__).with_name("README.md.jinja")).render(
         text=markdown_text,
@@ -86,7 +87,7 @@ def readme(
         free=mix and engine is ExportTarget.ELASTICSEARCH and has_free_queries(mix),
         address=TRAITS[engine].address if engine in TRAITS else "",
         differences=differences,
-        figures=metrics,
+        metrics=metrics,
         models=models,
         megabyte=workspace.MEGABYTE,
         questions=f"{len(evaluated.questions):,}",
@@ -109,10 +110,10 @@ def export_retriever(
     """Write a retriever of a comparison as a folder for an engine.
 
     Returns the metrics of every engine, and those of its models as ONNX, if these are written. `whole` is the set that
-    the compared questions come from; paths of models start at `base`. Raises `TakeAwayError` if the engine supports no
+    the compared questions come from; paths of models start at `base`. Raises `ExportError` if the engine supports no
     part of it, it failed in the comparison, or the folder holds something else, and the errors of a model.
     """
-    if folder.exists() and not (folder / asking.MANIFEST).is_file() and any(folder.iterdir()):
+    if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
         raise ExportError("folder_in_use", message, folder=str(folder))
     if name not in (names := [result.name for result in comparison.results]):
@@ -120,7 +121,7 @@ def export_retriever(
         raise ExportError("retriever_failed", message, name=name)
     if name not in comparison.rankings:
         raise ExportError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
-    on_progress("figures", 0.0)
+    on_progress("metrics", 0.0)
     evaluated = comparison.question_set
     context = build_context(comparison.experiment, evaluated, base, whole=full_set)
     try:
@@ -132,11 +133,11 @@ def export_retriever(
             raise
         signal_rankings = None
     metrics = _measure_engines(
-        comparison, signal_rankings, name, lambda fraction: on_progress("figures", _MEASURED_PROGRESS * fraction)
+        comparison, signal_rankings, name, lambda fraction: on_progress("metrics", _MEASURED_PROGRESS * fraction)
     )
     mix = build_mix(engine, signal_rankings) if signal_rankings and engine in TRAITS else None
     models = list[OnnxMetrics]()
-    with workspace.replacing_folder(folder, last=asking.MANIFEST) as new:
+    with workspace.replacing_folder(folder, last=payloads.MANIFEST) as new:
         if mix:
             _write_engine(
                 new, mix, evaluated, metrics, lambda fraction: on_progress("documents", _overall_progress(fraction))
@@ -146,7 +147,7 @@ def export_retriever(
                 new, comparison, context, name, lambda fraction: on_progress("models", _overall_progress(fraction))
             )
             shutil.copyfile(_SCRIPTS / "encode.py", new / "encode.py")
-            workspace.write_json(new / asking.MANIFEST, {"engine": engine, "retriever": name})
+            workspace.write_json(new / payloads.MANIFEST, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, context)
         workspace.write_text(new / "README.md", readme(name, engine, evaluated, metrics, models=models, mix=mix))
@@ -189,15 +190,15 @@ def _write_engine(
     for path, text in content.pop("files").items():
         workspace.write_text(folder / path, text)
     engine_metrics = next(asdict(engine_metrics) for engine_metrics in metrics if engine_metrics.engine is mix.engine)
-    header = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "figure": engine_metrics}
+    header = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "metrics": engine_metrics}
     workspace.write_json(folder / "engine.json", header | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
-    workspace.write_json(folder / asking.MANIFEST, {"engine": mix.engine, "signals": signals})
+    workspace.write_json(folder / payloads.MANIFEST, {"engine": mix.engine, "signals": signals})
     shutil.copyfile(_SCRIPTS / "engine.py", folder / "engine.py")
 
     def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, len(passages), _BATCH_SIZE):
-            for document in asking.documents(mix, passages, start, min(start + _BATCH_SIZE, len(passages))):
+            for document in payloads.documents(mix, passages, start, min(start + _BATCH_SIZE, len(passages))):
                 id_ = f"id:{NAMESPACE}:{index}::{document['row']}"
                 yield (
                     {"put": id_, "fields": document} if mix.engine is ExportTarget.VESPA else document
@@ -206,7 +207,7 @@ def _write_engine(
 
     _write_lines(folder / "documents.jsonl", rows())
     texts = [question.text for question in evaluated.questions]
-    columns = {signal.field: asking.question_values(mix.engine, signal, texts) for signal in mix.signals}
+    columns = {signal.field: payloads.question_values(mix.engine, signal, texts) for signal in mix.signals}
 
     def questions() -> Iterator[dict[str, Any]]:
         for row, question in enumerate(evaluated.questions):
@@ -227,7 +228,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         if analysis.dictionary:
             workspace.write_text(folder / dictionary, written_dictionary(analysis.dictionary))
         if mix.engine is ExportTarget.MILVUS:
-            workspace.write_json(folder / asking.TERMS.format(field), signal.tokens.vocabulary)
+            workspace.write_json(folder / payloads.TERMS.format(field), signal.tokens.vocabulary)
         options = {name: getattr(analysis, name) for name in ("analyzer", "compounds", "pairs", "stop_words")}
         return values | options | {"dictionary": dictionary}
     model = signal.model
@@ -239,9 +240,9 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     if not isinstance(signal, LateTokens):
         return values
     if signal.encoder.projection is not None:
-        np.save(folder / asking.PROJECTION.format(field), signal.encoder.projection, allow_pickle=False)
+        np.save(folder / payloads.PROJECTION.format(field), signal.encoder.projection, allow_pickle=False)
     if signal.encoder.weights is not None:
-        np.save(folder / asking.QUESTION_WEIGHTS.format(field), signal.encoder.weights.by_token, allow_pickle=False)
+        np.save(folder / payloads.QUESTION_WEIGHTS.format(field), signal.encoder.weights.by_token, allow_pickle=False)
     return values | {"layers": signal.layers}
 
 
@@ -264,7 +265,7 @@ def _write_library(
     )
     workspace.write_text(folder / "experiment.toml", write_experiment(experiment))
     (folder / _DATASET_FILE).write_bytes(written_set(context.full_set, Layout.BEIR))
-    workspace.write_json(folder / asking.MANIFEST, {"engine": engine, "retriever": name})
+    workspace.write_json(folder / payloads.MANIFEST, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
         shutil.copyfile(_SCRIPTS / script, folder / script)
 
@@ -295,14 +296,15 @@ class ExportRequest:
 class ExportResult:
     """What was measured while a folder was made: the metrics of each engine, and of each model as ONNX."""
 
-    figures: Sequence[EngineMetrics]
+    metrics: Sequence[EngineMetrics]
     models: Sequence[OnnxMetrics] = ()
+    _earlier = accept_earlier_names({"figures": "metrics"})
 
 
 def export_stored(
     stored: StoredComparison, request: ExportRequest, folder: Path, on_progress: Progress
 ) -> ExportResult:
-    """Make the folder of a stored comparison's retriever. Raises as `take_away` does."""
+    """Make the folder of a stored comparison's retriever. Raises as `export_retriever` does."""
     full_set = find(stored.reference, stored.folder)
     comparison = load(stored.folder, full_set)
     name = request.retriever

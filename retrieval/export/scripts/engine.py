@@ -50,10 +50,10 @@ def main(words: list[str]) -> int:
             count = engine().load(recreate="--recreate" in options)
             write_line(f"{count} passages are in {config()['engine']}")
         case ["check"]:
-            expected = config()["figure"]
+            expected = config()["metrics"]
             ndcg_there = check(engine(), free="--free" in options)
             write_line(
-                f"nDCG@{CUT}: {ndcg_there:.4f} there, {expected['there']:.4f} expected there, {expected['here']:.4f} here"
+                f"nDCG@{CUT}: {ndcg_there:.4f} there, {expected['engine_score']:.4f} expected there, {expected['workbench_score']:.4f} here"
             )
         case ["ask", question]:
             for hit in engine().ask(values_of(question), free="--free" in options):
@@ -157,18 +157,18 @@ class HttpEngine:
         """Return the hits for the values of a question, best first: row, passage, title and score."""
         if not free:
             return self.search(config()["query"], values)
-        if not config()["free"]:
+        if not config()["free_queries"]:
             raise SystemExit("--free is for several signals in Elasticsearch, without late interaction: leave it out")
-        return self.mix_results(config()["free"], values)
+        return self.mix_results(config()["free_queries"], values)
 
     def search(self, query: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
-        body = fill_template(query["body"], values, config()["nothing"])
+        body = fill_template(query["body"], values, config()["empty_queries"])
         answer = self.send(query["method"], query["path"], body)
         root = answer.get("root") or {}
         shards = answer.get("_shards") or {}
         if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
             raise SystemExit(f"{config()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
-        hit_paths = config()["hits"]
+        hit_paths = config()["hit_paths"]
         answer_hits = answer
         for name in hit_paths["list"]:
             answer_hits = (answer_hits or {}).get(name)
@@ -233,7 +233,7 @@ class HttpEngine:
                 return None
             message = error.read()[:500].decode(errors="replace")
             advice = ""
-            if "license" in message and config()["free"]:
+            if "license" in message and config()["free_queries"]:
                 advice = "\nThis licence does not include the mixed query: add --free"
             elif "license" in message:
                 advice = "\nREADME.md says which licence is needed"
@@ -388,7 +388,7 @@ def values_of(question: str) -> dict[str, Any]:
         from mrc_workbench.data.terminal import quiet
 
         quiet()  # before the libraries of models are imported
-        from mrc_workbench.retrieval.takeaway.asking import new_question_values
+        from mrc_workbench.retrieval.export.payloads import new_question_values
     except ModuleNotFoundError as error:
         raise SystemExit(f"`ask` needs the workbench: set PYTHONPATH to its folder ({error})") from None
     return dict(new_question_values(HERE, [question])[0])

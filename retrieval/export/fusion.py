@@ -24,12 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import RRF_CONSTANT, Fusion, normalize_scores, sum_by_passage
-from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate, rank_candidates, top_k
-from mrc_workbench.retrieval.significance import difference_intervals, question_groups
-from mrc_workbench.retrieval.takeaway.signals import (
+from mrc_workbench.retrieval.export.signals import (
     ExportError,
     ExportPlan,
     LateTokens,
@@ -39,6 +37,9 @@ from mrc_workbench.retrieval.takeaway.signals import (
     Vectors,
     WeightedSignal,
 )
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate, rank_candidates, top_k
+from mrc_workbench.retrieval.significance import difference_intervals, question_groups
 
 MEASURE = f"ndcg@{DEFAULT_CUTOFF}"
 _MIN_VALUE = 0.001  # that OpenSearch gives to what it found
@@ -132,7 +133,7 @@ class Mix:
     """What an engine is given: signals, their weights of sum 1, and how their first `depth` passages are mixed.
 
     `units` are the usual ranges of the signals' lists, `(n_signals,)`: a first look at many candidates divides by them.
-    `left_out` and `differs` are those of the plan, and the engine's own.
+    `left_out` and `differences` are those of the plan, and the engine's own.
     """
 
     engine: ExportTarget
@@ -143,7 +144,7 @@ class Mix:
     technique: str
     by_rank: bool = False
     left_out: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,12 +152,13 @@ class EngineMetrics:
     """nDCG@10 of the questions compared, 0 to 1: here, there, and the 95% interval of what there is more or less."""
 
     engine: ExportTarget
-    here: float
-    there: float
+    workbench_score: float
+    engine_score: float
     low: float
     high: float
     left_out: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    _earlier = accept_earlier_names({"here": "workbench_score", "there": "engine_score", "differs": "differences"})
 
 
 class SignalRankings:
@@ -179,7 +181,7 @@ class SignalRankings:
 def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
     """Return what the engine is given of a plan: the signals it takes, the weightiest where it takes few.
 
-    Raises `TakeAwayError` (`nothing_to_take`) where it takes none.
+    Raises `ExportError` (`nothing_to_take`) where it takes none.
     """
     plan = signal_rankings.plan
     traits = _engine_traits(engine, signal_rankings.plan)
@@ -204,16 +206,28 @@ def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
         float(np.nanmean(_score_range(_scores(signal_rankings.rankings_for(part.signal))))) or 1.0 for part in selected
     )
     signals = tuple(part.signal for part in selected)
-    differs = [*plan.differs, *(["left_out"] if omitted and "left_out" not in plan.differs else [])]
-    differs += ["lengths"] if traits.rounds and any(isinstance(signal, Terms) for signal in signals) else []
-    differs += ["term_weights"] if traits.rounds and any(isinstance(signal, SparseTerms) for signal in signals) else []
-    same = all(part.of_range for part in selected) and traits.value is not _milvus_values  # min-max is fused by min-max
-    differs += ["normalised"] if len(signals) > 1 and not plan.by_rank and not same else []
-    differs += ["candidates"] if len(signals) > 1 and engine is ExportTarget.VESPA else []
+    differences = [*plan.differences, *(["left_out"] if omitted and "left_out" not in plan.differences else [])]
+    differences += ["lengths"] if traits.rounds and any(isinstance(signal, Terms) for signal in signals) else []
+    differences += (
+        ["term_weights"] if traits.rounds and any(isinstance(signal, SparseTerms) for signal in signals) else []
+    )
+    same = (
+        all(part.per_range for part in selected) and traits.value is not _milvus_values
+    )  # min-max is fused by min-max
+    differences += ["normalised"] if len(signals) > 1 and not plan.by_rank and not same else []
+    differences += ["candidates"] if len(signals) > 1 and engine is ExportTarget.VESPA else []
     left_out = (*plan.left_out, *omitted)
     technique = "rrf" if plan.by_rank else traits.technique
     return Mix(
-        engine, signals, tuple(rounded.tolist()), units, plan.depth, technique, plan.by_rank, left_out, tuple(differs)
+        engine,
+        signals,
+        tuple(rounded.tolist()),
+        units,
+        plan.depth,
+        technique,
+        plan.by_rank,
+        left_out,
+        tuple(differences),
     )
 
 
@@ -241,12 +255,12 @@ def measure_engine(
     values = [evaluate(item, question_set, (DEFAULT_CUTOFF,)).per_question[MEASURE] for item in (here, there)]
     ((low, high),) = difference_intervals((values[1] - values[0])[:, None], question_groups(question_set)).tolist()
     here_mean, there_mean = (float(item.mean()) for item in values)
-    return EngineMetrics(mix.engine, here_mean, there_mean, low, high, mix.left_out, mix.differs)
+    return EngineMetrics(mix.engine, here_mean, there_mean, low, high, mix.left_out, mix.differences)
 
 
 def _engine_traits(engine: ExportTarget, plan: ExportPlan) -> Traits:
     by_deviation = engine is ExportTarget.OPENSEARCH and all(
-        part.of_deviation and not part.constant for part in plan.parts
+        part.per_deviation and not part.constant for part in plan.parts
     )
     return _OPENSEARCH_Z_SCORE if by_deviation else TRAITS[engine]
 
@@ -276,14 +290,14 @@ def _select_signals(
 
 def _signal_weight(part: WeightedSignal, rankings: Rankings, value: ScoreTransform, *, by_rank: bool) -> float:
     if by_rank:
-        return part.of_range
+        return part.per_range
     scores = _scores(rankings)
     ranges = _score_range(scores)
     known = ranges > 0
     if not known.any():
-        return part.of_deviation + part.of_range + part.constant
+        return part.per_deviation + part.per_range + part.constant
     deviations = np.nanstd(scores[known], axis=1)
-    contributions = part.of_deviation * ranges[known] / deviations + part.of_range + part.constant * ranges[known]
+    contributions = part.per_deviation * ranges[known] / deviations + part.per_range + part.constant * ranges[known]
     return float(
         contributions.mean() / _score_range(value(Rankings(rankings.indices[known], rankings.scores[known]))).mean()
     )

@@ -256,12 +256,12 @@ def round_to_byte(lengths: np.ndarray) -> np.ndarray:
 class WeightedSignal:
     """A signal of a mix, and by how much the mix rises with its score.
 
-    That is `of_deviation` / (the standard deviation of the question's list) + `of_range` / (its range) + `constant`.
+    That is `per_deviation` / (the standard deviation of the question's list) + `per_range` / (its range) + `constant`.
     """
 
     signal: Signal
-    of_deviation: float = 0.0
-    of_range: float = 0.0
+    per_deviation: float = 0.0
+    per_range: float = 0.0
     constant: float = 0.0
 
 
@@ -269,7 +269,7 @@ class WeightedSignal:
 class ExportPlan:
     """The exported parts of a retriever, the `depth` of their lists, and whether ranks are fused.
 
-    `left_out` names the retrievers that no engine gets, `differs` the codes of what differs in any engine.
+    `left_out` names the retrievers that no engine gets, `differences` the codes of what differs in any engine.
     """
 
     name: str
@@ -277,16 +277,16 @@ class ExportPlan:
     depth: int = 100
     by_rank: bool = False
     left_out: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
 
 Weighted = tuple[ExportPlan, dict[str, float]]  # a plan and the slopes of its part
 
 
 def plan_export(name: str, context: RetrieverContext) -> ExportPlan:
-    """Return the signals of a retriever. Raises `TakeAwayError` if no engine knows any, and errors of a model."""
+    """Return the signals of a retriever. Raises `ExportError` if no engine knows any, and errors of a model."""
     local = context.specs[name].local_spec
-    if isinstance(local, LateSpec) and (first := local.first):
+    if isinstance(local, LateSpec) and (first := local.first_stage):
         message = f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or "
         message += "late interaction without `first` (elasticsearch, opensearch, vespa), or use langchain or llamaindex"
         raise ExportError("over_candidates", message, name=name, first=first)
@@ -294,12 +294,14 @@ def plan_export(name: str, context: RetrieverContext) -> ExportPlan:
     if not plan.parts:
         message = f"{name!r} cannot be exported: choose a retriever that uses BM25 or a model"
         raise ExportError("nothing_to_take", message, name=name)
-    differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
-    return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))
+    differences = (*plan.differences, *(("left_out",) if plan.left_out else ()))
+    return replace(
+        plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differences=tuple(dict.fromkeys(differences))
+    )
 
 
 def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
-    """Return the codes of what surely differs in an engine, as `Plan.differs`, before anything is read.
+    """Return the codes of what surely differs in an engine, as `Plan.differences`, before anything is read.
 
     `tokens` and `sparse` say whether late interaction and sparse encoders are exported to the engine.
     """
@@ -310,7 +312,7 @@ def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, 
             codes += _difference_codes(spec)
         elif isinstance(spec, LearnedSpec):
             codes.append("learned")
-        elif not isinstance(spec, exported) and not (isinstance(spec, LateSpec) and not spec.first and tokens):
+        elif not isinstance(spec, exported) and not (isinstance(spec, LateSpec) and not spec.first_stage and tokens):
             codes.append("left_out")
     return [*dict.fromkeys(codes)]
 
@@ -326,9 +328,11 @@ class _Planner:
     def plan(self, spec: Spec) -> ExportPlan:
         local = spec.local_spec
         match local:
-            case HybridSpec(of=names, fusion=fusion):
+            case HybridSpec(retrievers=names, fusion=fusion):
                 weighted = zip(names, local.weights or (1.0,) * len(names), strict=True)
-                slope = "of_deviation" if fusion is Fusion.Z_SCORE else "of_range"  # by rank, weights stay as they are
+                slope = (
+                    "per_deviation" if fusion is Fusion.Z_SCORE else "per_range"
+                )  # by rank, weights stay as they are
                 plans = [(self.plan(self._specs[name]), {slope: weight}) for name, weight in weighted if weight]
                 return _join_plans(local, plans, by_rank=fusion is Fusion.RRF)
             case LearnedSpec():
@@ -339,32 +343,34 @@ class _Planner:
                     MilvusSpec.model_validate(values | {"search": search, "name": f"{spec.name} {name}"})
                     for search, name in ((MilvusSearchMode.BM25, "BM25"), (MilvusSearchMode.DENSE, "vectors"))
                 ]
-                return _join_plans(local, [(self.plan(part), {"of_range": 1.0}) for part in parts], by_rank=True)
+                return _join_plans(local, [(self.plan(part), {"per_range": 1.0}) for part in parts], by_rank=True)
             case BM25Spec():
                 signal: Signal = Terms(self._field("terms"), local, self._context)
             case DenseSpec():
                 signal = Vectors(self._field("vector"), local, self._context)
-            case LateSpec(first=""):
+            case LateSpec(first_stage=""):
                 signal = LateTokens(self._field("tokens"), local, self._context)
             case SparseSpec():
                 signal = SparseTerms(self._field("sparse"), local, self._context)
             case RerankSpec() | LateSpec():
-                first = self.plan(self._specs[local.first])
+                first = self.plan(self._specs[local.first_stage])
                 return replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
             case _:
                 return ExportPlan(spec.name, (), left_out=(spec.name,))
-        return ExportPlan(spec.name, (WeightedSignal(signal, constant=1.0),), differs=tuple(_difference_codes(local)))
+        return ExportPlan(
+            spec.name, (WeightedSignal(signal, constant=1.0),), differences=tuple(_difference_codes(local))
+        )
 
     def _learned(self, spec: LearnedSpec) -> ExportPlan:
         mix = cast(LearnedMix, self._context.get_retriever(spec.name).retriever)
-        specs = [*(self._specs[name] for name in spec.of), *spec.signals(self._context)]
+        specs = [*(self._specs[name] for name in spec.retrievers), *spec.signals(self._context)]
         pairs = mix.learned.weights[FOLDS].reshape(-1, 2)  # each signal has two values in the mix
         plans = [
-            (self.plan(part), {"of_deviation": float(z), "constant": float(gap / deviation)})
+            (self.plan(part), {"per_deviation": float(z), "constant": float(gap / deviation)})
             for part, (z, gap), deviation in zip(specs, pairs, mix.learned.deviations, strict=True)
         ]
         plan = _join_plans(spec, plans)
-        return replace(plan, differs=(*plan.differs, "learned"))
+        return replace(plan, differences=(*plan.differences, "learned"))
 
     def _field(self, kind: str) -> str:
         self._fields[kind] += 1
@@ -377,25 +383,25 @@ def _join_plans(
     """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
     parts = list[WeightedSignal]()
     left_out = list[str]()
-    differs = list[str]()
+    differences = list[str]()
     for plan, slope in plans:
-        if len(plan.parts) != 1 or "title_weight" in plan.differs:
+        if len(plan.parts) != 1 or "title_weight" in plan.differences:
             left_out.append(plan.name)
             continue
         parts.append(WeightedSignal(plan.parts[0].signal, **slope))
         left_out += plan.left_out
-        differs += plan.differs
-    return ExportPlan(spec.name, tuple(parts), spec.depth, by_rank, tuple(left_out), tuple(differs))
+        differences += plan.differences
+    return ExportPlan(spec.name, tuple(parts), spec.top_k, by_rank, tuple(left_out), tuple(differences))
 
 
 def _difference_codes(spec: Spec) -> list[str]:
     """Return the codes of what a single signal does differently in any engine."""
-    differs: dict[str, object] = {}
+    differences: dict[str, object] = {}
     if isinstance(spec, BM25Spec):
         formula = spec.engine is not BM25Engine.POSTINGS
-        differs = {"feedback": spec.feedback_passages, "title_weight": spec.title_weight, "formula": formula}
+        differences = {"feedback": spec.fb_docs, "title_weight": spec.title_weight, "formula": formula}
     elif isinstance(spec, DenseSpec):
         approximate = spec.index is not IndexKind.EXACT
         precision = spec.precision is not Precision.AUTO
-        differs = {"windows": spec.windows, "approximate": approximate, "precision": precision}
-    return [code for code, is_so in differs.items() if is_so]
+        differences = {"windows": spec.windows, "approximate": approximate, "precision": precision}
+    return [code for code, is_so in differences.items() if is_so]

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.workspace import write_json
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
@@ -30,16 +31,16 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.dense import max_sim
+from mrc_workbench.retrieval.export.fusion import MEASURE
+from mrc_workbench.retrieval.export.signals import ExportError, project
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, rank_candidates
-from mrc_workbench.retrieval.takeaway.fusion import MEASURE
-from mrc_workbench.retrieval.takeaway.signals import ExportError, project
 
 MODEL_FILES = ("model.onnx", "model.int8.onnx")
 # that the models are held against
 _QUESTIONS = 100
 _CANDIDATES = 10
-_LARGE = 1_000_000  # numbers of a table of vectors that is worth halving
+_MIN_HALVED_SIZE = 1_000_000  # numbers of a table of vectors that is worth halving
 FractionCallback = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
 ModelOutput = tuple[
@@ -58,7 +59,7 @@ class OnnxMetrics:
     retriever: str
     model: str
     kind: Literal["dense", "late", "rerank"]
-    place: str
+    folder: str
     questions: int
     agreement: float
     agreement_int8: float
@@ -70,6 +71,7 @@ class OnnxMetrics:
     seconds_int8: float
     bytes_float: int
     bytes_int8: int
+    _earlier = accept_earlier_names({"place": "folder"})
 
 
 _METRIC_FIELDS = [field.name for field in fields(OnnxMetrics)][5:]
@@ -80,7 +82,7 @@ def write_models(
 ) -> list[OnnxMetrics]:
     """Write each model of a retriever into its own folder, and return what was measured.
 
-    Raises `TakeAwayError` if no model is a transformer (`no_network`), or if ONNX is not installed (`no_onnx`).
+    Raises `ExportError` if no model is a transformer (`no_network`), or if ONNX is not installed (`no_onnx`).
     """
     try:
         import onnxruntime.quantization  # noqa: F401
@@ -183,7 +185,7 @@ class _ComparedModel:
         """Return the same function of the model as ONNX."""
         import torch
 
-        from mrc_workbench.retrieval.takeaway.scripts.encode import Model
+        from mrc_workbench.retrieval.export.scripts.encode import Model
 
         model = Model(folder, form, torch.get_num_threads())
         if self.kind == "rerank":
@@ -235,7 +237,7 @@ class _ComparedModel:
 def write_onnx_model(folder: Path, kind: str, model: Any, projection: np.ndarray | None = None) -> None:
     """Write a model of sentence-transformers as the folder that `scripts/encode.py` reads.
 
-    Raises `TakeAwayError` (`no_tokenizer`) if its tokenizer cannot be written as a file.
+    Raises `ExportError` (`no_tokenizer`) if its tokenizer cannot be written as a file.
     """
     import torch
 
@@ -326,7 +328,7 @@ def _halve_tables(graph: Any) -> None:
     """Store large embedding tables in half precision, widened after the lookup."""
     import onnx
 
-    tables = {tensor.name: tensor for tensor in graph.initializer if np.prod(tensor.dims) >= _LARGE}
+    tables = {tensor.name: tensor for tensor in graph.initializer if np.prod(tensor.dims) >= _MIN_HALVED_SIZE}
     used = Counter(name for node in graph.node for name in node.input)
     for position, node in reversed([*enumerate(graph.node)]):
         table = tables.get(node.input[0]) if node.op_type == "Gather" else None

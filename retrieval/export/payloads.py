@@ -17,10 +17,10 @@ from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
 from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder, TokenWeights
+from mrc_workbench.retrieval.export import signals
+from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.milvus import to_sparse_dicts
-from mrc_workbench.retrieval.takeaway import signals
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix
 
 MANIFEST = "takeaway.json"  # in a folder, how its signals are read
 PROJECTION = "{}_projection.npy"  # of a field's token vectors to fewer dimensions
@@ -86,7 +86,7 @@ def question_values(engine: ExportTarget, signal: signals.Signal, questions: Seq
 def new_question_values(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
     """Return the values of new questions by field, computed from what the folder holds.
 
-    Raises `TakeAwayError` (`no_folder`) if it is none for an engine, and the errors of a model or a dictionary.
+    Raises `ExportError` (`no_folder`) if it is none for an engine, and the errors of a model or a dictionary.
     """
     content = read_json(folder / MANIFEST)
     if not content.get("signals"):

@@ -1,4 +1,4 @@
-"""The search of this folder as a retriever of LlamaIndex: `FolderRetriever().retrieve("a question")`."""
+"""The search of this folder as a retriever of LlamaIndex: `LlamaIndexFolderRetriever().retrieve("a question")`."""
 
 import sys
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from plain import PlainSearch
 
 
-class FolderRetriever(BaseRetriever):
-    """Finds the best `k` passages as nodes with their scores, higher is better; the metadata tell the title."""
+class LlamaIndexFolderRetriever(BaseRetriever):
+    """Returns the top `k` passages as nodes with scores (higher is better); the metadata contain the title."""
 
     def __init__(self, k: int = 10, search: Callable[..., Any] | None = None) -> None:
         self._k = k
@@ -18,17 +18,16 @@ class FolderRetriever(BaseRetriever):
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(
-                node=TextNode(id_=passage.id, text=passage.text, metadata={"title": passage.title}), score=score
-            )
-            for passage, score in self._search(query_bundle.query_str, self._k)
-        ]
+        nodes = []
+        for hit in self._search(query_bundle.query_str, self._k).itertuples():
+            node = TextNode(id_=hit.passage_id, text=hit.text, metadata={"title": hit.title})
+            nodes.append(NodeWithScore(node=node, score=hit.score))
+        return nodes
 
 
 if __name__ == "__main__":
     try:
-        retriever = FolderRetriever()
+        retriever = LlamaIndexFolderRetriever()
     except ModuleNotFoundError as error:
         sys.exit(str(error))
     for result in retriever.retrieve(sys.argv[1]):

@@ -14,17 +14,17 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.workspace import PROJECT, read_json, workspace
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
-from mrc_workbench.retrieval.comparison.store import kept_comparisons
+from mrc_workbench.retrieval.comparison.store import list_comparisons
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
+from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, archive_path, export_retriever, zip_folder
+from mrc_workbench.retrieval.export.fusion import TRAITS, ExportTarget
+from mrc_workbench.retrieval.export.payloads import MANIFEST, new_question_values
+from mrc_workbench.retrieval.export.signals import ExportError
 from mrc_workbench.retrieval.rankings import QueryHits
-from mrc_workbench.retrieval.takeaway.asking import MANIFEST, new_question_values
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, archive_path, export_retriever, zip_folder
-from mrc_workbench.retrieval.takeaway.fusion import TRAITS, ExportTarget
-from mrc_workbench.retrieval.takeaway.signals import ExportError
 from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
-from tests.retrieval.takeaway.test_fusion import HYBRID
+from tests.retrieval.export.test_fusion import HYBRID
 from tests.tiny_models import build_bi_encoder
 
 ODD = HYBRID | {"name": "../../<b>odd</b>|name"}
@@ -75,7 +75,7 @@ def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = Tru
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
 
-MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "words"]}
+MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "words"]}
 IN_MILVUS = {
     f"{name} {fusion}": (name, BIGRAMS, WORDS, MIX | {"fusion": fusion})
     for name, fusion in (("bigrams", "rrf"), ("mix", "rrf"), ("mix", "z-score"))
@@ -83,7 +83,7 @@ IN_MILVUS = {
 
 
 @pytest.fixture(scope="module")
-def told_in_milvus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def milvus_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What each folder's script writes: loaded and checked by Python alone, asked with the workbench beside it."""
     base_folder = tmp_path_factory.mktemp("milvus")
     folders = [written(ExportTarget.MILVUS, base_folder / case, *of) for case, of in IN_MILVUS.items()]
@@ -97,8 +97,8 @@ def told_in_milvus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", IN_MILVUS)
-def test_milvus_matches_computed_results(case: str, told_in_milvus: dict[str, list[str]]) -> None:
-    loaded, checked, answer = told_in_milvus[case]
+def test_milvus_matches_computed_results(case: str, milvus_output: dict[str, list[str]]) -> None:
+    loaded, checked, answer = milvus_output[case]
     assert loaded == f"{len(PASSAGES)} passages are in milvus\n"
     assert checked.split()[1] == checked.split()[3]  # measured there, expected there
     hit = json.loads(answer.splitlines()[0])
@@ -209,11 +209,17 @@ def test_library_retriever_matches_workbench(library: ExportTarget, tmp_path: Pa
     comparison = comparison_of()
     folder = tmp_path / "made"
     export_retriever(comparison, small_set(), str(ODD["name"]), library, folder)
-    ask = {
-        ExportTarget.LANGCHAIN: "[(d.id, d.metadata['score']) for d in FolderRetriever(k=3).invoke(question)]",
-        ExportTarget.LLAMAINDEX: "[(n.node.node_id, n.score) for n in FolderRetriever(k=3).retrieve(question)]",
+    name, ask = {
+        ExportTarget.LANGCHAIN: (
+            "LangChainFolderRetriever",
+            "[(document.id, document.metadata['score']) for document in retriever.invoke(question)]",
+        ),
+        ExportTarget.LLAMAINDEX: (
+            "LlamaIndexFolderRetriever",
+            "[(node.node.node_id, node.score) for node in retriever.retrieve(question)]",
+        ),
     }[library]
-    code = f"import json; from {library}_retriever import FolderRetriever; "
+    code = f"import json; from {library}_retriever import {name}; retriever = {name}(k=3); "
     code += f"print(json.dumps([{ask} for question in {[item.text for item in QUESTIONS]!r}]))"
     value = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{folder}"}
     process = subprocess.run([sys.executable, "-c", code], env=value, capture_output=True, text=True, check=False)
@@ -230,7 +236,7 @@ def key() -> str:
     stored = save_question_set(small_set())
     experiment = experiment_of(BIGRAMS, WORDS, ODD).model_copy(update={"data": stored.key})
     keep_comparison(compare(experiment, small_set()), workspace() / "comparisons" / ("ab" * 8))
-    return kept_comparisons()[0].key
+    return list_comparisons()[0].key
 
 
 def test_command_writes_folder_and_prints_metrics(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,5 +264,5 @@ def test_job_writes_archive_and_metrics_or_error(key: str) -> None:
         assert job.run() == (0 if state is State.DONE else 2)
         assert (job.status().state, archive_path(job).is_file()) == (state, state is State.DONE)
     taken = EXPORTS.job(ExportRequest(key, str(ODD["name"]), ExportTarget.WEAVIATE), "now").load()
-    assert [item.engine for item in taken.figures] == [item for item in ExportTarget if item is not ExportTarget.ONNX]
+    assert [item.engine for item in taken.metrics] == [item for item in ExportTarget if item is not ExportTarget.ONNX]
     assert job.status().code == "retriever_failed"

@@ -18,10 +18,10 @@ import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval.takeaway.engines import engine_config
-from mrc_workbench.retrieval.takeaway.folder import readme
-from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
-from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS, fill_template
+from mrc_workbench.retrieval.export.engines import engine_config
+from mrc_workbench.retrieval.export.folder import readme
+from mrc_workbench.retrieval.export.fusion import ExportTarget
+from mrc_workbench.retrieval.export.scripts.engine import CONNECTIONS, fill_template
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.engines.base import Received, RefusedError, StubEngine, serving
 from tests.engines.elastic import Elastic, Elasticsearch
@@ -30,16 +30,16 @@ from tests.engines.vespa import Vespa
 from tests.engines.weaviate import Weaviate
 from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS
-from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
-from tests.retrieval.takeaway.test_folder import END, lines, run_scripts, written
+from tests.retrieval.export.test_engines import INDEX, Keywords, mix_for
+from tests.retrieval.export.test_folder import END, lines, run_scripts, written
 from tests.tiny_models import build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow
 DENSE = {"name": "dense", "kind": "dense", "model": "starter"}
-MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "dense"]}
+MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "dense"]}
 LATE = {"name": "late", "kind": "late", "model": "bi", "dimensions": 16, "precision": "float32"}
 SPARSE = {"name": "sparse", "kind": "sparse", "model": "splade", "precision": "float32"}
-LATE_MIX = {"name": "mix", "kind": "hybrid", "of": ["bigrams", "late"]}
+LATE_MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "late"]}
 MIXES = {
     "scores": MIX | {"fusion": "min-max", "weights": [0.7, 0.3]},
     "deviations": MIX | {"fusion": "z-score"},
@@ -47,8 +47,9 @@ MIXES = {
     "weighted ranks": MIX | {"fusion": "rrf", "weights": [0.7, 0.3]},
     "late scores": LATE_MIX | {"fusion": "min-max", "weights": [0.4, 0.6]},
     "late ranks": LATE_MIX | {"fusion": "rrf"},
-    "sparse scores": MIX | {"of": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
-    "sparse ranks": MIX | {"of": ["bigrams", "sparse"], "fusion": "rrf"},
+    "sparse scores": MIX
+    | {"retrievers": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
+    "sparse ranks": MIX | {"retrievers": ["bigrams", "sparse"], "fusion": "rrf"},
 }
 Folders = Callable[[ExportTarget, str], Path]
 WITHOUT_TOKENS = {ExportTarget.WEAVIATE}  # engines that get no late interaction and no term weights
@@ -74,7 +75,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
             folder = base_folder / f"{engine.value} {mix}"
             spec = MIXES.get(mix, {})
             name = str(spec.get("name", mix))
-            parts = [signal_spec for signal_spec in signals if signal_spec["name"] in {name, *spec.get("of", ())}]  # type: ignore[call-overload]
+            parts = [
+                signal_spec for signal_spec in signals if signal_spec["name"] in {name, *spec.get("retrievers", ())}
+            ]  # type: ignore[call-overload]
             specs = (BIGRAMS, *parts, spec) if spec else (BIGRAMS, *parts)
             folders_by_mix[engine, mix] = written(engine, folder, name, *specs)
         return folders_by_mix[engine, mix]
@@ -144,7 +147,7 @@ def test_asks_new_question(engine: ExportTarget, mix: str, folders: Folders) -> 
 
 
 @pytest.mark.parametrize(
-    ("mix", "version", "licence", "words", "told"),
+    ("mix", "version", "licence", "words", "message"),
     [
         ("ranks", (8, 16), "trial", (), ""),
         ("weighted ranks", (9, 1), "trial", (), "unknown field [retriever]"),
@@ -166,19 +169,13 @@ def test_asks_new_question(engine: ExportTarget, mix: str, folders: Folders) -> 
     ],
 )
 def test_elasticsearch_versions_and_licences(
-    *,
-    mix: str,
-    version: tuple[int, int],
-    licence: str,
-    words: tuple[str, ...],
-    told: str,
-    folders: Folders,
+    *, mix: str, version: tuple[int, int], licence: str, words: tuple[str, ...], message: str, folders: Folders
 ) -> None:
     folder = folders(ExportTarget.ELASTICSEARCH, mix)
     with serving(Elasticsearch(version=version, licence=licence)) as url:
         done = run_scripts((folder, url, "load"), (folder, url, "check", *words))
-    assert (done.returncode == 0, told in done.stderr) == (not told, True), done.stderr
-    if not told:
+    assert (done.returncode == 0, message in done.stderr) == (not message, True), done.stderr
+    if not message:
         there, expected = printed_ndcg(done.stdout.split(END)[1])
         assert there == pytest.approx(expected, abs=1e-4)
 
@@ -371,7 +368,7 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "form", "status", "told"),
+    ("method", "path", "body", "form", "status", "message"),
     [
         ("POST", "/i/_refresh", "{}", "application/json", 400, "does not support having a body"),
         ("DELETE", "/i", "{}", "application/json", 400, "does not support having a body"),
@@ -385,7 +382,7 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
 )
 @pytest.mark.parametrize("engine", [Elasticsearch, OpenSearch])
 def test_stubs_reject_what_engines_reject(
-    *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, told: str
+    *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, message: str
 ) -> None:
     stub = engine()
     (name, _, query) = path.partition("?")
@@ -393,7 +390,7 @@ def test_stubs_reject_what_engines_reject(
     params = dict(pair.split("=") for pair in query.split("&") if pair)
     with pytest.raises(RefusedError) as caught:
         stub.answer(Received(method, name, params, {"Content-Type": form}, body.encode()))
-    assert (caught.value.status, told in str(caught.value.content)) == (status, True)
+    assert (caught.value.status, message in str(caught.value.content)) == (status, True)
 
 
 def test_omits_zero_vector_from_query() -> None:
@@ -401,7 +398,7 @@ def test_omits_zero_vector_from_query() -> None:
     for engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH):
         config = engine_config(mix_for(engine), INDEX)
         assert config.query
-        with_zeros = json.dumps(fill_template(config.query.body, values, config.nothing))
+        with_zeros = json.dumps(fill_template(config.query.body, values, config.empty_queries))
         assert ("match_none" in with_zeros, "query_vector" in with_zeros) == (True, False)
         known = values | {"vector": [1.0] * len(values["vector"])}
-        assert "match_none" not in json.dumps(fill_template(config.query.body, known, config.nothing))
+        assert "match_none" not in json.dumps(fill_template(config.query.body, known, config.empty_queries))

@@ -1,0 +1,5 @@
+"""Exports of a retriever: a folder with which an engine or a library runs the same search, and what that changes."""
+
+from pathlib import Path
+
+DIFFERENCES_FILE = Path(__file__).with_name("differences.toml")
