@@ -70,14 +70,14 @@ class BiEncoder(TruncatingModel):
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         if texts and not is_caching():
             return self._recent.lookup(texts, lambda new: self.encode("question", new).copy())
-        return self._vectors("question", texts, (self._passages_share, 1.0))
+        return self._vectors("question", texts, (self._passages_fraction, 1.0))
 
     def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of sentences to compare with each other: all as questions, as E5 wants it (Wang et al. 2024)."""
         return self._vectors("question", texts, (0.0, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
-        return self._vectors("passage", texts, (0.0, self._passages_share))
+        return self._vectors("passage", texts, (0.0, self._passages_fraction))
 
     def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that are too long for the model, stored; `heads` are the lengths of titles."""
@@ -97,10 +97,10 @@ class BiEncoder(TruncatingModel):
         self.meter.note(time.perf_counter() - began, *stored["seconds"].tolist())
         return Windows(stored["rows"], stored["windows"], not options.tokens)
 
-    def cut_off(self, texts: Sequence[str]) -> int:
+    def count_truncated(self, texts: Sequence[str]) -> int:
         if self._is_given or is_starter(self._source):
             return 0
-        return self.lengths_of(texts).cut_off
+        return self.lengths_of(texts).n_truncated
 
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         if not self._fast or not self.model.tokenizer.is_fast:
@@ -113,10 +113,10 @@ class BiEncoder(TruncatingModel):
         if not added:
             return self.encode_passages(texts), np.arange(len(texts))
         costs = [reading_costs(np.array([*map(len, batch)])).sum() for batch in (texts, added)]
-        boundary = self._passages_share * float(costs[0] / sum(costs))
+        boundary = self._passages_fraction * float(costs[0] / sum(costs))
         rows = windows.whole_rows(len(texts))
         passage_vectors = self._vectors("passage", texts, (0.0, boundary))
-        window_vectors = self._vectors("passage", added, (boundary, self._passages_share))
+        window_vectors = self._vectors("passage", added, (boundary, self._passages_fraction))
         passage_vectors = passage_vectors if len(rows) == len(texts) else passage_vectors[rows]
         return np.concatenate([passage_vectors, window_vectors]), np.concatenate([rows, windows.rows[windows.is_added]])
 
@@ -193,13 +193,13 @@ class SparseTextEncoder(TruncatingModel):
         return load_sparse_encoder(self._source)
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("question", texts, (self._passages_share, 1.0))
+        return self._weights("question", texts, (self._passages_fraction, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("passage", texts, (0.0, self._passages_share))
+        return self._weights("passage", texts, (0.0, self._passages_fraction))
 
-    def cut_off(self, texts: Sequence[str]) -> int:
-        return self.lengths_of(texts).cut_off
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        return self.lengths_of(texts).n_truncated
 
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         model = self._models_by_side["passage"]
@@ -360,7 +360,7 @@ class CrossEncoderScorer(TruncatingModel):
         cutter = self._cutter(options)
         return cutter.windows_beside(question, text, title_length) if cutter else []
 
-    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
+    def count_truncated(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
         """Count the `candidates` `(n_questions, depth)`, rows of `texts` or -1, that are too long for some question."""
         if is_starter(self._source):
             return 0

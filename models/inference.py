@@ -71,14 +71,14 @@ def _bfloat16_is_faster() -> bool:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        turns = [(_seconds(torch.float32), _seconds(torch.bfloat16)) for _ in range(_TURNS)]
+        turns = [(_measure_seconds(torch.float32), _measure_seconds(torch.bfloat16)) for _ in range(_TURNS)]
     finally:
         torch.set_num_threads(threads)
     float32_seconds, bfloat16_seconds = np.min(turns, axis=0)  # the least: whatever else runs only adds to it
     return bool(float32_seconds > bfloat16_seconds * _GAIN)
 
 
-def _seconds(dtype: Any) -> float:
+def _measure_seconds(dtype: Any) -> float:
     import torch
 
     tokens = torch.ones(128, 384, dtype=dtype)

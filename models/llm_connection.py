@@ -17,9 +17,9 @@ import openai
 
 from mrc_workbench.models.llm import TIMEOUT_SECONDS, ChatAnswer, Endpoint, EndpointError, Usage, replace_surrogates
 
-MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
-MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
-MOST_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
+MAX_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
+MAX_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
+MAX_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
 RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost connection
 _RETRIED_STATUSES = (408, 409, 429, *range(500, 600))
 _SECONDS_TO_CONNECT = 10.0
@@ -46,7 +46,7 @@ def _truncated_answer() -> EndpointError:
 class Connection(httpx2.BaseTransport):
     """Carries the library's requests: as the environment wants it (proxies, certificates), and to no other address.
 
-    An answer may have `MOST_BYTES` in `MOST_LINES` and take `MOST_SECONDS`. `stop` ends all that is under way, from any
+    An answer may have `MAX_BYTES` in `MAX_LINES` and take `MAX_SECONDS`. `stop` ends all that is under way, from any
     thread, also while nothing comes. What passes is asked for again. `only_key` is the key of an address that is not
     the operator's own: nothing that the environment adds (an organization, a project, headers) is sent there.
     """
@@ -127,9 +127,9 @@ class _Call:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._socket: socket.socket | None = None
-        text = f"the answer had not come to its end after {MOST_SECONDS:g} seconds"
-        late = EndpointError("too_long", text, is_fatal=False, seconds=f"{MOST_SECONDS:g}")
-        self.timer = threading.Timer(MOST_SECONDS, self.end, (late,))
+        text = f"the answer had not come to its end after {MAX_SECONDS:g} seconds"
+        late = EndpointError("too_long", text, is_fatal=False, seconds=f"{MAX_SECONDS:g}")
+        self.timer = threading.Timer(MAX_SECONDS, self.end, (late,))
         self.timer.daemon = True
         self.timer.start()
 
@@ -190,8 +190,8 @@ class _Body(httpx2.SyncByteStream):
                 self._call.check()
                 taken = taken + len(piece)
                 lines = lines + max(1, piece.count(b"\n"), piece.count(b"\r"))
-                if taken > MOST_BYTES or lines > MOST_LINES:
-                    megabytes = MOST_BYTES // 2**20
+                if taken > MAX_BYTES or lines > MAX_LINES:
+                    megabytes = MAX_BYTES // 2**20
                     text = f"the answer was larger than {megabytes} MB and was not read on"
                     raise EndpointError("too_much", text, is_fatal=False, megabytes=megabytes)
                 yield piece

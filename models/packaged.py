@@ -118,7 +118,7 @@ DEFAULT = PackagedBase(
 PACKAGED = {DEFAULT.name: DEFAULT}
 
 
-def base_at_hand() -> PackagedBase | None:
+def installed_base() -> PackagedBase | None:
     """Return the base that all starts from where nobody chooses; None where its package is not installed."""
     return DEFAULT if DEFAULT.path else None
 

@@ -41,7 +41,7 @@ FOLLOWS = "follows"
 _HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
 _FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
 _LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
-_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
+_MAX_LOGITS_PER_BLOCK = 1 << 25  # tokens times pieces: 128 MiB in float32
 _MODULES_FILE = "modules.json"
 _TRANSFORMER_FILE = "sentence_bert_config.json"
 _MODULE_NAME = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
@@ -208,7 +208,7 @@ class MaskedNetwork(TrainedNetwork):
         head = None if "logits" in outputs else network.get_submodule(_HEADS[network.config.model_type])
         hidden = outputs["hidden" if head else "logits"][is_masked]
         parts = []
-        size = max(1, len(labels) if torch.is_grad_enabled() else _LOGITS_AT_ONCE // network.config.vocab_size)
+        size = max(1, len(labels) if torch.is_grad_enabled() else _MAX_LOGITS_PER_BLOCK // network.config.vocab_size)
         for block, pieces in zip(hidden.split(size), labels.split(size), strict=True):
             logits = (head(block) if head else block).float()
             parts.append((cross_entropy(logits, pieces, reduction="none"), logits.argmax(dim=1) == pieces))

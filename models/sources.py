@@ -23,7 +23,7 @@ from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.data.workspace import limits, read_json, read_only_workspace, user, workspace
 from mrc_workbench.models.files import ModelError, hub_revision, require_regular_files
 from mrc_workbench.models.inference import Precision
-from mrc_workbench.models.packaged import PackagedBase, base_at_hand, packaged_base
+from mrc_workbench.models.packaged import PackagedBase, installed_base, packaged_base
 
 Outcome = TypeVar("Outcome")
 STARTER = "starter"
@@ -94,7 +94,7 @@ def _candidate_folders(reference: str, base: Path | None) -> list[Path]:
 
 def default_model() -> str:
     """What searches and trainings start from where nobody chooses: a packaged base, or the starter where none is."""
-    packaged = base_at_hand()
+    packaged = installed_base()
     return packaged.reference if packaged else STARTER
 
 

@@ -112,11 +112,11 @@ class TokenEncoder(TruncatingModel):
         also: Iterable[TokenLayers] = (),
         weights: TokenWeights | None = None,
         on_progress: Callable[[float], None] | None = None,
-        passages_share: float = 0.8,
+        passages_fraction: float = 0.8,
         loaded_model: "MultiVectorEncoder | None" = None,
     ) -> None:
         """Compute the weights of weighted `layers` from `corpus` if none are given; never store texts with others."""
-        progress: dict[str, Any] = {"on_progress": on_progress, "passages_share": passages_share}
+        progress: dict[str, Any] = {"on_progress": on_progress, "passages_fraction": passages_fraction}
         super().__init__(source, corpus, precision=precision, loaded_model=loaded_model, **progress)
         self._given_weights = weights
         self._dimensions = dimensions
@@ -153,17 +153,17 @@ class TokenEncoder(TruncatingModel):
         return TokenWeights(cached_arrays("token-weights", key, compute)["weights"])
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
-        return self._vectors("question", texts, None, (self._passages_share, 1.0))
+        return self._vectors("question", texts, None, (self._passages_fraction, 1.0))
 
     def encode_passages(self, texts: Sequence[str], title_lengths: np.ndarray | None = None) -> TokenVectors:
         """Vectors of passages, which the projection is fitted on where one is wanted: encode them first."""
-        return self._vectors("passage", texts, title_lengths, (0.0, self._passages_share))
+        return self._vectors("passage", texts, title_lengths, (0.0, self._passages_fraction))
 
     def passage_blocks(
         self, texts: Sequence[str], title_lengths: np.ndarray | None = None
     ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Yield the rows of a block of passages and their vectors, which may be more than memory holds."""
-        return self._blocks("passage", texts, title_lengths, (0.0, self._passages_share))
+        return self._blocks("passage", texts, title_lengths, (0.0, self._passages_fraction))
 
     def key_of_passages(self, texts: Sequence[str], title_lengths: np.ndarray | None = None) -> str:
         return self._key("passage", texts, title_lengths)
@@ -229,8 +229,8 @@ class TokenEncoder(TruncatingModel):
             _, block, titles = next(_text_blocks(passages, title_lengths))
             self.projection = self._load_or_compute("passage", block, titles, lambda _: None, keep=True)["projection"]
 
-    def cut_off(self, texts: Sequence[str]) -> int:
-        return 0 if self._windows else self.lengths_of(texts).cut_off
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        return 0 if self._windows else self.lengths_of(texts).n_truncated
 
     def read(self, side: str, text: str, title_length: int | None = None) -> tuple[np.ndarray, list[Span]]:
         """Return the vectors of one text and their spans, (0, 0) without letters; with `head`, read by windows."""

@@ -130,16 +130,16 @@ class WindowScorer(Protocol):
 
 @runtime_checkable
 class LimitedEncoder(Protocol):
-    """Reads only the beginning of long passages; `cut_off` returns how many of the texts are too long."""
+    """Reads only the beginning of long passages; `count_truncated` returns how many of the texts are too long."""
 
-    def cut_off(self, texts: Sequence[str]) -> int: ...
+    def count_truncated(self, texts: Sequence[str]) -> int: ...
 
 
 @runtime_checkable
 class LimitedScorer(Protocol):
     """Cuts off passages that are too long beside a question; `candidates` are rows of `texts`, -1 if missing."""
 
-    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int: ...
+    def count_truncated(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int: ...
 
 
 @runtime_checkable
@@ -255,7 +255,7 @@ class VectorBlocks:
             if path.is_file():  # the first did not wait for the last part of this one
                 shutil.rmtree(parts, ignore_errors=True)
             return StoredVectors(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
-        return self._assembled_as(path, parts)
+        return self._assemble(path, parts)
 
     def _read(self, parts: Path, number: int) -> Block:
         if number in self._unwritten:
@@ -286,7 +286,7 @@ class VectorBlocks:
         vectors = self._encode([self._texts[row] for row in self._rows[number]])
         return vectors, self._clock() - loaded
 
-    def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
+    def _assemble(self, path: Path, parts: Path) -> StoredVectors:
         try:
             with sealing(path) as new:
                 mapped = partial(np.lib.format.open_memmap, new, "w+", np.float32)

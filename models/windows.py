@@ -194,15 +194,15 @@ class TokenLengths(NamedTuple):
     max_pair_tokens: int
 
     @property
-    def cut_off(self) -> int:
+    def n_truncated(self) -> int:
         return int(np.count_nonzero(self.tokens > self.max_text_tokens))
 
 
 class TruncatingModel(SourcedModel):
     """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is unknown.
 
-    A model `at_hand`, such as one in training, is not loaded, and its results are not stored. `batch_size` is for
-    models that cannot choose batches by length. `passages_share` is how much of the progress of encoding is passages.
+    A `loaded_model`, such as one in training, is not loaded again, and its results are not stored. `batch_size` is for
+    models that cannot choose batches by length. `passages_fraction` is the fraction of the progress for passages.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class TruncatingModel(SourcedModel):
         precision: Precision = Precision.AUTO,
         batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
-        passages_share: float = 0.8,
+        passages_fraction: float = 0.8,
         loaded_model: Any = None,
     ) -> None:
         super().__init__(source, corpus, precision)
@@ -221,7 +221,7 @@ class TruncatingModel(SourcedModel):
         if self._is_given:
             self.model = loaded_model
         self._batch_size = batch_size
-        self._passages_share = passages_share
+        self._passages_fraction = passages_fraction
         self.meter = Meter()
         self._on_progress = on_progress
 

@@ -25,7 +25,7 @@ import numpy as np
 from mrc_workbench.data.cache import cached_folder, key_of
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.vectors import TokenVectors
-from mrc_workbench.retrieval.lexical import Array, Write, compiled, in_files, in_memory
+from mrc_workbench.retrieval.lexical import Array, Write, collect_arrays, compiled, write_arrays
 from mrc_workbench.retrieval.rankings import Rankings, rank_candidates
 
 CANDIDATES = 512  # passages that are compared token by token, or twice as many as are asked for
@@ -78,7 +78,7 @@ class TokenIndex:
     @classmethod
     def from_blocks(cls, blocks: Iterable[Block], n_passages: int, bits: int = 0) -> "TokenIndex":
         tree, blocks = _fit_centroids(iter(blocks), n_passages, bits)
-        arrays = in_memory(_DTYPES, lambda write: _write_index(tree, blocks, bits, write))
+        arrays = collect_arrays(_DTYPES, lambda write: _write_index(tree, blocks, bits, write))
         return cls(arrays, tree.centroids.shape[1], bits)
 
     @property
@@ -143,7 +143,7 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
 
     def write(folder: Path) -> None:
         tree, all_blocks = _fit_centroids(iter(blocks()), n_passages, bits)
-        in_files(folder, _DTYPES, lambda write_part: _write_index(tree, all_blocks, bits, write_part))
+        write_arrays(folder, _DTYPES, lambda write_part: _write_index(tree, all_blocks, bits, write_part))
         (folder / _METADATA_FILE).write_text(json.dumps({"dimensions": tree.centroids.shape[1]}), encoding="utf-8")
 
     with cached_folder("token-index", key_of(_VERSION, key, n_passages, bits), write, _MAX_STORED_INDEXES) as folder:

@@ -38,7 +38,7 @@ from mrc_workbench.retrieval.rankings import (
 )
 
 RRF_CONSTANT = 60
-_SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
+_WRITE_INTERVAL_SECONDS = 30.0  # what is lost at most when the process is ended
 _BLOCK = 64  # questions between two words of progress
 _FILE = "reranking.json"
 
@@ -183,7 +183,7 @@ class StoredPairScores:
         self.load_seconds = max(self.load_seconds, load_seconds)
         self._seconds += seconds
         self._count += len(rows)
-        if time.perf_counter() - self._written > _SECONDS_BETWEEN_WRITING:
+        if time.perf_counter() - self._written > _WRITE_INTERVAL_SECONDS:
             self.write()
 
     def write(self) -> None:
@@ -247,10 +247,10 @@ class PairScores:
             self._meter.note(time.perf_counter() - began, stored.load_seconds, stored.seconds_of(n_pairs))
         return scores
 
-    def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:
+    def count_truncated(self, questions: Sequence[str], candidates: Rankings) -> int:
         if self._windows or not isinstance(self._scorer, LimitedScorer):
             return 0
-        return self._scorer.cut_off(questions, self._texts, candidates.indices)
+        return self._scorer.count_truncated(questions, self._texts, candidates.indices)
 
     def count_missing(self, questions: Sequence[str], candidates: Rankings) -> int:
         return int(np.count_nonzero(np.isnan(self._stored_scores(questions).lookup(candidates.indices))))
@@ -339,8 +339,8 @@ class RerankedRetriever:
         scores_below = np.broadcast_to(self._depth - 1.0 - ranks, (len(questions), len(ranks)))
         return rank_candidates(hits.indices, np.hstack([scores, scores_below]), min(k, n_columns))
 
-    def cut_off(self) -> int:
-        return self._pairs.cut_off(*self._last_candidates) if self._last_candidates else 0
+    def count_truncated(self) -> int:
+        return self._pairs.count_truncated(*self._last_candidates) if self._last_candidates else 0
 
     def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
         return self._pairs.score_candidates(questions, candidates)

@@ -8,7 +8,7 @@ Zisserman 2003), so it may find fewer than it is asked for.
 Memory for n vectors of d dimensions, in bytes: `exact` adds nothing to the vectors it is given (4nd; where these are
 mapped from a file, the pages are the system's to share and to drop); `hnsw` holds a copy and the graph, n(4d + 272);
 `ivf` a copy by cells, n(4d + 8); `int8` n * d. One million of 384: 1.5, 1.8, 1.5 and 0.4 GB. All search a batch of
-questions, and build, on all cores; but for the graph of few vectors, see `HNSW_IN_ORDER`.
+questions, and build, on all cores; but for the graph of few vectors, see `MAX_DETERMINISTIC_HNSW`.
 
 In late interaction (ColBERT: Khattab & Zaharia 2020) a passage's score is the mean over the question's tokens of the
 best cosine among its own tokens: MaxSim divided by the number of question tokens, which can be read as a cosine.
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 HNSW_NEIGHBOURS = 32  # links of a vector in the graph
 HNSW_CANDIDATES_TO_BUILD = 128
 HNSW_CANDIDATES = 256  # kept during a search: more find more and take longer
-HNSW_IN_ORDER = 100_000  # vectors up to which one core links them in turn, so that the graph is always the same
+MAX_DETERMINISTIC_HNSW = 100_000  # vectors: one core links up to so many, which makes the graph reproducible
 _VECTORS_PER_CELL = 39  # that FAISS asks for to place the centre of a cell
 ENCODING_FRACTION = 0.7  # of the progress: encoding passages and questions, before they are compared
 _QUESTIONS_AT_ONCE = 32  # compared at a time with all passages
-_PLACES = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
+_TOKENS_AT_ONCE = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
 _MAX_EXACT_PASSAGES = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
 
 
@@ -61,7 +61,7 @@ class IndexKind(StrEnum):
 
 
 class VectorIndex:
-    """An index over `vectors` `(n, dimensions)` float32, always the same up to `HNSW_IN_ORDER` vectors."""
+    """An index over `vectors` `(n, dimensions)` float32, always the same up to `MAX_DETERMINISTIC_HNSW` vectors."""
 
     def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:
         self.size = len(vectors)
@@ -118,7 +118,7 @@ def _build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
         index = faiss.IndexHNSWFlat(dimensions, HNSW_NEIGHBOURS, metric)
         index.hnsw.efConstruction = HNSW_CANDIDATES_TO_BUILD
         index.hnsw.efSearch = HNSW_CANDIDATES
-        if len(vectors) <= HNSW_IN_ORDER:
+        if len(vectors) <= MAX_DETERMINISTIC_HNSW:
             faiss.omp_set_num_threads(1)
     elif kind is IndexKind.IVF:
         count, n_probe = ivf_cell_counts(len(vectors))
@@ -176,10 +176,10 @@ class Dense:
     def memory_bytes(self) -> int:
         return self._index.memory_bytes
 
-    def cut_off(self) -> int:
+    def count_truncated(self) -> int:
         if self._windows or not isinstance(self._encoder, LimitedEncoder):
             return 0
-        return self._encoder.cut_off(self._texts)
+        return self._encoder.count_truncated(self._texts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors = self._encoder.encode_questions(questions)
@@ -250,7 +250,7 @@ def _length_batches(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tup
     first = 0
     while first < len(order):
         last = first + 1
-        while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _PLACES:
+        while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _TOKENS_AT_ONCE:
             last += 1
         rows = order[first:last]
         token_rows = (
@@ -307,8 +307,8 @@ class LateInteraction:
     def memory_bytes(self) -> int:
         return self._tokens.vectors.nbytes if isinstance(self._tokens, TokenVectors) else self._tokens.memory_bytes
 
-    def cut_off(self) -> int:
-        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+    def count_truncated(self) -> int:
+        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors = self._encoder.encode_questions(questions)
@@ -362,8 +362,8 @@ class SparseRetriever:
         self._postings = Postings.from_segments(segments_of(weights), len(passages))
         self.memory_bytes = self._postings.memory_bytes
 
-    def cut_off(self) -> int:
-        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+    def count_truncated(self) -> int:
+        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question. Raises `ValueError` where their vocabulary is a larger one."""

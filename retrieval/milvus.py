@@ -37,8 +37,8 @@ from mrc_workbench.retrieval.milvus_connection import (
     MilvusField,
     MilvusSettings,
     Vectors,
-    connected,
     load,
+    open_client,
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
@@ -96,11 +96,11 @@ class MilvusRetriever:
         self._fusion = fusion
         self.collection = f"mrc_{key_of(_VERSION, n_passages, [field.key for field in fields])[:40]}"
         if n_passages:
-            with connected(settings, self.collection) as client:
+            with open_client(settings, self.collection) as client:
                 load(client, self.collection, fields, n_passages, on_progress)
 
-    def cut_off(self) -> int:
-        return sum(field.cut_off() for field in self._fields if isinstance(field, VectorField))
+    def count_truncated(self) -> int:
+        return sum(field.count_truncated() for field in self._fields if isinstance(field, VectorField))
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         k = min(k, self._n_passages)
@@ -108,7 +108,7 @@ class MilvusRetriever:
         if not len(questions) or not self._n_passages:
             return rankings
         encoded = [field.question_vectors(questions) for field in self._fields]
-        with connected(self.settings, self.collection) as client:
+        with open_client(self.settings, self.collection) as client:
             client.load_collection(self.collection, **RETRY_OPTIONS)
             if self._fusion is None:
                 (known, vectors) = encoded[0]
@@ -255,8 +255,8 @@ class VectorField:
     def _vectors(self) -> np.ndarray:
         return self._encoder.encode_passages(self._texts)
 
-    def cut_off(self) -> int:
-        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+    def count_truncated(self) -> int:
+        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def schema(self) -> dict[str, Any]:
         from pymilvus import DataType

@@ -20,9 +20,9 @@ from mrc_workbench.data.workspace import workspace
 
 FILES = "Milvus Lite"
 RETRY_OPTIONS = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
-_WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
+_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
 _SECONDS_TO_CONNECT = 5.0
-_SECONDS_FOR_A_TURN = 60.0
+_LOCK_TIMEOUT_SECONDS = 60.0
 MAX_HITS = 16_384  # hits that Milvus gives for a question
 Vectors = list[dict[int, float]] | list[list[float]]
 ROW = "row"  # the id of a passage: its row in the corpus
@@ -85,7 +85,7 @@ def is_reachable(settings: MilvusSettings, seconds: float = 2.0) -> bool:
 
 
 @contextmanager
-def connected(settings: MilvusSettings, collection: str) -> Iterator[Any]:
+def open_client(settings: MilvusSettings, collection: str) -> Iterator[Any]:
     """Yield a `MilvusClient`; a collection in the workspace is a file, whose users wait for their turn.
 
     Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_busy` (file in use), `milvus_failed`.
@@ -112,7 +112,7 @@ def _local_server(settings: MilvusSettings, collection: str) -> Iterator[str]:
 
     folder = workspace() / "milvus"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{collection}.lock", timeout=_SECONDS_FOR_A_TURN)
+    lock = FileLock(folder / f"{collection}.lock", timeout=_LOCK_TIMEOUT_SECONDS)
     try:
         lock.acquire()
         server, database, port = start_server_in_thread(str(folder / f"{collection}.db"), host="127.0.0.1")
@@ -135,7 +135,7 @@ def _client(address: str, settings: MilvusSettings) -> Any:
     from pymilvus import MilvusClient
     from pymilvus.exceptions import MilvusException
 
-    for wait in (*_WAITS, None):
+    for wait in (*_RETRY_DELAYS, None):
         try:
             return MilvusClient(
                 address,
@@ -255,7 +255,7 @@ def _fill(
 
 def _wait_for_collection(client: Any, name: str) -> bool:
     """Whether somebody else, who began at the same moment, makes the collection."""
-    for wait in (0.0, *_WAITS):
+    for wait in (0.0, *_RETRY_DELAYS):
         time.sleep(wait)
         if client.has_collection(name, **RETRY_OPTIONS):
             return True

@@ -180,7 +180,7 @@ class FittedMix:
 class LearnedMix:
     """The first `depth` passages of each retriever, ordered by the mix fitted to the `lessons`; see the module.
 
-    `halves` name for each retriever its component of the untrained mix: components count the same, and so do the
+    `components` name for each retriever its component of the untrained mix: components count the same, and so do the
     retrievers of one; without one (None) a retriever counts only as far as that is learned. `trained` are the
     retrievers whose models were trained on the lessons' `known` queries; for `depths` see `Hybrid`, for `notes`
     `explained`.
@@ -191,14 +191,14 @@ class LearnedMix:
     training_queries: TrainingQueries
     _: KW_ONLY
     n_passages: int
-    halves: Sequence[str | None]
+    components: Sequence[str | None]
     trained: Sequence[bool] = ()
     depth: int = 100
     depths: Sequence[int] = ()
     notes: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        if not any(self.halves):
+        if not any(self.components):
             raise ValueError("a mix needs a retriever that counts before anything is learned")
         self.trained = self.trained or [False] * len(self.retrievers)
         self.depths = self.depths or [self.depth] * len(self.retrievers)
@@ -223,7 +223,7 @@ class LearnedMix:
             self._training_rankings(retriever, is_trained).first(depth)
             for retriever, is_trained, depth in retriever_settings
         ]
-        learned = learn(rankings, self.training_queries, self.halves, self.n_passages, self.trained)
+        learned = fit_mix(rankings, self.training_queries, self.components, self.n_passages, self.trained)
         if self.training_queries.texts:
             self.notes = describe_mix(
                 rankings, learned, self.training_queries, [retriever.name for retriever in self.retrievers]
@@ -242,7 +242,7 @@ class LearnedMix:
         return rankings
 
 
-def learn(
+def fit_mix(
     rankings: Sequence[Rankings],
     training_queries: TrainingQueries,
     components: Sequence[str | None],

@@ -29,7 +29,7 @@ from mrc_workbench.models.language.tokenizer_training import (
     TokenizerKind,
     TokenizerOptions,
     cut_positions,
-    gathered,
+    gather_documents,
     morpheme_boundaries,
     normalize_text,
     train_on,
@@ -272,7 +272,7 @@ def _train(
     """Train and measure the missing tokenizers, those of one split on the same material, and store each at once."""
     results = {}
     for sample, of_split in groupby(missing.items(), key=lambda item: item[1].sample):
-        with gathered(corpus, sample, steps.report) as training_data:
+        with gather_documents(corpus, sample, steps.report) as training_data:
             steps.advance(corpus.name)
             for label, options in of_split:
                 trained = train_on(training_data, options.kind, options.vocabulary, steps.report)

@@ -179,7 +179,7 @@ class TrainingDocuments:
 
 
 @contextmanager
-def gathered(
+def gather_documents(
     corpus: Corpus, sample: Sample, on_progress: ProgressCallback | None = None
 ) -> Iterator[TrainingDocuments]:
     """Write the documents to a temporary file. Raises `LanguageError` (`nothing_to_learn`) if all are held out."""

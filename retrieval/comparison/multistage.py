@@ -163,7 +163,7 @@ class LearnedSpec(Spec):
                 [*components, *own_signals],
                 TrainingQueries.from_question_set(full_set, *self._training_rows(context, any(trained))),
                 n_passages=len(context.passages),
-                halves=[
+                components=[
                     *component_groups,
                     *[None] * len(own_signals),
                 ],  # own signals count only as far as their weights are learned

@@ -159,11 +159,11 @@ class CachedRetriever:
 
     def _truncation_notes(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
         """Return of how many passages the model reads only the beginning, if any; nothing of a single question."""
-        cut_off = getattr(retriever, "cut_off", None)
-        if cut_off is None or len(questions) == 1:
+        count_truncated = getattr(retriever, "count_truncated", None)
+        if count_truncated is None or len(questions) == 1:
             return {}
         try:
-            count = int(cut_off())
+            count = int(count_truncated())
         except (ModelError, OSError) as error:  # rankings are not thrown away for a line about passages
             logger.warning("what %r does not read is not known: %s", self.name, error)
             count = 0
@@ -331,7 +331,7 @@ class RetrieverContext:
                 self.texts(title),
                 precision=precision,
                 on_progress=on_progress,
-                passages_share=_passage_cost_fraction(question_set),
+                passages_fraction=_passage_cost_fraction(question_set),
             )
         )
         self.term_encoder = cache(
@@ -349,7 +349,7 @@ class RetrieverContext:
                 layers=layers,
                 also=[entry["layers"] for entry in values if "layers" in entry and entry["model"] == model],
                 on_progress=on_progress and (lambda fraction: on_progress(ENCODING_FRACTION * fraction)),
-                passages_share=_passage_cost_fraction(question_set),
+                passages_fraction=_passage_cost_fraction(question_set),
             )
         )
         self.scorer = cache(

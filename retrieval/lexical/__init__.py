@@ -63,14 +63,14 @@ class Segment(NamedTuple):
     weights: Array  # (n_postings,) float32
 
 
-def in_memory(dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> dict[str, Array]:
+def collect_arrays(dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> dict[str, Array]:
     """Return the arrays whose parts `fill` writes."""
     parts = {name: [np.zeros(0, dtype)] for name, dtype in dtypes.items()}
     fill(lambda name, part: parts[name].append(part.astype(dtypes[name], copy=False).ravel()))
     return {name: np.concatenate(blocks) for name, blocks in parts.items()}
 
 
-def in_files(folder: Path, dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> None:
+def write_arrays(folder: Path, dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> None:
     """Write the arrays whose parts `fill` writes to files of their names."""
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in dtypes}

@@ -44,7 +44,7 @@ from mrc_workbench.retrieval.lexical import (
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate
 
-QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
+QUERIES_AT_ONCE = 512  # asked again at a time: of their first passages the tokens are held in memory
 _MAX_DOCUMENT_FRACTION = 0.1  # a term of more passages than this share tells none of them apart, and is not added
 _TIE = 12  # digits: sums that differ in later ones are the same sum made in another order
 _MAX_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
@@ -166,8 +166,8 @@ class BM25:
             return
         first = self._index.search(tokens, self._feedback.options.passages)
         analyzed = tokens.texts()
-        for start in range(0, max(1, len(questions)), QUESTIONS):
-            block = slice(start, start + QUESTIONS)
+        for start in range(0, max(1, len(questions)), QUERIES_AT_ONCE):
+            block = slice(start, start + QUERIES_AT_ONCE)
             yield self._feedback.expand_queries(analyzed[block], Rankings(first.indices[block], first.scores[block]))
 
     def _tokens_of(self, questions: Sequence[str]) -> Tokens:

@@ -35,12 +35,12 @@ from mrc_workbench.retrieval.lexical import (
     PostingLists,
     Segment,
     Write,
+    collect_arrays,
     compiled,
     concatenate_and_clear,
     first_positions,
-    in_files,
-    in_memory,
     query_term_hashes,
+    write_arrays,
 )
 from mrc_workbench.retrieval.lexical.search import add_list, allocate_query, count_bits, prepare_query, search
 from mrc_workbench.retrieval.rankings import Rankings
@@ -73,7 +73,7 @@ class Postings:
 
     @classmethod
     def from_segments(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
-        arrays = in_memory(DTYPES, lambda write: _write_postings(segments, write, segment))
+        arrays = collect_arrays(DTYPES, lambda write: _write_postings(segments, write, segment))
         return cls(PostingLists(**arrays), n_passages, segment)
 
     @property
@@ -136,7 +136,7 @@ class _Buffers(threading.local):
 
 
 _VERSION = 1  # raise when the arrays of the same passages would be others
-_KEPT = 4  # indexes: those of a million passages take 2 GB each
+_MAX_STORED_INDEXES = 4  # indexes: those of a million passages take 2 GB each
 _METADATA_FILE = "about.json"
 _OPEN_INDEXES: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this process, which copies each once
 
@@ -147,10 +147,10 @@ def mapped_postings(
     """Return the index stored under a key, built if missing or damaged; see `kept_folder`."""
 
     def write(folder: Path) -> None:
-        in_files(folder, DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
+        write_arrays(folder, DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
         (folder / _METADATA_FILE).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
-    with cached_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
+    with cached_folder("postings", key_of(_VERSION, key, n_passages, size), write, _MAX_STORED_INDEXES) as folder:
         if folder is not None:
             try:
                 return _open_index(folder)

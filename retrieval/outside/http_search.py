@@ -31,7 +31,7 @@ SECRETS = "MRC_SECRET_"  # how the names of environment variables begin whose va
 _BARE_K = re.compile(r"""(?<=[:\[,\s])\{k\}(?=[,\]}\s])""")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_PUBLIC = re.compile(r"authorization|cookie|token|secret|password|api[-_]?key", re.IGNORECASE)
-MOST_BYTES = 16 * 2**20  # of an answer, unpacked
+MAX_BYTES = 16 * 2**20  # of an answer, unpacked
 _TRIES = 3  # for what passes: too many requests, a gateway's fault, a lost connection
 _RETRIED_STATUSES = (429, 502, 503, 504)
 _LONGEST_PAUSE = 10.0  # seconds
@@ -297,8 +297,8 @@ class HttpCaller:
             size = 0
             for piece in response.iter_bytes():
                 size += len(piece)
-                if size > MOST_BYTES:
-                    megabytes = MOST_BYTES // 2**20
+                if size > MAX_BYTES:
+                    megabytes = MAX_BYTES // 2**20
                     message = f"the answer is larger than {megabytes} MB"
                     raise OutsideError("outside_too_large", message, megabytes=megabytes)
                 if time.perf_counter() > until:  # it comes in small pieces

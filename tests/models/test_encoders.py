@@ -44,9 +44,9 @@ def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarr
     return np.asarray(model.encode(texts, normalize_embeddings=True, prompt=prompt))
 
 
-@pytest.mark.parametrize("places", [64, 65536])
-def test_float32_vectors_equal_library(places: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOKENS_A_PASS, "cpu", places)
+@pytest.mark.parametrize("tokens_per_pass", [64, 65536])
+def test_float32_vectors_equal_library(tokens_per_pass: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOKENS_A_PASS, "cpu", tokens_per_pass)
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
     np.testing.assert_allclose(encoder.encode_passages(TEXTS), plain(folder, TEXTS), atol=2e-6)
     np.testing.assert_allclose(encoder.encode_questions(TEXTS[:7]), plain(folder, TEXTS[:7]), atol=2e-6)

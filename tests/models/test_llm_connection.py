@@ -136,8 +136,8 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", [kind for kind in TOO_MUCH if not kind.startswith("packed")])
 def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", 2 * MEGABYTE)
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_LINES", 1000)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_BYTES", 2 * MEGABYTE)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_LINES", 1000)
     reply = TOO_MUCH[kind]()
     limit = {"megabytes": 2}
     with chat_server(lambda _: reply) as server:
@@ -151,7 +151,7 @@ def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
 def test_stops_reading_too_many_pieces(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in (("MOST_BYTES", 2**40), ("MOST_LINES", 1000), ("MOST_SECONDS", 5.0)):
+    for name, most in (("MAX_BYTES", 2**40), ("MAX_LINES", 1000), ("MAX_SECONDS", 5.0)):
         monkeypatch.setattr(f"mrc_workbench.models.llm_connection.{name}", most)
     failure, server = failing(TOO_MUCH[kind](), streamed=streamed)
     assert failure.code == "too_much"
@@ -161,7 +161,7 @@ def test_stops_reading_too_many_pieces(kind: str, streamed: bool, monkeypatch: p
 def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = json.dumps(completion("a" * MEGABYTE)).encode()
     for most, code in ((len(whole), ""), (len(whole) - 1, "too_much")):
-        monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", most)
+        monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_BYTES", most)
         with chat_server(lambda _: Reply(200, gzip.compress(whole), {"content-encoding": "gzip"})) as server:
             chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
             if code:
@@ -224,7 +224,7 @@ ENDLESS: dict[str, Callable[[], Reply]] = {
 @pytest.mark.parametrize("streamed", [True, False])
 def test_ends_endless_answer(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds at the same time: each takes as long as an answer may."""
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.8)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_SECONDS", 0.8)
 
     def end(chat: Chat, server: ChatServer) -> tuple[str, bool, int]:
         with pytest.raises(EndpointError) as caught:
@@ -253,7 +253,7 @@ def test_does_not_retry_silent_server(streamed: bool) -> None:
 
 
 def test_retry_delay_counts_towards_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.2)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_SECONDS", 0.2)
     failure, server = failing(Reply(503, "later", {"retry-after": "100"}))
     assert (failure.code, len(server.requests)) == ("too_long", 1)
 

@@ -301,7 +301,7 @@ def test_scores_large_vocabulary_in_blocks(monkeypatch: pytest.MonkeyPatch) -> N
     network, ours = masked_network("pairs")
     given = features(pairs=True)
     at_once = ours.score_tokens(given)
-    monkeypatch.setattr(networks, "_LOGITS_AT_ONCE", 2 * network.config.vocab_size)
+    monkeypatch.setattr(networks, "_MAX_LOGITS_PER_BLOCK", 2 * network.config.vocab_size)
     with torch.no_grad():
         few_at_a_time = ours.score_tokens(given)
     for name, values in few_at_a_time.items():

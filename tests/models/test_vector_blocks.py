@@ -176,15 +176,15 @@ def test_removes_part_written_after_merge(tmp_path: Path) -> None:
 
 def test_merging_parts_survives_concurrent_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vectors.npy"
-    assembled = VectorBlocks._assembled_as
+    assembled = VectorBlocks._assemble
 
     def overtaken(self: VectorBlocks, to: Path, parts: Path) -> StoredVectors:
-        monkeypatch.setattr(VectorBlocks, "_assembled_as", assembled)
+        monkeypatch.setattr(VectorBlocks, "_assemble", assembled)
         blocks(Counting()).load_or_compute(to)  # it assembles, too, and ends first
         assert not parts.exists()
         return assembled(self, to, parts)
 
-    monkeypatch.setattr(VectorBlocks, "_assembled_as", overtaken)
+    monkeypatch.setattr(VectorBlocks, "_assemble", overtaken)
     assert_all(blocks(Counting()).load_or_compute(path))
 
 

@@ -281,7 +281,7 @@ def test_stores_scores_computed_before_interruption(monkeypatch: pytest.MonkeyPa
                 raise KeyboardInterrupt
             return super().score(pairs)
 
-    monkeypatch.setattr(combine, "_SECONDS_BETWEEN_WRITING", 0.0)
+    monkeypatch.setattr(combine, "_WRITE_INTERVAL_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         PairScores(Ending(), TEXTS, Meter()).score_candidates(MANY_QUERIES, candidates(5))
     assert scored(candidates(5)) == 300 - 55 * 5  # of the first 64 questions 55 have candidates

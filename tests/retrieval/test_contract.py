@@ -177,7 +177,7 @@ def milvus_files(tmp_path_factory: pytest.TempPathFactory) -> str:
 def held_open() -> Iterator[Callable[[MilvusSettings, str], AbstractContextManager[Any]]]:
     """A file stays open from one search to the next: to open one takes longer than to search it."""
     with ExitStack() as stack:
-        opened = cache(lambda at, collection: stack.enter_context(connection.connected(at, collection)))
+        opened = cache(lambda at, collection: stack.enter_context(connection.open_client(at, collection)))
         yield lambda at, collection: nullcontext(opened(at, collection))
 
 
@@ -218,7 +218,7 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
-        monkeypatch.setattr("mrc_workbench.retrieval.milvus.connected", request.getfixturevalue("held_open"))
+        monkeypatch.setattr("mrc_workbench.retrieval.milvus.open_client", request.getfixturevalue("held_open"))
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)

@@ -137,13 +137,17 @@ def test_weighted_fusion_matches_formula() -> None:
 @pytest.mark.slow
 def test_counts_truncated_passages() -> None:
     class Short(KeywordEncoder):
-        def cut_off(self, texts: Sequence[str]) -> int:
+        def count_truncated(self, texts: Sequence[str]) -> int:
             return sum(len(text) > 18 for text in texts)
 
     words = TermField(PASSAGES, BM25Options("bigram"))
     fused = EngineFusion(Ranker.RRF, 5)
-    assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).cut_off() == 1
-    assert milvus(PASSAGES, words).cut_off() == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).cut_off() == 0
+    assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).count_truncated() == 1
+    assert (
+        milvus(PASSAGES, words).count_truncated()
+        == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).count_truncated()
+        == 0
+    )
 
 
 def test_collection_name_depends_on_score_inputs() -> None:
@@ -216,8 +220,8 @@ def test_milvus_bm25_equals_bm25_on_korquad() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SECONDS_TO_CONNECT", 0.5)
-    monkeypatch.setattr(connection, "_WAITS", (0.1,))
-    monkeypatch.setattr(connection, "_SECONDS_FOR_A_TURN", 0.1)
+    monkeypatch.setattr(connection, "_RETRY_DELAYS", (0.1,))
+    monkeypatch.setattr(connection, "_LOCK_TIMEOUT_SECONDS", 0.1)
     monkeypatch.setitem(connection.RETRY_OPTIONS, "retry_times", 2)
 
 
@@ -226,7 +230,7 @@ def loaded(at: MilvusSettings) -> MilvusRetriever:
 
 
 @pytest.mark.parametrize(
-    ("uri", "token", "wanted"),
+    ("uri", "token", "expected"),
     [
         ("", "", MilvusSettings()),
         ("http://localhost", "", MilvusSettings("http://localhost:19530")),
@@ -236,11 +240,11 @@ def loaded(at: MilvusSettings) -> MilvusRetriever:
     ],
 )
 def test_reads_settings_from_environment(
-    uri: str, token: str, wanted: MilvusSettings, monkeypatch: pytest.MonkeyPatch
+    uri: str, token: str, expected: MilvusSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     monkeypatch.setenv("MILVUS_TOKEN", token)
-    assert milvus_settings() == (wanted if uri else MilvusSettings())
+    assert milvus_settings() == (expected if uri else MilvusSettings())
 
 
 @pytest.mark.parametrize(
@@ -344,7 +348,7 @@ def test_reports_server_lost_during_search(impatient: None, tmp_path: Path) -> N
         address = server.enter_context(serving(tmp_path / "lite"))
 
         def use_it_past_its_end() -> None:
-            with connection.connected(MilvusSettings(address), "") as client:
+            with connection.open_client(MilvusSettings(address), "") as client:
                 server.close()
                 client.has_collection("any", **connection.RETRY_OPTIONS)
 

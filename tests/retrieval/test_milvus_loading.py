@@ -14,7 +14,7 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.milvus import MilvusRetriever, TermField
-from mrc_workbench.retrieval.milvus_connection import MilvusSettings, connected
+from mrc_workbench.retrieval.milvus_connection import MilvusSettings, open_client
 from tests.doubles import PASSAGES
 
 pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own
@@ -63,7 +63,7 @@ def test_resumes_interrupted_load() -> None:
     progress: list[float] = []
     whole = loaded(progress.append)
     assert progress[0] == 512 / 1100
-    with connected(MilvusSettings(), whole.collection) as client:
+    with open_client(MilvusSettings(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
 
@@ -77,7 +77,7 @@ def test_concurrent_loads_fill_same_collection(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(MilvusClient, "create_collection", second)
     whole = loaded(lambda _: None)
-    with connected(MilvusSettings(), whole.collection) as client:
+    with open_client(MilvusSettings(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
 
@@ -98,7 +98,7 @@ def test_killed_load_loses_no_passage() -> None:
     progress: list[float] = []
     milvus = loaded(progress.append)
     assert progress == [1024 / 1100, 1]  # what was taken is there, and is not written again
-    with connected(MilvusSettings(), milvus.collection) as client:
+    with open_client(MilvusSettings(), milvus.collection) as client:
         client.load_collection(milvus.collection)
         rows = client.query(milvus.collection, filter="row >= 0", output_fields=["row"], limit=2000)
     assert sorted(row["row"] for row in rows) == list(range(1100))

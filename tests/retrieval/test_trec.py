@@ -223,16 +223,18 @@ def test_counts_ignored_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "ids"),
+    ("question_ids", "ids"),
     [
         (("7", "07"), ["1", "01", "1.0"]),  # numbers stay text
         (("NaN", "01"), ["NA", "null", 'a"b', "'", "1.50", "1.5", "한글", "nan", "-", "#"]),
     ],
 )
-def test_reads_ids_that_look_like_numbers_or_quotes(asked: tuple[str, ...], ids: list[str], tmp_path: Path) -> None:
+def test_reads_ids_that_look_like_numbers_or_quotes(
+    question_ids: tuple[str, ...], ids: list[str], tmp_path: Path
+) -> None:
     passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(ids))
-    question_set = QuestionSet("odd", passages, tuple(Question(q, f"? {q}", relevant=(ids[0],)) for q in asked))
-    lines = [f"{q} Q0 {id_} 0 {-row} none" for q in asked for row, id_ in enumerate(ids)]
+    question_set = QuestionSet("odd", passages, tuple(Question(q, f"? {q}", relevant=(ids[0],)) for q in question_ids))
+    lines = [f"{q} Q0 {id_} 0 {-row} none" for q in question_ids for row, id_ in enumerate(ids)]
     rankings, notes = read_run(written(tmp_path, "\ufeff" + "\n".join(lines)), question_set)
     assert rankings.indices.tolist() == [list(range(len(ids)))] * 2
     assert (notes.unknown_passages, notes.other_questions) == (0, 0)

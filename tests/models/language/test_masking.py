@@ -144,7 +144,7 @@ def test_masks_whole_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "letters", "whole_words", "starts"),
+    ("text", "offsets", "whole_words", "starts"),
     [
         (SENTENCE, PIECES, WholeWords.SPACES, [1, 0, 1, 0, 0, 0]),
         (SENTENCE, PIECES, WholeWords.OFF, [1, 0, 1, 0, 0, 0]),
@@ -161,8 +161,8 @@ def test_masks_whole_words() -> None:
         ("", np.zeros((0, 2), dtype=np.int64), WholeWords.SPACES, []),
     ],
 )
-def test_finds_word_starts(text: str, letters: Any, whole_words: WholeWords, starts: list[int]) -> None:
-    (is_start,) = word_starts([text], [np.array(letters)], whole_words)
+def test_finds_word_starts(text: str, offsets: Any, whole_words: WholeWords, starts: list[int]) -> None:
+    (is_start,) = word_starts([text], [np.array(offsets)], whole_words)
     assert is_start.dtype == bool
     assert is_start.tolist() == starts
 

@@ -19,7 +19,7 @@ from mrc_workbench.models.language.tokenizer_training import (
     TokenizerKind,
     TokenizerOptions,
     TrainedTokenizer,
-    gathered,
+    gather_documents,
     mark_morphemes,
     morpheme_boundaries,
     train_on,
@@ -64,7 +64,7 @@ CORPUS = Documents(tuple(SENTENCES))
 
 
 def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
-    with gathered(corpus, options.sample) as documents:
+    with gather_documents(corpus, options.sample) as documents:
         return train_on(documents, options.kind, options.vocabulary)
 
 
@@ -81,7 +81,7 @@ def prepared(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS
 
 def test_trains_on_all_documents_not_held_out() -> None:
     sample = Sample(held_out=0.3, seed=5)
-    with gathered(CORPUS, sample) as documents:
+    with gather_documents(CORPUS, sample) as documents:
         learned = [line.rstrip("\n") for line in documents.lines()]
     assert learned == [text for text in SENTENCES if not is_held_out(text, 0.3, 5)]
     assert (documents.documents, documents.characters) == (len(learned), sum(map(len, learned)))
@@ -91,13 +91,13 @@ def test_trains_on_all_documents_not_held_out() -> None:
 
 def test_samples_documents_of_large_corpus() -> None:
     sample = Sample(held_out=0.0, most_characters=CORPUS.characters // 4)
-    with gathered(CORPUS, sample) as documents:
+    with gather_documents(CORPUS, sample) as documents:
         assert documents.share == pytest.approx(0.25)
         assert documents.documents == pytest.approx(250, abs=4 * (1000 * 0.25 * 0.75) ** 0.5)
 
 
 def test_replaces_rare_characters_by_spaces() -> None:
-    with gathered(Documents(("가가가나나다", "가 나나 라\n마")), Sample(held_out=0.0)) as documents:
+    with gather_documents(Documents(("가가가나나다", "가 나나 라\n마")), Sample(held_out=0.0)) as documents:
         assert documents.alphabet == ("가", "나", " ", "다", "라", "마")
         assert [*documents.lines(3)] == ["가가가나나 \n", "가 나나    \n"]
         assert [*documents.lines()] == ["가가가나나다\n", "가 나나 라 마\n"]
@@ -109,7 +109,7 @@ def test_rejects_invalid_options() -> None:
             TokenizerOptions(vocabulary=vocabulary)
     with raises_failure("held_out"):
         Sample(held_out=1.0)
-    with raises_failure("nothing_to_learn"), gathered(Documents(("하나",)), Sample(held_out=0.999)):
+    with raises_failure("nothing_to_learn"), gather_documents(Documents(("하나",)), Sample(held_out=0.999)):
         pass
 
 
@@ -201,7 +201,7 @@ def test_training_is_deterministic(kind: TokenizerKind) -> None:
 def test_lowercase_is_optional() -> None:
     capital = "Café CAFÉ"
     for lowercase, expected in ((True, "cafécafé"), (False, "CaféCAFÉ")):
-        with gathered(Documents((capital * 1,) * 3), Sample(held_out=0.0, lowercase=lowercase)) as documents:
+        with gather_documents(Documents((capital * 1,) * 3), Sample(held_out=0.0, lowercase=lowercase)) as documents:
             tokenizer = train_on(documents, TokenizerKind.BPE, 1_000).tokenizer
         pieces = tokenizer.encode(capital, add_special_tokens=False).tokens
         assert "".join(pieces).replace("▁", "") == expected

@@ -162,7 +162,7 @@ def test_reuses_learned_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.notes["questions"] == N
     assert sum(signal["share"] for signal in first.signals.values()) == pytest.approx(1)
     assert not first.imported
-    monkeypatch.setattr("mrc_workbench.retrieval.mix.learn", lambda *_: pytest.fail("learned again"))
+    monkeypatch.setattr("mrc_workbench.retrieval.mix.fit_mix", lambda *_: pytest.fail("learned again"))
     again = compare(experiment, world())
     assert again.results[1].notes == first.notes
     assert json.loads(json.dumps(again.as_dict()))["retrievers"]["Mix"]["notes"]["questions"] == N
@@ -184,7 +184,7 @@ def test_weights_component_groups_equally_before_training(lexical: bool) -> None
         context.retrievers[name] = BM25.model_copy(update={"name": name}).make(context)
     mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=lexical).make(context).build()
     assert isinstance(mix, LearnedMix)
-    assert [*mix.halves] == ["words", "meaning", "tokens", *[None] * (len(mix.retrievers) - 3)]
+    assert [*mix.components] == ["words", "meaning", "tokens", *[None] * (len(mix.retrievers) - 3)]
     assert lexical == (len(mix.retrievers) > 3)
 
 

@@ -53,7 +53,7 @@ def explained(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("engine", list(BM25Engine))
 @pytest.mark.parametrize(
     "analyzer", [pytest.param(named, marks=[pytest.mark.slow] if "kiwi" in named else []) for named in NAMED]
@@ -83,7 +83,7 @@ def test_values_sum_to_score_on_random_tokens(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_each_term_matches_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents = [Counter(tokens) for tokens in analyze(analyzer, sample.passages.indexed_texts(title=True))]
@@ -271,7 +271,7 @@ def test_explains_fields_separately(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
 def test_stored_counts_equal_analyzer_counts(analyzer: Analyzer, sample: QuestionSet) -> None:
     options = BM25Options(analyzer, 1.2, 0.75)

@@ -74,7 +74,7 @@ def trained_copy(folder: Path, passages: tuple[Passage, ...]) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("trained", [False, True])
 def test_values_sum_to_retriever_cosine(sample: QuestionSet, tmp_path: Path, trained: bool) -> None:
     model = str(trained_copy(tmp_path / "model", sample.passages)) if trained else STARTER
@@ -161,7 +161,7 @@ def test_unknown_question_scores_0(english: tuple[StaticExplainer, BiEncoder], q
     assert {token.value for token in explanation.passage_tokens} == {0}
 
 
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 def test_composes_decomposed_hangul(sample: QuestionSet) -> None:
     BiEncoder(find_model(STARTER), sample.passages.indexed_texts(title=True)).load()
     explainer = static_explainer(STARTER, sample.passages)

@@ -130,7 +130,7 @@ def test_tokens_by_hand() -> None:
 
 
 class Listed:
-    """Finds what it was told to, a dictionary of passage and score for each question, whatever the question."""
+    """Returns given scores, a dictionary by passage for each question, and ignores the texts of the questions."""
 
     def __init__(self, name: str, scores_by_row: list[dict[int, float]]) -> None:
         self.name = name
@@ -149,7 +149,7 @@ class Listed:
 class FixedScorer:
     """Scores a passage by its number in a list."""
 
-    fingerprint = "told"
+    fingerprint = "fixed"
 
     def __init__(self, scores: list[float]) -> None:
         self._scores = scores
@@ -246,7 +246,7 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
 
 @settings(deadline=None, max_examples=80)
 @given(
-    told=st.lists(
+    scores_by_row=st.lists(
         st.dictionaries(st.integers(0, 8), st.integers(-9, 9).map(float), min_size=1), min_size=2, max_size=2
     ),
     scores=st.lists(st.integers(-9, 9).map(float), min_size=9, max_size=9),
@@ -255,19 +255,20 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
     k=st.integers(1, 9),
 )
 def test_rerank_contributions_sum_and_recover_reranker_score(
-    told: list[dict[int, float]], scores: list[float], weight: float, depth: int, k: int
+    scores_by_row: list[dict[int, float]], scores: list[float], weight: float, depth: int, k: int
 ) -> None:
-    first = Listed("first", told)
+    first = Listed("first", scores_by_row)
     passages = [Passage(f"p{row}", str(row)) for row in range(9)]
     reranked = RerankedRetriever("reranked", first, FixedScorer(scores), passages, depth=depth, weight=weight)
     after = reranked.search(["one", "other"], k)
     before = first.search(["one", "other"], 9)
-    for question, passage in ((0, next(iter(told[0]))), (1, next(iter(told[1])))):
+    for question, passage in ((0, next(iter(scores_by_row[0]))), (1, next(iter(scores_by_row[1])))):
         move = rerank_contributions(before, after, question, passage, depth=depth, weight=weight)
         ranking = before.indices[question].tolist()
         new = after.indices[question].tolist()
         assert move.rank_before == ranking.index(passage) + 1
         assert move.rank_after == (new.index(passage) + 1 if passage in new else None)
+        first_scores = scores_by_row[question]
         read = [row for row in ranking[:depth] if row >= 0]
         if passage not in read or passage not in new:
             assert move.first is None
@@ -275,10 +276,12 @@ def test_rerank_contributions_sum_and_recover_reranker_score(
             continue
         assert move.first is not None
         assert move.reranker is not None
-        assert move.first.score == told[question][passage]
+        assert move.first.score == first_scores[passage]
         assert move.score == pytest.approx(float(after.scores[question, new.index(passage)]))
         assert move.first.value + move.reranker.value == pytest.approx(move.score, abs=1e-6)
-        assert move.first.normalised == pytest.approx(to_unit({row: told[question][row] for row in read})[passage])
+        assert move.first.normalised == pytest.approx(
+            to_unit({row: first_scores[row] for row in read})[passage]
+        )
         assert (move.first.weight, move.reranker.weight) == (1 - weight, weight)
         if weight:
             reranker = to_unit({row: scores[row] for row in read})[passage]

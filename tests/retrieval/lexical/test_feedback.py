@@ -103,7 +103,7 @@ def test_rm3_weights_match_formula_on_random_tokens(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
 def test_rm3_weights_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions[::16])
@@ -176,7 +176,7 @@ def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
 
 
 def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUESTIONS", 6)
+    monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUERIES_AT_ONCE", 6)
     of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
     again = BM25("", of, BM25Options(Analyzer.WORD, feedback_passages=3))
     queries = ["w3", "w9 w30", "", "same"] * 5

@@ -185,12 +185,12 @@ def test_builds_index_in_memory_on_read_only_disk(monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(index, "in_files", full)
+    monkeypatch.setattr(index, "write_arrays", full)
     assert_finds_the_same(opened(CountingSegments()))
 
 
 def test_removes_least_recently_used_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_KEPT", 2)
+    monkeypatch.setattr(index, "_MAX_STORED_INDEXES", 2)
     segments = CountingSegments()
     for number, key in enumerate(("a", "b")):
         mapped_postings(key, len(DOCUMENTS), segments, SIZE)

@@ -308,11 +308,11 @@ def test_title_precedes_every_window() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.lists(SENTENCES, min_size=1, max_size=6), st.integers(1, 3))
-def test_windowed_scores_are_maxima_of_bm25_over_windows(drawn: list[list[str]], sentences: int) -> None:
-    passages = [Passage(f"p{row}", " ".join(parts)) for row, parts in enumerate(drawn)]
+def test_windowed_scores_are_maxima_of_bm25_over_windows(texts: list[list[str]], sentences: int) -> None:
+    passages = [Passage(f"p{row}", " ".join(parts)) for row, parts in enumerate(texts)]
     cut = [(row, window) for row, passage in enumerate(passages) for window in windows(passage.text, sentences)]
     plain = BM25("plain", [Passage("", window) for _, window in cut], WORD).search(["a b", "c d d", "e"], len(cut))
-    rankings = WindowedBM25("windowed", passages, WORD, sentences=sentences).search(["a b", "c d d", "e"], len(drawn))
+    rankings = WindowedBM25("windowed", passages, WORD, sentences=sentences).search(["a b", "c d d", "e"], len(texts))
     for question in range(3):
         best: dict[int, float] = {}
         for window_row, score in zip(plain.indices[question].tolist(), plain.scores[question].tolist(), strict=True):
