@@ -34,13 +34,13 @@ _FATAL_ERRORS = {  # the library's errors after which no other request would be 
 _LONGEST_REASON = 200  # characters of a server's message
 
 
-def hung_up() -> EndpointError:
+def stopped_call() -> EndpointError:
     """Return the error of a stopped call."""
-    return EndpointError("hung_up", "the call was stopped")
+    return EndpointError("stopped", "the call was stopped")
 
 
 def _truncated_answer() -> EndpointError:
-    return EndpointError("broken_off", "the answer broke off before its end", is_fatal=False)
+    return EndpointError("truncated", "the answer broke off before its end", is_fatal=False)
 
 
 class Connection(httpx2.BaseTransport):
@@ -63,7 +63,7 @@ class Connection(httpx2.BaseTransport):
         call = _Call()
         self._calls.add(call)
         if self._stopped:
-            call.end(hung_up())
+            call.end(stopped_call())
         try:
             with call.watched():
                 response = self._send_with_retries(self._for_endpoint(request, call), call)
@@ -77,7 +77,7 @@ class Connection(httpx2.BaseTransport):
     def stop(self) -> None:
         self._stopped = True
         for call in [*self._calls]:
-            call.end(hung_up())
+            call.end(stopped_call())
 
     def _for_endpoint(self, request: httpx2.Request, call: "_Call") -> httpx2.Request:
         headers = request.headers
@@ -193,7 +193,7 @@ class _Body(httpx2.SyncByteStream):
                 if taken > MAX_BYTES or lines > MAX_LINES:
                     megabytes = MAX_BYTES // 2**20
                     text = f"the answer was larger than {megabytes} MB and was not read on"
-                    raise EndpointError("too_much", text, is_fatal=False, megabytes=megabytes)
+                    raise EndpointError("too_large", text, is_fatal=False, megabytes=megabytes)
                 yield piece
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Chat:
         )
 
     def stop(self) -> None:
-        """End all calls at once, from any thread, and let none begin: `EndpointError` (`hung_up`) is raised there."""
+        """End all calls at once, from any thread, and let none begin: `EndpointError` (`stopped_call`) is raised there."""
         self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:

@@ -32,7 +32,7 @@ CANDIDATES = 512  # passages that are compared token by token, or twice as many 
 BITS = (0, 1, 2)  # a dimension; 0: half precision
 Block = tuple[np.ndarray, TokenVectors]  # rows of passages, and the vectors of their tokens
 
-_VERSION = 1  # raise when the arrays of the same vectors would be others
+_VERSION = 2  # raise when the arrays of the same vectors change
 _MAX_STORED_INDEXES = 4  # indexes: those of 100,000 passages in half precision take 9 GB
 _METADATA_FILE = "about.json"
 _MAX_CENTROIDS = 1 << 14  # what a question makes of them stays in the processor's cache
@@ -50,8 +50,8 @@ class _Arrays(NamedTuple):
     levels: Array  # (2 ** bits,) float32: what is left of a dimension, by its bits
     rows: Array  # (n_passages,) int32
     starts: Array  # (n_passages + 1,) int64: the first token of each
-    held: Array  # (n_held,) uint16: the centroids of each passage, ascending, each once
-    held_starts: Array  # (n_passages + 1,) int64
+    passage_centroids: Array  # (n_passage_centroids,) uint16: the centroids of each passage, ascending, each once
+    passage_centroid_starts: Array  # (n_passages + 1,) int64
     vectors: Array  # (n_tokens, dimensions) uint16, float16 as it lies in memory; nothing where there are bits
     codes: Array  # (n_tokens,) uint16: the centroid of each token; nothing in half precision
     residuals: Array  # (n_tokens, bytes) uint8: the bits of its dimensions; nothing in half precision
@@ -101,7 +101,12 @@ class TokenIndex:
         table = np.rint(arrays.centroids @ (_pad_query(question) / longest).T * _SCALE).astype(np.int16)
 
         def sum_part(part: tuple[int, int]) -> None:
-            sum_maxima(table, arrays.held, arrays.held_starts[part[0] : part[1] + 1], scores[part[0] : part[1]])
+            sum_maxima(
+                table,
+                arrays.passage_centroids,
+                arrays.passage_centroid_starts[part[0] : part[1] + 1],
+                scores[part[0] : part[1]],
+            )
 
         if len(question):
             with ThreadPoolExecutor(self._cores) as pool:
@@ -159,7 +164,7 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
 def _write_index(tree: "_Tree", blocks: Iterable[Block], bits: int, write: Write) -> None:
     write("centroids", tree.centroids)
     write("levels", tree.levels)
-    for name in ("starts", "held_starts"):
+    for name in ("starts", "passage_centroid_starts"):
         write(name, np.zeros(1))
     n_tokens = n_passage_centroids = 0
     for rows, tokens in blocks:
@@ -172,8 +177,8 @@ def _write_index(tree: "_Tree", blocks: Iterable[Block], bits: int, write: Write
         counts = np.bincount(passages, minlength=len(tokens))
         write("rows", rows)
         write("starts", tokens.starts[1:] + n_tokens)
-        write("held", passage_centroids)
-        write("held_starts", np.cumsum(counts) + n_passage_centroids)
+        write("passage_centroids", passage_centroids)
+        write("passage_centroid_starts", np.cumsum(counts) + n_passage_centroids)
         n_tokens = n_tokens + len(codes)
         n_passage_centroids = n_passage_centroids + len(passage_centroids)
         if bits:

@@ -291,7 +291,7 @@ def recommended_weight(source: ModelSource) -> float:
 
 def recommend_weight(model_folder: Path, weight: float, *, selected_on: str) -> None:
     """Save the weight and the words that say what it was chosen on."""
-    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": selected_on})
+    write_json(model_folder / _FILE, {"weight": weight, "selected_on": selected_on})
 
 
 class RerankedRetriever:

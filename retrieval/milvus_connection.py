@@ -88,7 +88,7 @@ def is_reachable(settings: MilvusSettings, seconds: float = 2.0) -> bool:
 def open_client(settings: MilvusSettings, collection: str) -> Iterator[Any]:
     """Yield a `MilvusClient`; a collection in the workspace is a file, whose users wait for their turn.
 
-    Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_busy` (file in use), `milvus_failed`.
+    Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_locked` (file in use), `milvus_failed`.
     """
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException
@@ -119,7 +119,7 @@ def _local_server(settings: MilvusSettings, collection: str) -> Iterator[str]:
     except (Timeout, DataDirLockedError) as error:
         lock.release()
         message = f"another process has {collection}.db open; try again when it is done"
-        raise MilvusError("milvus_busy", message, milvus=settings.display_name) from error
+        raise MilvusError("milvus_locked", message, milvus=settings.display_name) from error
     except BaseException:
         lock.release()
         raise

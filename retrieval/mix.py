@@ -25,14 +25,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import FiniteFloat
+from pydantic import BeforeValidator, FiniteFloat
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.records import composed
 from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.retrieval.combine import Fusion, fuse, normalize_scores
@@ -155,11 +156,17 @@ class _Queries:
         return -float((self._targets * np.where(self._is_candidate, logs, 0.0)).sum()), np.exp(logs)
 
 
-class SignalDetails(TypedDict):
-    """Notes about a signal, see `explained`."""
+class _SignalFields(TypedDict):
+    weight: FiniteFloat
+    gain: FiniteFloat
 
-    share: FiniteFloat
-    brings: FiniteFloat
+
+def read_signal(details: Any) -> Any:
+    """Return notes about a signal, see `describe_mix`, under the current names."""
+    return current_names(details, {"share": "weight", "brings": "gain"}, "signals of a mix")
+
+
+SignalDetails = Annotated[_SignalFields, BeforeValidator(read_signal)]
 
 
 @dataclass(frozen=True)
@@ -325,8 +332,8 @@ def describe_mix(
         without[row] = 0.0
         others[row] = False
         gain = full_ndcg - _held_out_ndcg(lists, without.ravel(), others.ravel())
-        signals[name] = {"share": float(spread[row]), "brings": float(gain)}
-    leaks = {"leaks": training_queries.leaks} if training_queries.leaks else {}
+        signals[name] = {"weight": float(spread[row]), "gain": float(gain)}
+    leaks = {"leaking_queries": training_queries.leaks} if training_queries.leaks else {}
     return {"questions": len(training_queries.texts), **leaks, "signals": signals}
 
 

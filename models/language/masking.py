@@ -37,7 +37,7 @@ _COLUMNS = ("losses", "hidden", "right", "follow_right")
 class MaskingOptions:
     """The share of tokens to guess, and the shares of these that are shown as [MASK] and as any other token."""
 
-    share: float = 0.15
+    fraction: float = 0.15
     masked: float = 0.8
     random: float = 0.1  # the rest is shown as it is
 
@@ -59,7 +59,7 @@ class Masker:
         the probability `share`. How each of its tokens is shown is drawn separately.
         """
         random_values = np.take_along_axis(rng.random(tokens.shape), words, axis=1)
-        is_selected = (random_values < self.options.share) & ~self.special[tokens]
+        is_selected = (random_values < self.options.fraction) & ~self.special[tokens]
         labels = np.where(is_selected, tokens, IGNORED)
         replacement_draw = rng.random(tokens.shape)
         others = np.flatnonzero(~self.special)

@@ -1,7 +1,7 @@
 """Tokenizers trained on a user's text: WordPiece, BPE, byte-level BPE and Unigram, over words or over morphemes.
 
 Training documents lie in a file, so that several kinds and vocabularies read the same text and Kiwi analyzes it once.
-Trainers hold all distinct words in memory: of a corpus larger than `most_characters` they read a sample of documents.
+Trainers hold all distinct words in memory: of a corpus larger than `max_characters` they read a sample of documents.
 Each tokenizer is a standard `tokenizer.json` for `tokenizers.Tokenizer.from_file` and transformers'
 `PreTrainedTokenizerFast`. One that was trained on morphemes expects texts in which `marked` has marked them.
 """
@@ -149,7 +149,7 @@ class Sample:
     lowercase: bool = False
     held_out: float = 0.1
     seed: int = 0
-    most_characters: int = MAX_CHARACTERS
+    max_characters: int = MAX_CHARACTERS
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -167,7 +167,7 @@ class TrainingDocuments:
     alphabet: tuple[str, ...]
     documents: int
     characters: int
-    share: float
+    fraction: float
 
     def lines(self, alphabet_size: int | None = None, on_progress: ProgressCallback | None = None) -> Iterator[str]:
         """With `letters`, all but so many of the most frequent leave a gap in their word."""
@@ -186,7 +186,7 @@ def gather_documents(
     character_counts = Counter[str]()
     documents = 0
     characters = 0
-    share = min(1.0, sample.most_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
+    fraction = min(1.0, sample.max_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
@@ -194,7 +194,7 @@ def gather_documents(
             not_held_out = (
                 document for document in all_documents if not is_held_out(document, sample.held_out, sample.seed)
             )
-            learned = (document for document in not_held_out if is_held_out(document, share, sample.seed + 1))
+            learned = (document for document in not_held_out if is_held_out(document, fraction, sample.seed + 1))
             for block in in_blocks(learned, _BLOCK):
                 for text in (
                     mark_morphemes(block) if sample.split is PreTokenization.MORPHEMES else map(normalize_text, block)
@@ -209,7 +209,7 @@ def gather_documents(
             message = f"{corpus.name} is too small: all of its documents are held out for measuring"
             raise LanguageError("nothing_to_learn", message, corpus=corpus.name)
         frequent = sorted(character_counts, key=lambda letter: (-character_counts[letter], letter))
-        yield TrainingDocuments(corpus, sample, path, tuple(frequent), documents, characters, share)
+        yield TrainingDocuments(corpus, sample, path, tuple(frequent), documents, characters, fraction)
 
 
 @dataclass(frozen=True)
@@ -239,12 +239,12 @@ class TrainedTokenizer:
     options: TokenizerOptions
     corpus: str
     fingerprint: str
-    share: float
+    fraction: float
     seconds: float
 
     def provenance(self) -> dict[str, Any]:
         options = {"kind": self.options.kind, "vocabulary": self.options.vocabulary, **asdict(self.options.sample)}
-        statistics = {"pieces": self.tokenizer.get_vocab_size(), "share": self.share, "seconds": self.seconds}
+        statistics = {"pieces": self.tokenizer.get_vocab_size(), "fraction": self.fraction, "seconds": self.seconds}
         return {**options, **statistics, "corpus": self.corpus, "fingerprint": self.fingerprint}
 
     def save(self, folder: Path) -> None:
@@ -276,7 +276,7 @@ def train_on(
         tokenizer.train_from_iterator(lines, _trainer(kind, vocabulary, SPECIAL))
     corpus = documents.corpus
     return TrainedTokenizer(
-        tokenizer, options, corpus.name, corpus.fingerprint, documents.share, perf_counter() - began
+        tokenizer, options, corpus.name, corpus.fingerprint, documents.fraction, perf_counter() - began
     )
 
 

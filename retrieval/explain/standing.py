@@ -19,8 +19,8 @@ from mrc_workbench.retrieval.rankings import QueryHits, Rankings
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")
 WEIGHED = (
-    *("term", "kind", "asked", "in_right", "held_right", "right"),
-    *("in_wrong", "held_wrong", "wrong", "difference"),
+    *("term", "kind", "question_weight", "in_right", "right_weight", "right"),
+    *("in_wrong", "wrong_weight", "wrong", "difference"),
 )
 TOKENS = ("term", "kind", "known", "right", "wrong", "difference")
 
@@ -112,7 +112,7 @@ def option_table(
             for pair in zip(right_terms, wrong_terms, strict=True)
         ]
         is_own = [item.text in dictionary_words and item.kind is not TokenKind.BIGRAM for item in right_terms]
-        table = table.assign(own=is_own, stands_as=surfaces)
+        table = table.assign(own=is_own, surfaces=surfaces)
     return table
 
 

@@ -34,6 +34,7 @@ from mrc_workbench.retrieval.rankings import Rankings, concatenate, find_positio
 Array = np.ndarray[Any, Any]
 Write = Callable[[str, Array], None]  # appends a part to the array of a name
 MAX_NUMPY_TOKENS = 1_000_000  # tokens that numpy counts in a tenth of a second
+_COUNTS_VERSION = 2  # raise when the stored counts change
 # questions, and scores, at a time: 200 MB
 _BLOCK = 512
 _CELLS = 50_000_000
@@ -46,7 +47,7 @@ LIST_DTYPE = np.dtype(
 DTYPES = {
     "terms": np.dtype("<u8"),
     "firsts": np.dtype("<i8"),
-    "found": LIST_DTYPE,
+    "entries": LIST_DTYPE,
     "rows": np.dtype("<u2"),
     "weights": np.dtype("<f4"),
     "bits": np.dtype("<u8"),
@@ -120,10 +121,10 @@ def term_statistics(
         return counts_of(token_parts(analysis, texts) if parts is None else parts)
 
     stored = cached_arrays(
-        "terms", key_of(VERSION, *Analysis.from_analyzer(analysis).key, fingerprint_of(texts)), count
+        "terms", key_of(_COUNTS_VERSION, VERSION, *Analysis.from_analyzer(analysis).key, fingerprint_of(texts)), count
     )
     mean_length = float(stored["n_tokens"]) / max(1, len(texts))
-    return TermStatistics(stored["hashes"], stored["holders"], len(texts), mean_length)
+    return TermStatistics(stored["hashes"], stored["document_frequencies"], len(texts), mean_length)
 
 
 def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
@@ -141,7 +142,7 @@ def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
     terms = terms[order]
     firsts = first_positions(terms)
     frequencies = np.add.reduceat(frequencies[order], firsts) if len(firsts) else frequencies
-    return {"hashes": terms[firsts], "holders": frequencies, "n_tokens": np.array(n_tokens)}
+    return {"hashes": terms[firsts], "document_frequencies": frequencies, "n_tokens": np.array(n_tokens)}
 
 
 def hash_terms(terms: Sequence[str]) -> np.ndarray:
@@ -188,12 +189,12 @@ def field_statistics(
 
         return counts_of(tokens_of_fields()) | {"n_title": np.array(n_title)}
 
-    key = key_of(VERSION, *analysis.key, passages.titles.fingerprint, passages.texts.fingerprint)
+    key = key_of(_COUNTS_VERSION, VERSION, *analysis.key, passages.titles.fingerprint, passages.texts.fingerprint)
     stored = cached_arrays("field-terms", key, count)
     n_passages = max(1, len(passages))
     n_title = int(stored["n_title"])
     n_all = int(stored["n_tokens"])
-    terms = TermStatistics(stored["hashes"], stored["holders"], len(passages), n_all / n_passages)
+    terms = TermStatistics(stored["hashes"], stored["document_frequencies"], len(passages), n_all / n_passages)
     return FieldStatistics(terms, n_title / n_passages, (n_all - n_title) / n_passages)
 
 
@@ -360,7 +361,7 @@ class SingleSegmentIndex(Index):
 class PostingLists(NamedTuple):
     """Passages are cut into segments of the same size; a term has a list in every segment that holds it.
 
-    Term t, `terms[t]`, has the lists `found[firsts[t]]` to `found[firsts[t + 1]]`, by ascending segment. The passages
+    Term t, `terms[t]`, has the lists `entries[firsts[t]]` to `entries[firsts[t + 1]]`, by ascending segment. The passages
     of a list, counted from the first of its `segment`, are the `length` of `rows` from `begin` on, ascending, and it
     adds the `weights` of the same places, the largest of which (without its sign) is `largest`.
 
@@ -370,7 +371,7 @@ class PostingLists(NamedTuple):
 
     terms: Array  # (n_terms,) uint64, ascending
     firsts: Array  # (n_terms + 1,) int64
-    found: Array  # (n_lists,) of `LIST`
+    entries: Array  # (n_lists,) of `LIST_DTYPE`
     rows: Array  # (n_postings,) uint16
     weights: Array  # (n_postings,) float32
     bits: Array  # (n_words,) uint64

@@ -135,7 +135,7 @@ class _Buffers(threading.local):
         self.candidates = np.empty(size, dtype=np.int32)
 
 
-_VERSION = 1  # raise when the arrays of the same passages would be others
+_VERSION = 2  # raise when the arrays of the same passages change
 _MAX_STORED_INDEXES = 4  # indexes: those of a million passages take 2 GB each
 _METADATA_FILE = "about.json"
 _OPEN_INDEXES: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this process, which copies each once
@@ -234,7 +234,7 @@ def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGME
     write("terms", all_terms[firsts])
     write("firsts", np.append(firsts, len(all_terms)))
     for start in range(0, len(order), _LISTS):
-        write("found", all_lists[order[start : start + _LISTS]])
+        write("entries", all_lists[order[start : start + _LISTS]])
 
 
 @compiled
@@ -321,8 +321,8 @@ def all_scores(
             for term in range(n_terms):
                 index = query.lists[number, term]
                 if index >= 0:
-                    begin = lists.found[index].begin
-                    add_list(lists, query.counts[term], begin, begin + lists.found[index].length, sums)
+                    begin = lists.entries[index].begin
+                    add_list(lists, query.counts[term], begin, begin + lists.entries[index].length, sums)
             for row in range(n_here):
                 scores[question, first + row] = sums[row] if sums[row] > 0 else -np.inf
     return scores

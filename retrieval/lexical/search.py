@@ -103,7 +103,7 @@ def _collect_terms(lists: PostingLists, ids: Array, factors: Array, query: Query
     for term in range(size):
         largest = 0.0
         for index in range(lists.firsts[query.positions[term]], lists.firsts[query.positions[term] + 1]):
-            largest = max(largest, np.float64(lists.found[index].largest))
+            largest = max(largest, np.float64(lists.entries[index].largest))
         query.bounds[term] = largest * abs(query.counts[term])
     return size
 
@@ -168,10 +168,10 @@ def _lists_and_bounds(lists: PostingLists, query: QueryTerms, n_terms: int) -> N
             query.lists[number, term] = -1
             query.remaining_bounds[number, term] = query.remaining_bounds[number, term + 1]
         for index in range(lists.firsts[query.positions[term]], lists.firsts[query.positions[term] + 1]):
-            number = lists.found[index].segment
+            number = lists.entries[index].segment
             query.lists[number, term] = index
             query.remaining_bounds[number, term] += (
-                abs(query.counts[term]) * np.float64(lists.found[index].largest) * _ROUNDING
+                abs(query.counts[term]) * np.float64(lists.entries[index].largest) * _ROUNDING
             )
 
 
@@ -258,7 +258,7 @@ def _search_segment(
 def _begin(lists: PostingLists, query: QueryTerms, n_terms: int, number: int) -> None:
     for term in range(n_terms):
         index = query.lists[number, term]
-        query.begins[term] = lists.found[index].begin if index >= 0 else 0
+        query.begins[term] = lists.entries[index].begin if index >= 0 else 0
 
 
 @compiled
@@ -268,7 +268,7 @@ def _end(lists: PostingLists, query: QueryTerms, n_terms: int, number: int, stop
         index = query.lists[number, term]
         query.ends[term] = query.begins[term]
         if index >= 0:
-            last = lists.found[index].begin + lists.found[index].length
+            last = lists.entries[index].begin + lists.entries[index].length
             query.ends[term] = last if stop == n_here else _first_from(lists.rows, query.begins[term], last, stop)
 
 
@@ -345,7 +345,7 @@ def _look_up_all(
             needed = threshold - query.remaining_bounds[number, term + 1]
             n_selected = 0
             for row in candidates[:n_candidates]:
-                if lists.found[index].map >= 0:
+                if lists.entries[index].map >= 0:
                     posting = _in_map(lists, index, row)
                 else:
                     position = _first_from(lists.rows, begin, end, row)
@@ -362,12 +362,12 @@ def _look_up_all(
 @compiled
 def _in_map(lists: PostingLists, index: int, row: int) -> int:
     """The place of a passage in a list that has a map, -1 where it is not held."""
-    word = lists.found[index].map + row // WORD_BITS
+    word = lists.entries[index].map + row // WORD_BITS
     bit = np.uint64(1) << np.uint64(row % WORD_BITS)
     if not lists.bits[word] & bit:
         return -1
     n_before = np.int64(lists.ranks[word]) + count_bits(lists.bits[word] & (bit - np.uint64(1)))
-    posting: int = lists.found[index].begin + n_before
+    posting: int = lists.entries[index].begin + n_before
     return posting
 
 

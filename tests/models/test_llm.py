@@ -40,7 +40,7 @@ HTML = {"content-type": "text/html"}
 ONCE = [
     (Reply(429, {"error": {"message": "tomorrow"}}, {"retry-after": "86400"}), "rate"),  # longer than anybody waits
     *(
-        (reply, "broken_off")
+        (reply, "truncated")
         for reply in (
             Reply(200, iter([chunk("서울")]), EVENTS),  # the connection ends, and does not say why
             Reply(200, chunk("서울"), EVENTS, dropped=True),
@@ -247,16 +247,16 @@ def test_retries_transient_errors_before_first_piece() -> None:
         (Reply(429, {}, AT_ONCE), "rate", True),
         (Reply(500, {"error": {"message": "my fault"}}, AT_ONCE), "refused", False),
         (Reply(400, {"error": {"message": "too long"}}), "refused", False),
-        (Reply(400, {"error": {"message": "too long"}}, dropped=True), "broken_off", False),
+        (Reply(400, {"error": {"message": "too long"}}, dropped=True), "truncated", False),
         (Reply(200, iter([event({"error": {"message": "too long", "code": 400}})]), EVENTS), "refused", False),
-        (Reply(200, iter([]), EVENTS), "broken_off", False),
-        (Reply(200, "data: {broken\n\n", EVENTS), "broken_off", False),
-        (Reply(200, "data: null\n\ndata: [DONE]\n\n", EVENTS), "broken_off", False),
-        (Reply(200, event([1]), EVENTS), "broken_off", False),
-        (Reply(200, event({"choices": [{}]}), EVENTS), "broken_off", False),
-        (Reply(200, event({"choices": 3}), EVENTS), "broken_off", False),
-        (Reply(200, event({"hello": 1}) + "data: [DONE]\n\n", EVENTS), "broken_off", False),
-        (Reply(200, "no event at all\n\n", EVENTS), "broken_off", False),
+        (Reply(200, iter([]), EVENTS), "truncated", False),
+        (Reply(200, "data: {broken\n\n", EVENTS), "truncated", False),
+        (Reply(200, "data: null\n\ndata: [DONE]\n\n", EVENTS), "truncated", False),
+        (Reply(200, event([1]), EVENTS), "truncated", False),
+        (Reply(200, event({"choices": [{}]}), EVENTS), "truncated", False),
+        (Reply(200, event({"choices": 3}), EVENTS), "truncated", False),
+        (Reply(200, event({"hello": 1}) + "data: [DONE]\n\n", EVENTS), "truncated", False),
+        (Reply(200, "no event at all\n\n", EVENTS), "truncated", False),
     ],
 )
 def test_reports_invalid_endpoint_responses(reply: Reply, code: str, ends: bool) -> None:
@@ -287,7 +287,7 @@ def test_silence_times_out_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
     begun = (chunk("서"),)
     unbegun = (chunk(""),)
-    for before, code in ((begun, "broken_off"), (unbegun, "timeout"), ((), "timeout")):
+    for before, code in ((begun, "truncated"), (unbegun, "timeout"), ((), "timeout")):
         with chat_server(lambda _, before=before: Reply(200, silent(*before), EVENTS)) as server:  # type: ignore[misc]
             with pytest.raises(EndpointError) as caught:
                 stream_answer(server, seconds=0.2)

@@ -394,8 +394,8 @@ def test_file_is_locked_by_single_process(impatient: None) -> None:
     with FileLock(file.with_suffix(".lock")):
         with pytest.raises(MilvusError, match="another process") as caught:
             milvus.search(texts_of(QUESTIONS), 3)
-        assert (caught.value.code, caught.value.details) == ("milvus_busy", {"milvus": FILES})
+        assert (caught.value.code, caught.value.details) == ("milvus_locked", {"milvus": FILES})
     with serving(file), pytest.raises(MilvusError, match="another process") as caught:
         milvus.search(texts_of(QUESTIONS), 3)
-    assert caught.value.code == "milvus_busy"
+    assert caught.value.code == "milvus_locked"
     assert milvus.search(texts_of(QUESTIONS), 3).indices[0, 0] == 0

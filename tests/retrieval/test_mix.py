@@ -168,9 +168,9 @@ def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
     rankings = rankings_of(scores)
     training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     middling, good, noise = describe_mix(rankings, learned, training_queries, "abc")["signals"].values()
-    assert good["share"] > middling["share"] > 4 * noise["share"]
-    assert good["share"] + middling["share"] + noise["share"] == pytest.approx(1)
-    assert good["brings"] > middling["brings"] > 0.01 > abs(noise["brings"])
+    assert good["weight"] > middling["weight"] > 4 * noise["weight"]
+    assert good["weight"] + middling["weight"] + noise["weight"] == pytest.approx(1)
+    assert good["gain"] > middling["gain"] > 0.01 > abs(noise["gain"])
     reached = ndcg(ranked_by(learned, question_set, scores), question_set)
     alone = [ndcg(ranking, question_set) for ranking in rankings]
     assert reached > max(*alone, ndcg(untrained_mix(rankings), question_set))
@@ -290,21 +290,21 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
         reached = ndcg(
             rank_by_mix(some, learned, training_queries.folds[new], N_PASSAGES, 10), question_set.with_questions(new)
         )
-        brings = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["brings"]
-        return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, brings
+        gain = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["gain"]
+        return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, gain
 
     rows = question_set.answerable
     is_trained = (False, False, True)
     training_queries = TrainingQueries.from_question_set(question_set, rows, known)
     _, without, _ = learned_of(np.zeros_like(knowing), is_trained, training_queries)
-    believed, reached, brings = learned_of(knowing, (), TrainingQueries.from_question_set(question_set, rows))
-    assert (believed > 1, reached < without, brings > 0.05) == (True, True, True)  # as others are: too much
-    believed, reached, brings = learned_of(knowing, is_trained, training_queries)
+    believed, reached, gain = learned_of(knowing, (), TrainingQueries.from_question_set(question_set, rows))
+    assert (believed > 1, reached < without, gain > 0.05) == (True, True, True)  # as others are: too much
+    believed, reached, gain = learned_of(knowing, is_trained, training_queries)
     assert believed < 0.1
-    assert (reached, brings) == (pytest.approx(without, abs=0.005), pytest.approx(0, abs=0.005))
-    believed, reached, brings = learned_of(better, is_trained, training_queries)
+    assert (reached, gain) == (pytest.approx(without, abs=0.005), pytest.approx(0, abs=0.005))
+    believed, reached, gain = learned_of(better, is_trained, training_queries)
     assert believed > 1
-    assert min(reached - without, brings) > 0.01
+    assert min(reached - without, gain) > 0.01
 
 
 def test_folds_keep_linked_questions_together() -> None:
@@ -398,7 +398,7 @@ def test_trained_model_is_not_run_on_its_training_queries(known: int) -> None:
     )
     weights = mix.learned.weights
     assert np.isfinite(weights).all()
-    assert sum(signal["share"] for signal in mix.notes["signals"].values()) == pytest.approx(1)
+    assert sum(signal["weight"] for signal in mix.notes["signals"].values()) == pytest.approx(1)
     if known == 60:
         np.testing.assert_allclose(weights[:, 2:4], 0.0, atol=1e-9)
     else:

@@ -103,7 +103,7 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
 
 def test_masking_fractions_are_configurable() -> None:
     rng = np.random.default_rng(0)
-    hides = masker(share=0.4, masked=0.5, random=0.5)
+    hides = masker(fraction=0.4, masked=0.5, random=0.5)
     tokens = batch(rng, 2000)
     inputs, labels = hides.mask_tokens(tokens, each(tokens), rng)
     hidden = labels != IGNORED
@@ -115,7 +115,7 @@ def test_masking_fractions_are_configurable() -> None:
 def test_never_masks_or_inserts_special_tokens() -> None:
     rng = np.random.default_rng(1)
     tokens = batch(np.random.default_rng(0), 500)
-    inputs, labels = masker(share=1.0, masked=0.0, random=1.0).mask_tokens(tokens, each(tokens), rng)
+    inputs, labels = masker(fraction=1.0, masked=0.0, random=1.0).mask_tokens(tokens, each(tokens), rng)
     special = tokens < 5
     assert (labels[special] == IGNORED).all()
     assert np.array_equal(inputs[special], tokens[special])

@@ -85,14 +85,14 @@ def test_trains_on_all_documents_not_held_out() -> None:
         learned = [line.rstrip("\n") for line in documents.lines()]
     assert learned == [text for text in SENTENCES if not is_held_out(text, 0.3, 5)]
     assert (documents.documents, documents.characters) == (len(learned), sum(map(len, learned)))
-    assert documents.share == 1.0
+    assert documents.fraction == 1.0
     assert not documents.path.exists()  # it was for the trainers alone
 
 
 def test_samples_documents_of_large_corpus() -> None:
-    sample = Sample(held_out=0.0, most_characters=CORPUS.characters // 4)
+    sample = Sample(held_out=0.0, max_characters=CORPUS.characters // 4)
     with gather_documents(CORPUS, sample) as documents:
-        assert documents.share == pytest.approx(0.25)
+        assert documents.fraction == pytest.approx(0.25)
         assert documents.documents == pytest.approx(250, abs=4 * (1000 * 0.25 * 0.75) ** 0.5)
 
 
@@ -125,7 +125,7 @@ def test_libraries_load_saved_tokenizer(kind: TokenizerKind, split: PreTokenizat
     assert [reloaded.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert 5 < reloaded.get_vocab_size() <= 1_000
     assert again.marks_morphemes == (split is PreTokenization.MORPHEMES)
-    assert (again.trained["kind"], again.trained["share"], again.name) == (kind, 1.0, "kept")
+    assert (again.trained["kind"], again.trained["fraction"], again.name) == (kind, 1.0, "kept")
     for text in again.prepared(SENTENCES[:50]):
         encoding = reloaded.encode(text)
         assert encoding.ids == saved.tokenizer.encode(text).ids

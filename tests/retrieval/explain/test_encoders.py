@@ -263,7 +263,7 @@ def test_weighted_term_table_sums_to_both_scores(folder: Path) -> None:
     assert set(table["term"]) == {term.text for explanation in (right, wrong) for term in explanation.terms}
     assert table["right"].sum() == pytest.approx(right.score)
     assert table["wrong"].sum() == pytest.approx(wrong.score)
-    np.testing.assert_allclose(table["right"], table["asked"] * table["held_right"], rtol=1e-6)
+    np.testing.assert_allclose(table["right"], table["question_weight"] * table["right_weight"], rtol=1e-6)
     np.testing.assert_allclose(table["difference"], table["right"] - table["wrong"], atol=1e-9)
     nowhere = table[table["kind"] == "expansion"]
     assert not (nowhere["in_right"] | nowhere["in_wrong"]).any()

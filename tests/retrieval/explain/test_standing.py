@@ -279,9 +279,7 @@ def test_rerank_contributions_sum_and_recover_reranker_score(
         assert move.first.score == first_scores[passage]
         assert move.score == pytest.approx(float(after.scores[question, new.index(passage)]))
         assert move.first.value + move.reranker.value == pytest.approx(move.score, abs=1e-6)
-        assert move.first.normalised == pytest.approx(
-            to_unit({row: first_scores[row] for row in read})[passage]
-        )
+        assert move.first.normalised == pytest.approx(to_unit({row: first_scores[row] for row in read})[passage])
         assert (move.first.weight, move.reranker.weight) == (1 - weight, weight)
         if weight:
             reranker = to_unit({row: scores[row] for row in read})[passage]

@@ -34,7 +34,7 @@ def segments_with(documents: Documents, k1: float, b: float, size: int) -> Itera
     parts = [tokens_with(documents[first : first + size]) for first in range(0, len(documents), size)]
     counted = counts_of(parts)
     statistics = TermStatistics(
-        counted["hashes"], counted["holders"], len(documents), float(counted["n_tokens"]) / len(documents)
+        counted["hashes"], counted["document_frequencies"], len(documents), float(counted["n_tokens"]) / len(documents)
     )
     return bm25_segments(parts, statistics, k1, b)
 

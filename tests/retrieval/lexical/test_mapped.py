@@ -127,7 +127,7 @@ def test_rebuilds_damaged_index(name: str) -> None:
 def test_rebuilds_index_with_missing_file() -> None:
     segments = CountingSegments()
     opened(segments)
-    (folder() / "found").unlink()
+    (folder() / "entries").unlink()
     assert_finds_the_same(opened(segments))
     assert segments.times == 2
 

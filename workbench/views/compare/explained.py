@@ -336,7 +336,7 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
             f"title_{side}": tables.number(f"why.title_{side}", explained_by=""),
             f"text_{side}": tables.number(f"why.text_{side}", explained_by=""),
             f"in_{side}": tables.checkbox(f"why.stands_{side}") if whether else tables.number(f"why.in_{side}"),
-            f"held_{side}": tables.number("why.weight_held", "%.3f"),
+            f"{side}_weight": tables.number("why.passage_weight", "%.3f"),
             side: tables.number(f"why.{side}", "%.3f"),
         }
 
@@ -347,11 +347,11 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "kind": tables.text("why.term_kind"),
         "known": tables.checkbox("why.term_known"),
         "own": tables.checkbox("why.own"),
-        "stands_as": tables.text("why.stands_as"),
+        "surfaces": tables.text("why.surfaces"),
         "in_question": tables.number("why.in_question"),
         "weight": tables.number("why.term_weight", "%.3f"),
         "sources": tables.text("why.sources"),
-        "asked": tables.number("why.weight_asked", "%.3f"),
+        "question_weight": tables.number("why.question_weight", "%.3f"),
         "passages": tables.number("why.in_passages"),
         "idf": tables.labelled_number("idf", "%.2f", word("why.idf_help")),
         **of_passage("right"),
