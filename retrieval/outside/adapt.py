@@ -1,24 +1,23 @@
-"""Retrievers of this project made of Python objects from outside, and those that are registered by name.
+"""Adapters of external Python objects to retrievers of this project, and retrievers that are registered by name.
 
     as_retriever(item, question_set, name="", batched=None, id_key="", order="score", concurrency=1) -> OutsideRetriever
-    measure(item, question_set, k=100, **how) -> Measured
+    measure(item, question_set, k=100, **options) -> MeasuredRun
 
-`question_set` has the questions to search and the whole corpus; `how` are the other arguments of `as_retriever`.
-`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores what was measured
-as an imported run with its latency. `item` may be
+`question_set` has the questions to search and the whole corpus; `options` are further arguments of `as_retriever`.
+`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores the measured
+rankings as an imported run with latency. `item` is one of
 
-- an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `results`;
-- a retriever of LangChain (`invoke`; the library passes k on only if the retriever takes it) or LlamaIndex (`retrieve`;
-  set `similarity_top_k` yourself);
-- a retriever of this project, whose `search` returns `Rankings`;
-- a class of one of these: its object is made with the passages if it needs an argument, else with none.
+- an object with `search(query, k)` or `search(queries, k)`, or such a function: see `retrieval.outside`;
+- a retriever of LangChain (`invoke`, with k if the retriever takes it) or LlamaIndex (`retrieve`; set
+  `similarity_top_k` yourself);
+- a retriever of this project, with a `search` that returns `Rankings`;
+- a class of one of these, created with the passages if it has a required argument.
 
-The operator of an installation registers retrievers: a package by an entry point of the group
-`mrc_workbench.retrievers` (`mine = "my_package.search:MySearch"`), code that is not packaged by the variable
-`MRC_RETRIEVERS` (`mine=my_module:MySearch,my_module:other`). Experiment files name a registered retriever (`mine`),
-never a module: a file of another person runs no code. A class or a function is a factory,
-`factory(passages, **options)`, which gets a sequence of passages with `id`, `text` and `title` and returns an `item`.
-Any other object is the retriever itself.
+The operator of an installation registers retrievers: of packages by an entry point of the group
+`mrc_workbench.retrievers` (`mine = "my_package.search:MySearch"`), of other code by the variable `MRC_RETRIEVERS`
+(`mine=my_module:MySearch,my_module:other`). Experiment files name a registered retriever (`mine`), never a module, so
+that a foreign file runs no code. A class or a function is a factory, `factory(passages, **options)`, which gets a
+sequence of passages with `id`, `text` and `title` and returns an `item`. Any other object is the retriever.
 """
 
 import hashlib
@@ -61,10 +60,10 @@ _REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)
 
 
 class OutsideRetriever:
-    """Searches elsewhere, and reads the results as passages of a question set.
+    """Searches with an external retriever, and reads the results as passages of a question set.
 
-    `measured_seconds` is the sum of latencies of the last search. `notes` are those of `Reading`, and the `latency` of
-    a query in milliseconds: `mean`, `p50` and `p95`.
+    `measured_seconds` is the sum of latencies of the last search. `notes` are those of `ParsedResults`, and the
+    `latency` of a query in milliseconds: `mean`, `p50` and `p95`.
     """
 
     def __init__(self, name: str, caller: Caller, reader: ResultReader, question_set: QuestionSet) -> None:
@@ -76,7 +75,7 @@ class OutsideRetriever:
         self.notes: dict[str, Any] = {}
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question. Raises `OutsideError`, also if none finds any."""
+        """Return the best k passages of each question. Raises `OutsideError`, also if there are no results."""
         n_passages = len(self._question_set.passages)
         k = min(k, n_passages)
         if not questions or not k:
@@ -94,17 +93,16 @@ class OutsideRetriever:
         self.notes = {**reading.notes(), **latency}
         if len(questions) == 1 or (reading.rankings.indices != NOT_FOUND).any():
             return reading.rankings
-        if not reading.unknown_example:
-            message = f"{self.name} returned no results for any question"
-            raise OutsideError("outside_empty", message, name=self.name)
         example = reading.unknown_example
+        if not example:
+            raise OutsideError("outside_empty", f"{self.name} returned no results for any question", name=self.name)
         own = self._question_set.passages.ids[0]
         ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
         message = f"{self.name} names no passage of the dataset: {ids}"
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
     def preview(self, question: str, k: int) -> tuple[list[ExternalHit], float]:
-        """Return the first results of one question as they came, known or not, and the seconds that it took."""
+        """Return the first results of a question, known or unknown, and its seconds."""
         results, seconds = self._caller.results([question], k)
         if isinstance(results, Rankings):
             pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
@@ -123,10 +121,10 @@ def as_retriever(
     order: Order = "score",
     concurrency: int = 1,
 ) -> OutsideRetriever:
-    """Make a retriever over the passages of a question set out of a Python object.
+    """Adapt a Python object to a retriever over the passages of a question set.
 
-    `batched` says whether its search takes several queries, `id_key` where its results have the passage id, `order`
-    whether they are ordered by score or as they came, `concurrency` how many threads search. Raises `OutsideError`.
+    `batched`: its search takes several queries; `id_key`: field of the passage id in its results; `order`: by score or
+    as returned; `concurrency`: number of threads. Raises `OutsideError`.
     """
     if isinstance(item, OutsideRetriever):
         return item
@@ -136,14 +134,13 @@ def as_retriever(
     if isinstance(item, type):
         item = _instantiate(item, retriever_name, question_set)
     reader = ResultReader(question_set, id_key=id_key, order=order)
-    return OutsideRetriever(
-        retriever_name, _build_caller(item, retriever_name, batched, concurrency), reader, question_set
-    )
+    caller = _build_caller(item, retriever_name, batched, concurrency)
+    return OutsideRetriever(retriever_name, caller, reader, question_set)
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """Rankings of a retriever from outside, `(n_questions, k)`, and what the search took."""
+    """Rankings of an external retriever, `(n_questions, k)`, and its latency."""
 
     name: str
     question_set: QuestionSet = field(repr=False)  # the questions that were searched, and the whole corpus
@@ -153,7 +150,7 @@ class MeasuredRun:
 
 
 def measure(item: object, question_set: QuestionSet, k: int = 100, **options: Any) -> MeasuredRun:
-    """Search each question of a set once, for k passages. `how` is passed to `as_retriever`. Raises `OutsideError`."""
+    """Search each question once, for k passages. `options` are those of `as_retriever`. Raises `OutsideError`."""
     retriever = as_retriever(item, question_set, **options)
     questions = [question.text for question in question_set.questions]
     rankings = retriever.search(questions, k)
@@ -186,13 +183,15 @@ def _instantiate(item: type[Any], name: str, question_set: QuestionSet) -> objec
         )
         return item(question_set.passages) if needs_passages else item()
     except Exception as error:
-        reason = shorten(f"{type(error).__name__}: {error}")
-        message = f"no object of the class {name} can be made: {reason}"
-        raise OutsideError("outside_plugin_failed", message, name=name, reason=reason) from error
+        raise _plugin_error(error, f"no object of the class {name} can be made", name) from error
+
+
+def _plugin_error(error: Exception, problem: str, name: str) -> OutsideError:
+    reason = shorten(f"{type(error).__name__}: {error}")
+    return OutsideError("outside_plugin_failed", f"{problem}: {reason}", name=name, reason=reason)
 
 
 def _validate_rankings(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
-    """Return rankings of another program with k columns. Raises `OutsideError` (`outside_rankings`)."""
     indices = np.asarray(rankings.indices)
     if len(indices) != n_questions or (indices.size and not -1 <= indices.min() <= indices.max() < n_passages):
         message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
@@ -211,9 +210,9 @@ class Plugin:
     version: str = ""
 
     def fingerprint(self) -> list[str]:
-        """Return what tells one version of the code from another: the package's version, the sha256 of the module."""
+        """Return the identity of the code: among others the package's version and the sha256 of the module."""
         digest = ""
-        with suppress(Exception):  # it fails again, with a reason, when the retriever is made
+        with suppress(Exception):  # creating the retriever reports the error
             spec = importlib.util.find_spec(self.module)
             if spec is not None and spec.origin:
                 digest = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
@@ -227,9 +226,7 @@ class Plugin:
             is_factory = isinstance(target, type) or inspect.isroutine(target)
             instance = target(question_set.passages, **options) if is_factory else target
         except Exception as error:
-            reason = shorten(f"{type(error).__name__}: {error}")
-            message = f"the retriever {self.name!r} cannot be made: {reason}"
-            raise OutsideError("outside_plugin_failed", message, name=self.name, reason=reason) from error
+            raise _plugin_error(error, f"the retriever {self.name!r} cannot be made", self.name) from error
         if options and not is_factory:
             message = f"the retriever {self.name!r} is an object, which takes no options"
             raise OutsideError("outside_plugin_options", message, name=self.name)
@@ -237,7 +234,7 @@ class Plugin:
 
 
 def plugins() -> dict[str, Plugin]:
-    """Return the registered retrievers by name, those of `MRC_RETRIEVERS` first, without entries that are malformed."""
+    """Return the registered retrievers by name, those of `MRC_RETRIEVERS` first, without malformed entries."""
     known: dict[str, Plugin] = {}
     for reference in _references():
         if match := _REFERENCE.fullmatch(reference):
