@@ -17,15 +17,9 @@ import numpy as np
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text import marking
 from mrc_workbench.data.text.analyzers import Analyzer, Span
-from mrc_workbench.data.text.marking import (
-    IndexedText,
-    TokenKind,
-    describe_token,
-    indexed_text,
-    sentence_spans,
-    spans_by_token,
-)
+from mrc_workbench.data.text.marking import IndexedText, TokenKind
 from mrc_workbench.models.encoders import CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.sources import find_model, is_starter, starter_bi_encoder_folder
 from mrc_workbench.models.token_encoder import TokenEncoder
@@ -88,12 +82,12 @@ class StaticExplainer:
         # a lazy slice, as all vectors may take 100 MB
         weights: Any = safe_open(module / "model.safetensors", framework="np")
         self._vectors = weights.get_slice("embedding.weight")
-        spans_by_token(self.analyzer, [""])  # loads the analyzer before the first question
+        marking.spans_by_token(self.analyzer, [""])  # loads the analyzer before the first question
 
     def explain(self, question: str, row: int) -> StaticExplanation:
         question = unicodedata.normalize("NFC", question)
-        passage = indexed_text(self._passages[row], title=self._title)
-        question_tokens, passage_tokens = spans_by_token(self.analyzer, [question, passage.text])
+        passage = marking.indexed_text(self._passages[row], title=self._title)
+        question_tokens, passage_tokens = marking.spans_by_token(self.analyzer, [question, passage.text])
         question_vectors = self._vectors_of(question_tokens)
         passage_vectors = self._vectors_of(passage_tokens)
         question_sum = question_vectors.sum(axis=0)
@@ -118,7 +112,7 @@ class StaticExplainer:
     ) -> tuple[TokenContribution, ...]:
         contributions = []
         for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True):
-            text_and_kind = describe_token(self.analyzer, token, text[slice(*spans[0])].lower())
+            text_and_kind = marking.describe_token(self.analyzer, token, text[slice(*spans[0])].lower())
             contributions.append(TokenContribution(*text_and_kind, token in self._token_ids, value, spans))
         return tuple(sorted(contributions, key=lambda token: -token.value))
 
@@ -170,7 +164,7 @@ def term_contributions(
     question_weights = encoder.encode("question", [question])
     passage_weights = encoder.encode("passage", [passage_text])
     composed = unicodedata.normalize("NFC", question)
-    indexed = indexed_text(passage, title=title)
+    indexed = marking.indexed_text(passage, title=title)
     in_question = encoder.spans_by_term(composed)
     in_passage = encoder.spans_by_term(indexed.text)
     shared, *positions = np.intersect1d(question_weights.indices, passage_weights.indices, return_indices=True)
@@ -242,7 +236,7 @@ def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, tit
     """Explain a score by encoding both texts again; bfloat16 differs slightly. Raises `ModelError`."""
     corpus = Passages.from_passages([passage])
     composed = unicodedata.normalize("NFC", question)
-    indexed = indexed_text(passage, title=title)
+    indexed = marking.indexed_text(passage, title=title)
     question_vectors, question_spans = encoder.read("question", composed)
     passage_vectors, passage_spans = encoder.read("passage", indexed.text, int(corpus.title_lengths(title=title)[0]))
     weights = np.linalg.norm(question_vectors, axis=1)
@@ -278,8 +272,8 @@ def sentence_contributions(
     encoder: Encoder, question: str, passage: Passage, *, title: bool = True
 ) -> SentenceExplanation:
     """Score the sentences of a passage, including an indexed title, with a dense retriever's model."""
-    indexed = indexed_text(passage, title=title)
-    spans = sentence_spans(indexed.text)
+    indexed = marking.indexed_text(passage, title=title)
+    spans = marking.sentence_spans(indexed.text)
     vectors = encoder.encode_passages([indexed.text, *(indexed.text[start:end] for start, end in spans)])
     whole, *cosines = (vectors @ encoder.encode_questions([question])[0]).tolist()
     sentences = (SentenceScore(span, cosine) for span, cosine in zip(spans, cosines, strict=True))

@@ -38,20 +38,8 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.outside import (
-    POSITIONAL,
-    BatchCaller,
-    Caller,
-    ExternalHit,
-    Order,
-    OutsideError,
-    QueryCaller,
-    ResultReader,
-    accepts_parameter,
-    is_batched,
-    shorten,
-    with_k,
-)
+from mrc_workbench.retrieval import outside
+from mrc_workbench.retrieval.outside import Caller, OutsideError
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
 GROUP = "mrc_workbench.retrievers"
@@ -66,7 +54,7 @@ class OutsideRetriever:
     `latency` of a query in milliseconds: `mean`, `p50` and `p95`.
     """
 
-    def __init__(self, name: str, caller: Caller, reader: ResultReader, question_set: QuestionSet) -> None:
+    def __init__(self, name: str, caller: Caller, reader: outside.ResultReader, question_set: QuestionSet) -> None:
         self.name = name
         self._caller = caller
         self._reader = reader
@@ -101,13 +89,13 @@ class OutsideRetriever:
         message = f"{self.name} names no passage of the dataset: {ids}"
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
-    def preview(self, question: str, k: int) -> tuple[list[ExternalHit], float]:
+    def preview(self, question: str, k: int) -> tuple[list[outside.ExternalHit], float]:
         """Return the first results of a question, known or unknown, and its seconds."""
         results, seconds = self._caller.results([question], k)
         if isinstance(results, Rankings):
             pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
             ids = self._question_set.passages.ids
-            return [ExternalHit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
+            return [outside.ExternalHit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
         return self._reader.hits(results[0])[:k], seconds[0]
 
 
@@ -118,7 +106,7 @@ def as_retriever(
     name: str = "",
     batched: bool | None = None,
     id_key: str = "",
-    order: Order = "score",
+    order: outside.Order = "score",
     concurrency: int = 1,
 ) -> OutsideRetriever:
     """Adapt a Python object to a retriever over the passages of a question set.
@@ -133,7 +121,7 @@ def as_retriever(
     retriever_name = retriever_name or str(getattr(item, "__name__", None) or type(item).__name__)
     if isinstance(item, type):
         item = _instantiate(item, retriever_name, question_set)
-    reader = ResultReader(question_set, id_key=id_key, order=order)
+    reader = outside.ResultReader(question_set, id_key=id_key, order=order)
     caller = _build_caller(item, retriever_name, batched, concurrency)
     return OutsideRetriever(retriever_name, caller, reader, question_set)
 
@@ -162,23 +150,23 @@ def _build_caller(item: Any, name: str, batched: bool | None, concurrency: int) 
     has = {method for method in ("search", "invoke", "retrieve") if callable(getattr(item, method, None))}
     if "search" not in has and "invoke" in has:
         inner = getattr(item, "_get_relevant_documents", None)
-        takes_k = callable(inner) and accepts_parameter(inner, "k")
-        return QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
+        takes_k = callable(inner) and outside.accepts_parameter(inner, "k")
+        return outside.QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
     if "search" not in has and "retrieve" in has:
-        return QueryCaller(lambda query, _: item.retrieve(query), concurrency)
+        return outside.QueryCaller(lambda query, _: item.retrieve(query), concurrency)
     if not has and not callable(item):
         message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
         raise OutsideError("outside_kind", message, name=name)
     search = item.search if has else item
-    if is_batched(search, item, name) if batched is None else batched:
-        return BatchCaller(with_k(search))
-    return QueryCaller(with_k(search), concurrency)
+    if outside.is_batched(search, item, name) if batched is None else batched:
+        return outside.BatchCaller(outside.with_k(search))
+    return outside.QueryCaller(outside.with_k(search), concurrency)
 
 
 def _instantiate(item: type[Any], name: str, question_set: QuestionSet) -> object:
     try:
         needs_passages = any(
-            parameter.default is Parameter.empty and parameter.kind in POSITIONAL
+            parameter.default is Parameter.empty and parameter.kind in outside.POSITIONAL
             for parameter in inspect.signature(item).parameters.values()
         )
         return item(question_set.passages) if needs_passages else item()
@@ -187,7 +175,7 @@ def _instantiate(item: type[Any], name: str, question_set: QuestionSet) -> objec
 
 
 def _plugin_error(error: Exception, problem: str, name: str) -> OutsideError:
-    reason = shorten(f"{type(error).__name__}: {error}")
+    reason = outside.shorten(f"{type(error).__name__}: {error}")
     return OutsideError("outside_plugin_failed", f"{problem}: {reason}", name=name, reason=reason)
 
 
@@ -255,8 +243,8 @@ def find_plugin(name: str) -> Plugin:
     listed = ", ".join(sorted(known)) or "none"
     message = f"no retriever is registered as {name!r} (registered: {listed}); see {VARIABLE}"
     if broken:
-        message += f", which has an entry that is not name=module:object: {shorten(broken[0])!r}"
-    raise OutsideError("outside_plugin_unknown", message, name=shorten(name), known=listed)
+        message += f", which has an entry that is not name=module:object: {outside.shorten(broken[0])!r}"
+    raise OutsideError("outside_plugin_unknown", message, name=outside.shorten(name), known=listed)
 
 
 def _references() -> list[str]:

@@ -147,7 +147,7 @@ def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_rejects_non_finite_weights_and_stores_nothing(number: float, folder: Path, tmp_path: Path) -> None:
     model_path = str(damaged(folder, tmp_path / "damaged", number))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' answers with what is no number") as error_info:
+    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
         BiEncoder(find_model(model_path), []).encode_passages(TEXTS)
     assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
     assert not list(workspace().rglob("*.np?"))
@@ -255,7 +255,7 @@ def test_starter_always_scores_in_float32() -> None:
 
 def test_rejects_non_finite_scores(scorer_folder: Path, tmp_path: Path) -> None:
     model_path = str(damaged(scorer_folder, tmp_path / "damaged"))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' answers with what is no number") as error_info:
+    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
         CrossEncoderScorer(find_model(model_path), []).score(PAIRS[:5])
     assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
 

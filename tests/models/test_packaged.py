@@ -103,7 +103,7 @@ def written(folder: Path, *, magic: bytes = b"E5S1", version: int = 1, block: in
 
 def test_reads_all_sections_of_file(tmp_path: Path) -> None:
     model = read(written(tmp_path))
-    assert model.measures == BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
+    assert model.sizes == BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
     assert model.pieces == Pieces(PIECES, SCORES, begin=0, end=2, pad=1, unknown=3)
     assert model.mapped == {"ﬁ": "fi", "\t": ""}
     assert model.tensors == ["matrix", "plain"]

@@ -171,7 +171,7 @@ def test_composes_decomposed_hangul(sample: QuestionSet) -> None:
 
 
 def test_explains_only_built_starters(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no starter was built of these 5 passages yet"):
+    with pytest.raises(FileNotFoundError, match="no starter was built from these 5 passages yet"):
         static_explainer(STARTER, ENGLISH)
     with pytest.raises(ModelError):
         static_explainer(str(tmp_path / "nothing here"), ENGLISH)
