@@ -1,13 +1,10 @@
-"""Models of sentence-transformers: bi-encoders, sparse encoders (SPLADE: Formal et al. 2021) and cross-encoders.
-
-Vectors and term weights of texts are stored, so each text is encoded once.
-"""
+"""Models of sentence-transformers: bi-encoders, sparse encoders (SPLADE: Formal et al. 2021), cross-encoders."""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,10 +42,7 @@ _PAIRS_AT_ONCE = 4096  # tokenized together
 
 
 class BiEncoder(TruncatingModel):
-    """A sentence-transformers bi-encoder, loaded when vectors of texts are not stored.
-
-    A bfloat16 vector has a cosine above .999 with that of float32, and depends slightly on the other texts of a batch.
-    """
+    """A lazily loaded bi-encoder with stored vectors; bfloat16 vectors have a cosine above .999 with float32 ones."""
 
     @cached_property
     def model(self) -> "SentenceTransformer":
@@ -149,16 +143,11 @@ class BiEncoder(TruncatingModel):
 
     def _vectors(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> np.ndarray:
         began = time.perf_counter()
-        before, after = progress_range
-
-        def report_progress(fraction: float) -> None:
-            if self._on_progress:
-                self._on_progress(before + (after - before) * fraction)
 
         def encode(block: list[str]) -> np.ndarray:
             return self.encode(side, block, blocks.report_block_progress)
 
-        blocks = VectorBlocks(texts, encode, self.load, report_progress, self._clock)
+        blocks = VectorBlocks(texts, encode, self.load, partial(self._report_progress, progress_range), self._clock)
         stored = self._load_or_compute(side, texts, blocks)
         passed = time.perf_counter() - began
         self.meter.note(passed, stored.load_seconds, stored.seconds, elsewhere=stored.elsewhere)
@@ -180,11 +169,7 @@ def vectors_path(key: str) -> Path:
 
 
 class SparseTextEncoder(TruncatingModel):
-    """A sentence-transformers sparse encoder, loaded when weights of texts are not stored.
-
-    Weights are stored block by block, so that an interrupted run continues. bfloat16 weights are close to those of
-    float32; terms near 0 may differ.
-    """
+    """A lazily loaded sparse encoder with stored blocks of weights; bfloat16 weights near 0 differ from float32."""
 
     @cached_property
     def model(self) -> "SparseEncoder":
@@ -245,7 +230,6 @@ class SparseTextEncoder(TruncatingModel):
 
     @cached_property
     def _models_by_side(self) -> dict[str, "SparseEncoder"]:
-        """The models of questions and passages, which differ only for a router."""
         from sentence_transformers.base.modules import Router
         from sentence_transformers.sparse_encoder import SparseEncoder
 
@@ -258,7 +242,6 @@ class SparseTextEncoder(TruncatingModel):
 
     @cached_property
     def _tokens_per_pass(self) -> dict[str, int]:
-        """Tokens of a pass by device: each has a logit for every term of the vocabulary."""
         n_terms = self.model.get_embedding_dimension() or len(self.model.tokenizer)
         return {device: max(1, logits // n_terms) for device, logits in _LOGITS_A_PASS.items()}
 
@@ -266,7 +249,6 @@ class SparseTextEncoder(TruncatingModel):
         if not len(texts):
             return csr_array((0, 0), dtype=np.float32)
         began = time.perf_counter()
-        before, after = progress_range
         rows = []
         load = work = 0.0
         done = 0
@@ -278,8 +260,7 @@ class SparseTextEncoder(TruncatingModel):
             load = max(load, block_load)
             work += block_work
             done += len(block)
-            if self._on_progress:
-                self._on_progress(before + (after - before) * done / len(texts))
+            self._report_progress(progress_range, done / len(texts))
         self.meter.note(time.perf_counter() - began, load, work)
         return csr_array(vstack(rows, format="csr"))
 
@@ -337,7 +318,6 @@ class CrossEncoderScorer(TruncatingModel):
         return self._finite(np.concatenate(batches).astype(np.float32, copy=False))
 
     def score_windows(self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions) -> np.ndarray:
-        """Score pairs, long passages by their best window."""
         if not len(pairs):
             return self.score(pairs)
         window_pairs = list[Pair]()

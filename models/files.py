@@ -55,24 +55,14 @@ def hub_token() -> bool | None:
 
 
 def hub_revision(hub_id: str) -> HubRevision:
-    """Return the newest commit, or the last downloaded one if the hub does not answer within seconds.
-
-    Raises `ModelError` (`hub_unknown`, or `hub_unreachable` without a download) and `MissingExtraError`.
-    """
+    """Return the newest commit, or the last downloaded one if the hub does not answer. Raises `ModelError`."""
     require_library("huggingface_hub", f"the hub model {hub_id!r}")
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        HTTPError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import HfApi, errors
 
-    unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, HTTPError)
+    unreachable = (errors.HfHubHTTPError, errors.OfflineModeIsEnabled, OSError, errors.HTTPError)
     try:
         info = HfApi(token=hub_token()).model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
-    except (RepositoryNotFoundError, HFValidationError) as error:
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         message = f"the hub has no model {hub_id!r}; check the name"
         raise ModelError("hub_unknown", message, model=hub_id) from error
     except unreachable as error:
@@ -153,11 +143,7 @@ def require_possible_modules(reference: str, find: Find) -> None:
 
 
 def require_safetensors(reference: str, find: Find, *, is_folder: bool) -> None:
-    """Raise `ModelError` (`pickled`) if a module would load a pickle, which may run code.
-
-    The transformer's own files of a hub model are not checked, as that would download them: the library loads only
-    their safetensors.
-    """
+    """Raise `ModelError` (`pickled`) if a module of a model would load a pickle, which may run code."""
     for module in _module_folders(find):
         if module.startswith("/") or ".." in module.split("/"):
             raise _irregular(reference, module, "leads out of it")

@@ -43,10 +43,7 @@ class Precision(StrEnum):
 
 
 def in_bfloat16(precision: Precision) -> bool:
-    """Whether matrix products use bfloat16; `AUTO` decides by speed, which takes some hundredths of a second.
-
-    Without caching, `AUTO` is float32: bfloat16 results depend on the other texts of a batch.
-    """
+    """Whether matrix products use bfloat16; `AUTO` decides by speed, and is float32 without caching."""
     if precision is not Precision.AUTO:
         return precision is Precision.BFLOAT16
     if not is_caching():
@@ -132,9 +129,7 @@ def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
 
         def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
             embeddings = [module(dict(features))["token_embeddings"] for module in self.of_layers]
-            return features | {
-                "token_embeddings": torch.cat([normalize(embedding, dim=-1) for embedding in embeddings], dim=-1)
-            }
+            return features | {"token_embeddings": torch.cat([normalize(part, dim=-1) for part in embeddings], dim=-1)}
 
     return [SideBySide()]
 
@@ -203,7 +198,7 @@ def length_batched_passes(
 
     forward = model.forward
 
-    def as_wide(values: Any, name: str, width: int) -> Any:
+    def pad(values: Any, name: str, width: int) -> Any:
         """Pad values of each position with zeros."""
         if name not in TOKEN_OUTPUTS or values.shape[1] == width:
             return values
@@ -230,9 +225,7 @@ def length_batched_passes(
                 on_progress(done / total)
         inverse_order = torch.argsort(order)
         width = mask.shape[1]
-        return {
-            name: torch.cat([as_wide(part[name], name, width) for part in results])[inverse_order] for name in outputs
-        }
+        return {name: torch.cat([pad(part[name], name, width) for part in results])[inverse_order] for name in outputs}
 
     with replaced(model, "forward", split):
         yield
@@ -272,10 +265,7 @@ def passes(widths: Sequence[int], max_positions: int, cost: int) -> list[tuple[i
 
 @contextmanager
 def _bfloat16(module: Any) -> Iterator[None]:
-    """Compute a transformer in bfloat16, but its last layer and later modules in float32.
-
-    Autocast keeps the weights: converting the model gains only 4 %, is less exact, and the model may be in training.
-    """
+    """Compute a transformer in bfloat16, but its last layer and later modules in float32; weights stay float32."""
     import torch
 
     def autocast(forward: Callable[..., Features]) -> Callable[..., Features]:
@@ -323,10 +313,7 @@ def transformers_in(model: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def share_weights(model: Any, content: str) -> None:
-    """Let `model` use the weights of a loaded encoder with the same `content`, the fingerprint of its files.
-
-    Dense retrieval and late interaction often have the same base model. Not for training: weights are shared.
-    """
+    """Let a `model` that is not trained share weights with a loaded one of the same `content`, a fingerprint."""
     with _lock:
         for number, (_, network) in enumerate(transformers_in(model)):
             loaded = _networks.setdefault((content, number), network)

@@ -79,10 +79,7 @@ def run_requests(
 
 
 class StoredAnswers(Generic[A]):
-    """Answers by key, one line of a file each, with the key in the field `key_name`; thread-safe.
-
-    `read` returns the answer of a line; lines with `KeyError`, `TypeError` or `ValueError` are skipped.
-    """
+    """Answers by key, a JSON line each with the key in the field `key_name`; unreadable lines are skipped."""
 
     def __init__(self, path: Path, key_name: str, read: Callable[[dict[str, Any]], A]) -> None:
         self._path = path
@@ -198,7 +195,6 @@ class Endpoint:
         return cls(os.environ.get(ADDRESS, "").strip(), key.strip() or environment_key, is_operators=True)
 
     def without_key(self, answer: str) -> str:
-        """Remove the key from an answer, which is stored."""
         return answer.replace(self.key, "…") if len(self.key) >= _MIN_KEY else answer
 
 

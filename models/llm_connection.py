@@ -1,7 +1,4 @@
-"""Chats with a model at an endpoint, and connections with limits of size and time.
-
-This module imports openai: import it inside functions only.
-"""
+"""Chats with a model at an endpoint, and connections with limits. Import it inside functions, as it needs openai."""
 
 import logging
 import socket
@@ -10,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -115,8 +113,6 @@ class Connection(httpx2.BaseTransport):
 
 
 class _Call:
-    """A call, which another thread or a timeout can end."""
-
     def __init__(self) -> None:
         self.ended_by: EndpointError | None = None
         self._lock = threading.Lock()
@@ -129,7 +125,6 @@ class _Call:
         self.timer.start()
 
     def note(self, event: str, info: dict[str, Any]) -> None:
-        """Store the socket after connecting, and again after encryption."""
         stream: Any = info.get("return_value")
         if event.endswith(".complete") and hasattr(stream, "get_extra_info"):
             with self._lock:
@@ -171,18 +166,18 @@ class _Call:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
+@dataclass(eq=False)
 class _Body(httpx2.SyncByteStream):
-    def __init__(self, response: httpx2.Response, call: _Call, done: Callable[[], None]) -> None:
-        self._response = response
-        self._call = call
-        self._done = done
+    response: httpx2.Response
+    call: _Call
+    done: Callable[[], None]
 
     def __iter__(self) -> Iterator[bytes]:
         taken = 0
         lines = 0
-        with self._call.watched():
-            for piece in self._response.iter_bytes():
-                self._call.check()
+        with self.call.watched():
+            for piece in self.response.iter_bytes():
+                self.call.check()
                 taken += len(piece)
                 lines += max(1, piece.count(b"\n"), piece.count(b"\r"))
                 if taken > MAX_BYTES or lines > MAX_LINES:
@@ -192,12 +187,11 @@ class _Body(httpx2.SyncByteStream):
                 yield piece
 
     def close(self) -> None:
-        self._done()
-        self._response.close()
+        self.done()
+        self.response.close()
 
 
 def _pause(attempt: int, headers: Mapping[str, str]) -> float:
-    """Return the seconds before a retry: as the server requests, else exponential."""
     for name, second in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             if (delay := float(headers.get(name, "")) / second) >= 0:
@@ -303,7 +297,6 @@ class Chat:
         return _truncated_answer()
 
     def _refused(self, error: Exception, status: str) -> EndpointError:
-        """Return the error with the start of the server's message, without key and address."""
         reason = " ".join(str(error).split())
         for secret in filter(None, (self._endpoint.key, self._endpoint.address)):
             reason = reason.replace(secret, "…")

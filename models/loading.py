@@ -187,20 +187,16 @@ def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path
     return partial(sources.file_in_folder, source.folder) if source.folder else partial(files.hub_file, where)
 
 
-def _loaded(
-    model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **options: Any
-) -> Any:
+def _loaded(kind: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **options: Any) -> Any:
     with files.loading(source.reference):
-        model = model_class(**where, **{"model_kwargs": WEIGHTS, **options})
+        model = kind(**where, **{"model_kwargs": WEIGHTS, **options})
         for module, network in transformers_in(model):
             require_trained(source.reference, network, new_head=new_head)
             require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
     return model
 
 
-def _starter(
-    source: ModelSource, kind: str, corpus: Sequence[str], module_class: Any, build: Callable[..., Any]
-) -> Any:
+def _starter(source: ModelSource, kind: str, corpus: Sequence[str], module: Any, build: Callable[..., Any]) -> Any:
     folder = source.folder
     if folder is None and source.hub_id is None:
         folder = sources.starter_folder(source, kind, corpus)
@@ -209,12 +205,12 @@ def _starter(
                 build(corpus).save_pretrained(str(new), create_model_card=False)
     # load the class here, as sentence-transformers imports foreign classes only with trust_remote_code
     name, subfolder = (sources.starter_module(folder) if folder else None) or ("", "")
-    if folder is None or name != module_class.__qualname__:
+    if folder is None or name != module.__qualname__:
         return None
     files.require_sealed_content(source.reference, folder)
     files.require_safetensors(source.reference, partial(sources.file_in_folder, folder), is_folder=True)
     with files.loading(source.reference):
-        return module_class.load(str(folder), subfolder=subfolder)
+        return module.load(str(folder), subfolder=subfolder)
 
 
 def require_fitting_folder(reference: str, folder: Path) -> None:
@@ -265,7 +261,6 @@ def _first_readable(folders: set[Path], name: str) -> dict[str, Any]:
 
 
 def _weights(folders: set[Path]) -> list[tuple[str, list[int]]]:
-    """Return names and shapes of the weights in readable safetensors files."""
     from safetensors import SafetensorError, safe_open
 
     shapes: list[tuple[str, list[int]]] = []
@@ -293,9 +288,7 @@ def require_possible(reference: str, folder: Path) -> None:
     layer_counts = [int(match[1]) + 1 for name, _ in _weights(folders) if (match := _LAYER.search(name))]
     described_layers = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
     if described_layers is not None and max(layer_counts, default=0) > described_layers:
-        raise files.other_weights(
-            reference, f"its files hold {max(layer_counts)} layers, and it describes {described_layers}"
-        )
+        raise files.other_weights(reference, f"its files hold {max(layer_counts)} layers, not {described_layers}")
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:

@@ -251,7 +251,6 @@ def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
 
 
 def _tensors(sizes: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield names in transformers' BERT, names in the file, and shapes."""
     hidden = sizes.hidden
     yield "embeddings.word_embeddings.weight", "emb.word", (sizes.vocabulary, hidden)
     yield "embeddings.position_embeddings.weight", "emb.pos", (sizes.positions, hidden)

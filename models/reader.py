@@ -1,7 +1,4 @@
-"""The reader: the best answer spans in a passage for a question.
-
-A long passage is read in overlapping windows of maximum length (Devlin et al. 2019).
-"""
+"""Finds the best answer spans in a passage, in overlapping windows if it is long (Devlin et al. 2019)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -57,10 +54,7 @@ class TokenizedText:
 
 @dataclass(frozen=True)
 class SpanWindow:
-    """A model input: `ids` and `segments`, `(width,)` each.
-
-    The passage's tokens `first` to `last` (exclusive) are at positions from `start` on; position 0 means "no answer".
-    """
+    """A model input; the passage's tokens `first` to `last` are at positions from `start` on, "no answer" at 0."""
 
     ids: np.ndarray
     segments: np.ndarray

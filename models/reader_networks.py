@@ -19,16 +19,8 @@ from torch.nn.functional import cross_entropy
 
 from mrc_workbench.data.jobs.processes import give_back_large_blocks
 from mrc_workbench.data.workspace import write_text
-from mrc_workbench.models.files import ModelError, loading
-from mrc_workbench.models.loading import (
-    WEIGHTS,
-    files_of,
-    most_tokens,
-    require_readable,
-    require_trained,
-    use_single_segment,
-    where_of,
-)
+from mrc_workbench.models import files, loading
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
@@ -115,9 +107,7 @@ class SpanNetwork(TrainedNetwork):
         """
         logits = self[0](features)
         sides = (("starts", "begins"), ("ends", "finishes"))
-        losses = [
-            _negative_log_likelihood(logits[output], features["allowed"], features[marked]) for output, marked in sides
-        ]
+        losses = [_negative_log_likelihood(logits[name], features["allowed"], features[mark]) for name, mark in sides]
         return {"losses": (losses[0] + losses[1]) / 2}
 
 
@@ -198,10 +188,7 @@ class MaskedNetwork(TrainedNetwork):
         return scores
 
     def _score_masked(self, outputs: Features, is_masked: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return -ln P of the masked tokens and whether each prediction is correct (1 or 0), `(n_masked,)` each.
-
-        Only these tokens get logits, in blocks if there are no gradients.
-        """
+        """Return -ln P of the masked tokens and whether each prediction is correct (1 or 0), `(n_masked,)` each."""
         network = without_adapters(self[0].model)
         head = None if "logits" in outputs else network.get_submodule(_HEADS[network.config.model_type])
         hidden = outputs["hidden" if head else "logits"][is_masked]
@@ -232,21 +219,18 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
 
 
 def load_network(source: ModelSource, kind: Any, tokenizer: Any = None, *, new_head: bool) -> tuple[Any, Any, Any]:
-    """Return a float32 network of transformers from safetensors, its tokenizer, and the names of missing weights.
-
-    Missing weights are initialized deterministically. Raises `ModelError`.
-    """
+    """Return a float32 network, its tokenizer, and its missing weights, set deterministically. Raises `ModelError`."""
     from transformers import AutoTokenizer
 
-    where = where_of(source)
+    where = loading.where_of(source)
     name = where.pop("model_name_or_path")
-    with torch.random.fork_rng(devices=[]), loading(source.reference):
+    with torch.random.fork_rng(devices=[]), files.loading(source.reference):
         torch.manual_seed(0)
-        network, info = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
+        network, info = kind.from_pretrained(name, **where, **loading.WEIGHTS, output_loading_info=True)
         tokenizer = tokenizer or AutoTokenizer.from_pretrained(name, **where)
-        require_trained(source.reference, network, new_head=new_head)
-        require_readable(source.reference, tokenizer, network)
-    use_single_segment(tokenizer, network.config)
+        loading.require_trained(source.reference, network, new_head=new_head)
+        loading.require_readable(source.reference, tokenizer, network)
+    loading.use_single_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")
     return network.eval(), tokenizer, info["missing_keys"]
@@ -257,9 +241,9 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
     from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
 
     tokenizer = masked_tokenizer(source)
-    where = where_of(source)
+    where = loading.where_of(source)
     if pairs:
-        with loading(source.reference):
+        with files.loading(source.reference):
             options = {name: value for name, value in where.items() if name != "model_name_or_path"}
             configuration = AutoConfig.from_pretrained(where["model_name_or_path"], **options)
         if configuration.model_type != "bert":
@@ -274,7 +258,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
         FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
     }
     model.new_heads = tuple(head for head in is_new if is_new[head])
-    model.extra_files = sentence_modules(files_of(source, where))
+    model.extra_files = sentence_modules(loading.files_of(source, where))
     return model
 
 
@@ -284,8 +268,8 @@ def masked_tokenizer(source: ModelSource) -> Any:
 
     if is_starter(source):
         raise ModelError("starter_language", "a starter predicts no tokens: use a transformer", model=source.reference)
-    where = where_of(source)
-    with loading(source.reference):
+    where = loading.where_of(source)
+    with files.loading(source.reference):
         tokenizer = AutoTokenizer.from_pretrained(where.pop("model_name_or_path"), **where)
     if tokenizer.mask_token_id is None:
         message = f"the tokenizer of {source.reference!r} has no mask token: use a masked language model"
@@ -298,14 +282,11 @@ def _masked_network(network: Any, tokenizer: Any) -> MaskedNetwork:
         give_back_large_blocks()
     if torch.cuda.is_available():
         network.to("cuda")
-    return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
+    return MaskedNetwork(network.eval(), tokenizer, loading.most_tokens(tokenizer, network.config))
 
 
 def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
-    """Return the files of a sentence encoder by name, with the transformer at the top; empty for other bases.
-
-    `find` returns a file of the base by name. Bases with further layers are excluded: these fit only their vectors.
-    """
+    """Return the files of a sentence encoder by name, with the transformer at the top; `find` returns a file."""
     listed = find(_MODULES_FILE)
     try:
         first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []

@@ -209,7 +209,6 @@ class SourcedModel:
         return self._source.fingerprint(fingerprint_of(self._corpus))
 
     def load(self) -> None:
-        """Load the model before the first text, so that loading counts as building an index."""
         model = self.model
         if self.stored_work:
             self.stored_work.attach(model)

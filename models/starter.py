@@ -45,7 +45,6 @@ class Vocabulary:
         return len(self.tokens)
 
     def remember(self, texts: Sequence[str]) -> None:
-        """Load the stored tokens of these texts, if any."""
         if all(text in self._remembered for text in texts) or not has_cached_tokens(self.analyzer, texts):
             return
         ids = tokens_of(self.analyzer, texts).ids_in(self._numbers)

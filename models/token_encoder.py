@@ -17,10 +17,10 @@ from mrc_workbench.data import cache
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.text.analyzers import Span
 from mrc_workbench.data.texts import fingerprint_of
-from mrc_workbench.models.inference import LOWER, Precision, TokenLayers, in_precision, share_weights
+from mrc_workbench.models.inference import LOWER, Precision, ProgressCallback, TokenLayers, in_precision, share_weights
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.models.vectors import BLOCK, TokenVectors, reading_costs
+from mrc_workbench.models.vectors import BLOCK, TokenBlocks, TokenVectors, reading_costs
 from mrc_workbench.models.windows import TruncatingModel, Window, WindowCutter, WindowOptions
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class TokenEncoder(TruncatingModel):
         layers: TokenLayers = TokenLayers.BALANCED,
         also: Iterable[TokenLayers] = (),
         weights: TokenWeights | None = None,
-        on_progress: Callable[[float], None] | None = None,
+        on_progress: ProgressCallback | None = None,
         passages_fraction: float = 0.8,
         loaded_model: "MultiVectorEncoder | None" = None,
     ) -> None:
@@ -148,9 +148,7 @@ class TokenEncoder(TruncatingModel):
         """Encode passages, which also fit the projection: encode them before questions."""
         return self._vectors("passage", texts, title_lengths, (0.0, self._passages_fraction))
 
-    def passage_blocks(
-        self, texts: Sequence[str], title_lengths: np.ndarray | None = None
-    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+    def passage_blocks(self, texts: Sequence[str], title_lengths: np.ndarray | None = None) -> TokenBlocks:
         """Yield the rows and vectors of blocks of passages, which together may exceed the memory."""
         return self._blocks("passage", texts, title_lengths, (0.0, self._passages_fraction))
 
@@ -168,15 +166,13 @@ class TokenEncoder(TruncatingModel):
         arrays = exact._load_or_compute("passage", [*texts], title_lengths, lambda _: None, store=True)
         cache.save_arrays(cache.sample_path("token-vectors", self.key_of_passages(texts, title_lengths)), arrays)
 
-    def encode(
-        self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
-    ) -> list[np.ndarray]:
+    def encode(self, side: str, texts: Sequence[str], on_progress: ProgressCallback | None = None) -> list[np.ndarray]:
         """Encode texts without storing, `(n_tokens, dimensions)` float16 each. Raises `ModelError`."""
         vectors = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
         return self._weighted(texts, vectors) if side == "question" else vectors
 
     def _encode_passes(
-        self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+        self, side: str, texts: Sequence[str], on_progress: ProgressCallback | None = None
     ) -> list[list[np.ndarray]]:
         """Return the token vectors of each text by each of the layers of a pass, `(n_tokens, width)` float16."""
         encode = self.model.encode_query if side == "question" else self.model.encode_document
@@ -213,7 +209,6 @@ class TokenEncoder(TruncatingModel):
         ]
 
     def fit(self, passages: Sequence[str], title_lengths: np.ndarray | None = None) -> None:
-        """Fit the projection to the first block of passages, as `encode_passages` does."""
         if self._dimensions and self.projection is None:
             _, block, titles = next(_text_blocks(passages, title_lengths))
             self.projection = self._load_or_compute("passage", block, titles, lambda _: None, store=True)["projection"]
@@ -276,25 +271,20 @@ class TokenEncoder(TruncatingModel):
 
     def _blocks(
         self, side: str, texts: Sequence[str], title_lengths: np.ndarray | None, progress_range: tuple[float, float]
-    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+    ) -> TokenBlocks:
         """Encode and store the texts block by block; the first block of passages fits the projection."""
         n_blocks = -(-len(texts) // BLOCK)
         for number, (rows, block, titles) in enumerate(_text_blocks(texts, title_lengths)):
             began = time.perf_counter()
-            report_progress = partial(self._report_progress, progress_range, number, n_blocks)
+
+            def report_progress(fraction: float, number: int = number) -> None:
+                self._report_progress(progress_range, (number + fraction) / n_blocks)
+
             stored = self._load_or_compute(side, block, titles, report_progress, store=len(texts) > 1)
             if side == "passage" and not number:
                 self.projection = stored["projection"] if stored["projection"].size else None
             self.meter.note(time.perf_counter() - began, *stored["seconds"].tolist())
             yield rows, TokenVectors(stored["vectors"], stored["starts"])
-
-    def _report_progress(
-        self, progress_range: tuple[float, float], number: int, n_blocks: int, fraction: float
-    ) -> None:
-        if self._on_progress:
-            self._on_progress(
-                progress_range[0] + (progress_range[1] - progress_range[0]) * (number + fraction) / n_blocks
-            )
 
     def _load_or_compute(
         self,

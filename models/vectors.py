@@ -37,10 +37,7 @@ BLOCK = 256  # texts: a minute of a large model on a small machine
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """Token vectors of texts, concatenated: `vectors` `(n_tokens, dimensions)` float16 of length 1.
-
-    Text i has the rows `starts[i]` to `starts[i + 1]`; `starts` is `(n_texts + 1,)` int64.
-    """
+    """Token vectors `(n_tokens, dimensions)` float16 of length 1; text i has rows `starts[i]` to `starts[i + 1]`."""
 
     vectors: np.ndarray
     starts: np.ndarray
@@ -61,6 +58,9 @@ class TokenVectors:
         if not len(rows):
             return TokenVectors(self.vectors[:0], np.zeros(1, dtype=np.int64))
         return TokenVectors.from_texts([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
+
+
+TokenBlocks = Iterator[tuple[np.ndarray, TokenVectors]]  # rows of texts, and the vectors of their tokens
 
 
 class Fingerprinted(Protocol):
@@ -93,9 +93,7 @@ class TokenVectorEncoder(Fingerprinted, Protocol):
 
     def encode_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> TokenVectors: ...
 
-    def passage_blocks(
-        self, texts: Sequence[str], title_lengths: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+    def passage_blocks(self, texts: Sequence[str], title_lengths: np.ndarray) -> TokenBlocks:
         """Yield blocks of rows that sample the whole corpus, and their vectors as of `encode_passages`."""
 
     def key_of_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> str: ...
@@ -187,10 +185,7 @@ SINGLE_PROCESS = ProcessRank()
 
 
 class VectorBlocks:
-    """Encodes texts by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`, the longest texts first.
-
-    `on_progress` gets the fraction of the work; `clock` measures the stored seconds.
-    """
+    """Encodes texts by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`, the longest texts first."""
 
     def __init__(
         self,
@@ -215,7 +210,6 @@ class VectorBlocks:
         self._unwritten: dict[int, Block] = {}  # after disk errors
 
     def report_block_progress(self, fraction: float) -> None:
-        """Report the fraction of the current block: it may take a minute."""
         self._on_progress(min(1.0, self._done + self._block_fraction * fraction))
 
     def computed(self) -> StoredVectors:
@@ -224,10 +218,7 @@ class VectorBlocks:
         return StoredVectors(vectors, self._load_seconds, seconds)
 
     def load_or_compute(self, path: Path, process: ProcessRank = SINGLE_PROCESS) -> StoredVectors:
-        """Return the vectors stored at `path`; compute and store missing blocks first.
-
-        Processes other than the first compute their blocks and return no vectors. Disk errors only prevent storing.
-        """
+        """Return the vectors at `path`, computing missing blocks; only the first process returns vectors."""
         if stored := read_vectors(path):
             return stored
         parts = path.with_suffix(".parts")

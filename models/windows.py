@@ -221,8 +221,12 @@ class TruncatingModel(SourcedModel):
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         raise NotImplementedError
 
+    def _report_progress(self, progress_range: tuple[float, float], fraction: float) -> None:
+        if self._on_progress:
+            start, end = progress_range
+            self._on_progress(start + (end - start) * fraction)
+
     def cut(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
-        """Cut passages without storing windows; there are none without a `_cutter`."""
         cutter = self._cutter(options)
         return cutter.windows(texts, title_lengths) if cutter else Windows.empty()
 
@@ -245,7 +249,6 @@ class TruncatingModel(SourcedModel):
 
 
 def _bounds(word_ids: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
-    """Return the token spans of windows, which start and end at words if possible."""
     start = 0
     bounds = []
     while True:

@@ -28,7 +28,6 @@ from mrc_workbench.retrieval.lexical import Array, Write, collect_arrays, compil
 from mrc_workbench.retrieval.rankings import Rankings, rank_candidates
 
 CANDIDATES = 512  # passages that are compared token by token, at least 2 k
-BITS = (0, 1, 2)  # a dimension; 0: half precision
 Block = tuple[np.ndarray, TokenVectors]  # rows of passages, and the vectors of their tokens
 
 _VERSION = 2  # raise when the arrays of the same vectors change
@@ -243,7 +242,6 @@ def _build_tree(vectors: np.ndarray, count: int, bits: int) -> _Tree:
 
 
 def _k_means(vectors: np.ndarray, count: int) -> np.ndarray:
-    """Return `count` centroids of length 1, deterministically."""
     if not count:
         return vectors[:0]
     import faiss
@@ -255,7 +253,6 @@ def _k_means(vectors: np.ndarray, count: int) -> np.ndarray:
 
 
 def _pad_query(question: np.ndarray) -> np.ndarray:
-    """Return a question's vectors in float32, padded with zeros, which add nothing to a sum."""
     padded = np.zeros((-(-max(1, len(question)) // _LANES) * _LANES, question.shape[1]), dtype=np.float32)
     padded[: len(question)] = question
     return padded

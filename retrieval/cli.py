@@ -295,9 +295,8 @@ def _tuning_experiment(
         return labs.layers_lab(experiment, retriever)
     k1s = labs.parse_numbers(" ".join(map(repr, values[0])), maximum=10.0)
     bs = labs.parse_numbers(" ".join(map(repr, values[1])), maximum=1.0)
-    return labs.bm25_lab(
-        experiment, retriever, analyzers or [spec.analyzer], sentences=[spec.sentences], k1s=k1s, bs=bs
-    )
+    analyzers = analyzers or [spec.analyzer]
+    return labs.bm25_lab(experiment, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
 
 
 def _settings_table(question_set: QuestionSet, scores: pd.DataFrame, metric: str) -> list[str]:

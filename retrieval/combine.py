@@ -63,18 +63,13 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 def fuse(
     rankings: Sequence[Rankings], n_passages: int, fusion: Fusion, weights: Sequence[float] | None, k: int
 ) -> Rankings:
-    """Fuse rankings of the same questions and return the best k passages of each; ties go to the lower row.
-
-    `weights` default to 1. The candidates are all passages of lists with a weight above 0.
-    """
+    """Fuse rankings of the same questions, with weights above 0, and return the best k passages; ties by row."""
     weighted = zip(rankings, weights or [1.0] * len(rankings), strict=True)
     lists = [(ranking, *normalize_scores(ranking, fusion), weight) for ranking, weight in weighted if weight]
     return sum_by_passage(lists, n_passages, k)
 
 
-def sum_by_passage(
-    lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int
-) -> Rankings:
+def sum_by_passage(lists: list[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
     """Add up the values of lists, see `normalize_scores`, by passage and return the best k."""
     rows = []
     columns = []
@@ -114,10 +109,7 @@ def normalize_scores(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np
 
 @dataclass(eq=False)
 class Hybrid:
-    """Fuses the first `depth` passages of each retriever; see `fuse`.
-
-    `depths` limit each list where scores are fused: a reranker's scores below its depth only keep the order.
-    """
+    """Fuses the first `depth` passages of each retriever, see `fuse`; `depths` limit lists with fused scores."""
 
     name: str
     retrievers: Sequence[Retriever]
@@ -222,7 +214,6 @@ class PairScores:
         self._title_lengths = np.zeros(len(texts), dtype=np.int64) if title_lengths is None else title_lengths
 
     def score_candidates(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
-        """Return scores `(n_questions, depth)` float32 of the candidates, -inf if there is no candidate."""
         began = time.perf_counter()
         stored = self._stored_scores(questions)
         scores = stored.lookup(candidates.indices)[..., 0]

@@ -73,7 +73,6 @@ class VectorIndex:
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Size of the index as a file; of an exact one, size of the vectors."""
         if isinstance(self._index, _Exact):
             return self._index.vectors.nbytes
         import faiss
@@ -221,10 +220,7 @@ class LateIndex(StrEnum):
 
 
 def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
-    """Score every question with every passage, `(n_questions, n_passages)` float32, -inf for texts without tokens.
-
-    Passages of similar length are compared together; a shorter one repeats its last token, which keeps its maxima.
-    """
+    """Score every question with every passage, `(n_questions, n_passages)` float32, -inf for texts without tokens."""
     scores = np.full((len(questions), len(passages)), -np.inf, dtype=np.float32)
     lengths = np.diff(passages.starts)
     question_lengths = np.diff(questions.starts)

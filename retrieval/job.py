@@ -156,10 +156,7 @@ def encode(
     windowed: bool = True,
     on_progress: Callable[[float], None],
 ) -> list[str]:
-    """Encode and store passages and questions, each process its blocks; the first returns a summary of the files.
-
-    Raises `DataError`, `ModelError` and `OSError`.
-    """
+    """Encode and store texts, each process its blocks; the first returns a summary. Raises `DataError` and others."""
     question_set = find(data, Path())
     process = ProcessRank.from_environment()
     corpus = question_set.passages.indexed_texts(title=title)

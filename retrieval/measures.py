@@ -65,7 +65,6 @@ class Measure(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text. Raises `ValueError`."""
         name, _, cutoff = text.partition("@")
         if name not in _NAMES:
             raise ValueError(f"a measure is one of {', '.join(_NAMES)} with its K, like recall@10, not {text!r}")
@@ -245,10 +244,7 @@ def cutoff_of(name: str) -> int | None:
 
 
 def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return per-question values `(n_questions,)` float64 by name; passages below the rankings count as missing.
-
-    Raises `MetricError`, and `ValueError` if a question has no relevant passage.
-    """
+    """Return per-question values `(n_questions,)` float64 by name. Raises `MetricError` and `ValueError`."""
     own_measures = {name: measure for name in names if (measure := own_measure(name))}
     values = {}
     if own_measures:
@@ -331,7 +327,6 @@ def _check_parameters(name: str, measure: Any) -> None:
 
 
 def _example(measure: Any, missing: Sequence[str]) -> str:
-    """Return the name of the measure with example values of the missing parameters: `BPM(max_rel=1)@10`."""
     values = measure.params | {key: _EXAMPLE_VALUES.get(key, 1) for key in missing}
     cutoff_suffix = f"@{values.pop(measure.AT_PARAM)}" if measure.AT_PARAM in values else ""
     parameters = ",".join(f"{key}={value!r}" for key, value in values.items())

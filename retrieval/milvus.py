@@ -21,24 +21,17 @@ from mrc_workbench.data.text.analysis import Tokens, analyze, tokens_of
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.models.vectors import Encoder, LimitedEncoder
 from mrc_workbench.retrieval import dense
+from mrc_workbench.retrieval import milvus_connection as connection
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, IndexKind
 from mrc_workbench.retrieval.lexical import counts_by_term, idf_of
 from mrc_workbench.retrieval.lexical.bm25 import BM25Options
-from mrc_workbench.retrieval.milvus_connection import (
-    MAX_HITS,
-    RETRY_OPTIONS,
-    ROW,
-    MilvusField,
-    MilvusSettings,
-    Vectors,
-    load,
-    open_client,
-)
+from mrc_workbench.retrieval.milvus_connection import MilvusField, MilvusSettings, Vectors
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
 _VERSION = 1  # part of a collection's name: raise it when the content changes
 _QUESTIONS = 100  # per request
+_OUTPUT: dict[str, Any] = {"output_fields": [connection.ROW], **connection.RETRY_OPTIONS}
 
 
 class MilvusSearchMode(StrEnum):
@@ -66,10 +59,7 @@ class EngineFusion:
 
 
 class MilvusRetriever:
-    """A corpus in a Milvus collection, which is filled if it is missing. Raises `MilvusError`.
-
-    `fusion` combines several `fields`. The collection's name identifies its content: corpus, analyzer and model.
-    """
+    """A corpus in a Milvus collection, named by its content and filled if missing. Raises `MilvusError`."""
 
     def __init__(
         self,
@@ -90,8 +80,8 @@ class MilvusRetriever:
         self._fusion = fusion
         self.collection = f"mrc_{key_of(_VERSION, n_passages, [field.key for field in fields])[:40]}"
         if n_passages:
-            with open_client(settings, self.collection) as client:
-                load(client, self.collection, fields, n_passages, on_progress)
+            with connection.open_client(settings, self.collection) as client:
+                connection.load(client, self.collection, fields, n_passages, on_progress)
 
     def count_truncated(self) -> int:
         return sum(field.count_truncated() for field in self._fields if isinstance(field, VectorField))
@@ -102,8 +92,8 @@ class MilvusRetriever:
         if not len(questions) or not self._n_passages:
             return rankings
         encoded = [field.question_vectors(questions) for field in self._fields]
-        with open_client(self.settings, self.collection) as client:
-            client.load_collection(self.collection, **RETRY_OPTIONS)
+        with connection.open_client(self.settings, self.collection) as client:
+            client.load_collection(self.collection, **connection.RETRY_OPTIONS)
             if self._fusion is None:
                 (known, vectors) = encoded[0]
                 for start in range(0, len(known), _QUESTIONS):
@@ -117,8 +107,8 @@ class MilvusRetriever:
         k = rankings.indices.shape[1]
         max_depth = min(self._n_passages, field.max_hits)
         depth = min(depth or k + 1, max_depth)
-        options = {"anns_field": field.name, "limit": depth, "search_params": field.search, "output_fields": [ROW]}
-        hits = client.search(self.collection, data=vectors, **options, **RETRY_OPTIONS)
+        options = {"anns_field": field.name, "search_params": field.search, **_OUTPUT}
+        hits = client.search(self.collection, data=vectors, limit=depth, **options)
         indices, scores = _to_arrays(hits, depth)
         best = rank_candidates(indices, scores, k)
         rankings.assign(rows, best)
@@ -155,9 +145,8 @@ class MilvusRetriever:
         ]
         weights = [fusion.weights[field] if fusion.weights else 0.5 for field in vectors]
         ranker = RRFRanker(RRF_CONSTANT) if fusion.ranker is Ranker.RRF else WeightedRanker(*weights)
-        limit = min(sum(depths.values()), self._n_passages, MAX_HITS)  # all, to order ties here
-        options = {"limit": limit, "output_fields": [ROW], **RETRY_OPTIONS}
-        hits = client.hybrid_search(self.collection, requests, ranker, **options)
+        limit = min(sum(depths.values()), self._n_passages, connection.MAX_HITS)  # all, to order ties here
+        hits = client.hybrid_search(self.collection, requests, ranker, limit=limit, **_OUTPUT)
         return _to_arrays(hits, limit)
 
 
@@ -187,7 +176,7 @@ class TermField:
         for array in (tokens.ids, tokens.offsets):
             digest.update(array.astype(np.int64).tobytes())
         self.key = key_of("bm25", digest.hexdigest(), options.k1, options.b)
-        self.max_hits = MAX_HITS
+        self.max_hits = connection.MAX_HITS
         self.search: dict[str, Any] = {"metric_type": "IP", "params": {}}
 
     def schema(self) -> dict[str, Any]:
@@ -231,7 +220,7 @@ class VectorField:
         self._texts = Passages.from_passages(passages).indexed_texts(title=title)
         self._encoder = encoder
         self._type, self._build, self.search = index_parameters(index, len(passages))
-        self.max_hits = HNSW_CANDIDATES if index is IndexKind.HNSW else MAX_HITS
+        self.max_hits = HNSW_CANDIDATES if index is IndexKind.HNSW else connection.MAX_HITS
         self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)
 
     @cached_property

@@ -86,10 +86,7 @@ def is_reachable(settings: MilvusSettings, seconds: float = 2.0) -> bool:
 
 @contextmanager
 def open_client(settings: MilvusSettings, collection: str) -> Iterator[Any]:
-    """Yield a `MilvusClient`; a collection in the workspace is a file with a lock.
-
-    Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_locked` (file), `milvus_failed`.
-    """
+    """Yield a `MilvusClient`; a local collection is a locked file. Raises `MilvusError`."""
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException
 
@@ -151,7 +148,6 @@ def _client(address: str, settings: MilvusSettings) -> Any:
 
 
 def _to_milvus_error(error: Any, settings: MilvusSettings) -> MilvusError:
-    """Translate a `MilvusException`, or the `RpcError` that caused it."""
     from grpc import RpcError
     from pymilvus.client.types import Status
 
@@ -250,7 +246,6 @@ def _fill(
 
 
 def _wait_for_collection(client: Any, name: str) -> bool:
-    """Whether a concurrent process creates the collection."""
     for wait in (0.0, *_RETRY_DELAYS):
         time.sleep(wait)
         if client.has_collection(name, **RETRY_OPTIONS):

@@ -267,18 +267,16 @@ def _untrained_weights(components: Sequence[str | None], originals: np.ndarray) 
     return np.array([1.0 / (len(sizes) * sizes[component]) if component else 0.0 for component in own_component])
 
 
-def rank_by_mix(
-    rankings: Sequence[Rankings], learned: FittedMix, folds: np.ndarray, n_passages: int, k: int
-) -> Rankings:
+def rank_by_mix(rankings: Sequence[Rankings], mix: FittedMix, folds: np.ndarray, n_passages: int, k: int) -> Rankings:
     """Order the untrained mix's candidates by the weights of each question's fold; new questions have `FOLDS`."""
     longest = max(k, *(signal.indices.shape[1] for signal in rankings))
-    candidates = fuse(rankings, n_passages, Fusion.Z_SCORE, learned.untrained_weights.tolist(), longest).indices
+    candidates = fuse(rankings, n_passages, Fusion.Z_SCORE, mix.untrained_weights.tolist(), longest).indices
     scores = np.full(candidates.shape, -np.inf)
     for first in range(0, len(candidates), _AT_ONCE):
         block = slice(first, first + _AT_ONCE)
         lists = [ranking.select(block) for ranking in rankings]
-        values = _signal_values(lists, candidates[block], learned.deviations, n_passages)
-        scores[block] = np.einsum("qcv,qv->qc", values, learned.weights[folds[block]])
+        values = _signal_values(lists, candidates[block], mix.deviations, n_passages)
+        scores[block] = np.einsum("qcv,qv->qc", values, mix.weights[folds[block]])
     return rank_candidates(candidates, scores, min(k, n_passages))
 
 
@@ -317,7 +315,6 @@ def describe_mix(
 
 
 def _held_out_ndcg(lists: TrainingLists, start: np.ndarray, free: np.ndarray) -> float:
-    """Return nDCG@10, 0 to 1, of a single fit per fold to the other folds; 0 without free weights."""
     if not free.any():
         return 0.0
     folds = lists.training_queries.folds

@@ -24,6 +24,8 @@ from mrc_workbench.retrieval.comparison.store import find_experiment, origin_of
 from mrc_workbench.retrieval.milvus_connection import is_reachable, milvus_settings
 from mrc_workbench.retrieval.rankings import QueryHits, Retriever
 
+Progress = Callable[[str, float], None]  # gets the name of a retriever and the fraction of its work
+
 
 class SearchHit(NamedTuple):
     """A passage in the results; higher scores are better."""
@@ -47,7 +49,6 @@ class Searcher:
         return self.retriever.name
 
     def search(self, questions: Sequence[str], k: int = 10) -> list[list[SearchHit]]:
-        """Return at most k passages of each question, best first. Not thread-safe."""
         with without_caching():
             rankings = self.retriever.search(list(questions), k)
         results = [QueryHits.from_rankings(rankings, question) for question in range(len(questions))]
@@ -58,9 +59,7 @@ class Searcher:
         return SearchHit(passage.id, passage.title, passage.text, score)
 
 
-def open_searcher(
-    reference: str | Path, name: str = "", on_progress: Callable[[str, float], None] | None = None
-) -> Searcher:
+def open_searcher(reference: str | Path, name: str = "", on_progress: Progress | None = None) -> Searcher:
     """Open a single retriever; `name` selects one of several. See `open_searchers`."""
     if not name and len(names := searchable_retrievers(find_experiment(reference)[0])) > 1:
         raise ValueError(f"{reference} holds several retrievers; select one: {', '.join(names)}")
@@ -69,12 +68,12 @@ def open_searcher(
 
 
 def open_searchers(
-    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
+    reference: str | Path, names: Sequence[str] = (), on_progress: Progress | None = None
 ) -> dict[str, Searcher]:
     """Open retrievers of a stored comparison (its key) or of an experiment file, by name; all without `names`.
 
-    Models are shared. `on_progress` gets the name of a retriever and the fraction of its work. Raises `ValueError` if
-    a retriever is missing or only replays an imported run, and the errors of building it.
+    Models are shared. Raises `ValueError` if a retriever is missing or only replays an imported run, and the errors of
+    building it.
     """
     # the threads of BM25, model and index spin after each task, which slows queries down on shared cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -94,7 +93,7 @@ def build_searchers(
     question_set: QuestionSet,
     base: Path | None = None,
     names: Sequence[str] = (),
-    on_progress: Callable[[str, float], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> dict[str, Searcher]:
     """Open searchable retrievers of an experiment over a dataset, by name, as `open_searchers` does."""
     selected = list(dict.fromkeys(names or searchable_retrievers(experiment)))

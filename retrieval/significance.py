@@ -33,10 +33,7 @@ def blocks(count: int, columns: int, cells: int) -> Iterator[int]:
 
 
 def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group: bool = False) -> Iterator[np.ndarray]:
-    """Yield the counts of each group in blocks of bootstrap resamples, `(size, n_groups)` float64.
-
-    Random numbers are drawn resample by resample, or `by_group` for all resamples of a block.
-    """
+    """Yield counts of groups in bootstrap resamples, `(size, n_groups)`; `by_group` draws resamples together."""
     rng = np.random.default_rng(seed)
     for size in sizes:
         samples = rng.integers(n_groups, size=(n_groups, size) if by_group else (size, n_groups))
@@ -72,10 +69,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The difference a - b over the same cases with its 95% interval; `p` is uncorrected.
-
-    The interval and `p_family` account for all pairs of the family: the interval excludes 0 if `p_family` < .05.
-    """
+    """The difference a - b with its 95% interval; interval and `p_family` are corrected for the family, `p` is not."""
 
     a: str
     b: str
@@ -91,7 +85,6 @@ class PairedTest:
 
     @property
     def reversed(self) -> "PairedTest":
-        """The same test with a and b exchanged."""
         return PairedTest(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
 
 

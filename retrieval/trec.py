@@ -294,7 +294,6 @@ def _read_json_lines(path: Path, reference: str) -> pd.DataFrame:
 
 
 def _rows_of_texts(column: "pd.Series[str]", texts: Iterable[str]) -> np.ndarray:
-    """Return the first row of each text, ignoring spacing, -1 if missing."""
     row_of = {composed(text): row for row, text in reversed(list(enumerate(texts)))}
     rows = np.array([row_of.get(composed(text), -1) for text in column.cat.categories], dtype=np.int64)
     return np.asarray(rows[column.cat.codes.to_numpy()])
@@ -331,7 +330,6 @@ def _read_table(path: Path, reference: str) -> pd.DataFrame:
 
 
 def _find_broken_line(path: Path, reference: str) -> RunError:
-    """Find the first wrong line, after the fast reader failed."""
     expected = f"expected six columns: {' '.join(_COLUMNS)}"
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):

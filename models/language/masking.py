@@ -178,7 +178,6 @@ class SegmentPairs:
 
 
 def _segments(first: int, starts: np.ndarray, room: int) -> np.ndarray:
-    """Return the bounds of pairs of a document of tokens from `first` on, `(n_pairs, 3)`."""
     size = len(starts)
     if size < 2:
         return np.zeros((0, 3), dtype=np.int64)
@@ -269,7 +268,6 @@ class MaskedPredictions:
     follow_right: np.ndarray  # (n,) bool, correct predictions of pairs; (0,) without pairs
 
     def means(self) -> dict[str, float]:
-        """Return perplexity, lower is better, and mean ln P and accuracies, higher is better."""
         loss = float(self.losses.sum() / max(1, self.hidden.sum()))
         means = {
             PERPLEXITY: float(np.exp(loss)),
@@ -279,7 +277,6 @@ class MaskedPredictions:
         return means | ({FOLLOWED: float(self.follow_right.mean())} if len(self.follow_right) else {})
 
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Return 95% intervals: the bootstrap over rows, and Wilson's for pairs."""
         losses, right, hidden = (self._resampled(values) for values in (self.losses, self.right, self.hidden))
         loss = _quantile_interval(losses / np.maximum(1, hidden))
         intervals = {
@@ -290,7 +287,6 @@ class MaskedPredictions:
         return intervals | ({FOLLOWED: proportion_interval(self.follow_right)} if len(self.follow_right) else {})
 
     def gain(self, before: "MaskedPredictions") -> tuple[float, tuple[float, float]]:
-        """Return the gain in accuracy over `before`, and its paired 95% interval."""
         difference = self._resampled(self.right - before.right)
         hidden = self._resampled(self.hidden)
         return self.means()[GUESSED] - before.means()[GUESSED], _quantile_interval(difference / np.maximum(1, hidden))
@@ -335,9 +331,7 @@ def predict_masked_tokens(
     network.train(was_training)
     columns = {name: np.concatenate(values) for name, values in values_by_name.items()}
     if not np.isfinite(columns["token_losses"]).all():
-        raise ModelError(
-            "not_finite", "the model returns values that are no numbers: its weights are damaged", model=""
-        )
+        raise ModelError("not_finite", "the model returns no finite numbers: its weights are damaged", model="")
     return MaskedPredictions(
         columns["token_losses"].astype(np.float64),
         columns["hidden"].astype(np.int64),

@@ -85,10 +85,7 @@ def normalize_text(text: str) -> str:
 
 
 def cut_positions(spans: np.ndarray, text: str) -> np.ndarray:
-    """Return positions `(n,)` between letters or digits at which a span begins and that no span crosses.
-
-    `spans` `(n, 2)` are in the order of begins. Pieces that share a character are not cut there.
-    """
+    """Return positions in words at which one of the ordered `spans` `(n, 2)` begins and that no span crosses."""
     starts, ends = spans.T
     reached = np.maximum.accumulate(np.concatenate([[0], ends]))[:-1]
     positions = np.unique(starts[starts >= reached])
@@ -173,9 +170,7 @@ def gather_documents(
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
             all_documents = report_documents(corpus.documents(), corpus.characters, on_progress)
-            not_held_out = (
-                document for document in all_documents if not is_held_out(document, sample.held_out, sample.seed)
-            )
+            not_held_out = (text for text in all_documents if not is_held_out(text, sample.held_out, sample.seed))
             learned = (document for document in not_held_out if is_held_out(document, fraction, sample.seed + 1))
             for block in in_blocks(learned, _BLOCK):
                 uses_morphemes = sample.split is PreTokenization.MORPHEMES
@@ -334,7 +329,6 @@ def untrained(kind: TokenizerKind, split: PreTokenization, *, lowercase: bool = 
 
 
 def _of_kind(kind: TokenizerKind) -> tuple[Any, list[Any], Any]:
-    """Return the model without pieces, the steps that split words, and the decoder."""
     from tokenizers import Regex, decoders, models, pre_tokenizers
 
     if kind is TokenizerKind.WORDPIECE:

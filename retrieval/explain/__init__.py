@@ -116,10 +116,7 @@ class TermContribution:
 
 @dataclass(frozen=True)
 class BM25Explanation(TermExplanation[TermContribution]):
-    """The terms of a question in a passage; lengths are in tokens, of this passage and of all on average.
-
-    If the title is a separate field, `title_length` and `mean_title_length` are its lengths, else 0.
-    """
+    """The terms of a question in a passage, and lengths in tokens; title lengths are 0 unless it is a field."""
 
     length: int
     mean_length: float
@@ -182,18 +179,16 @@ class BM25Explainer:
         (located,) = spans_by_token(self.analysis, [text])
         return {token: TokenOccurrences(len(spans), spans) for token, spans in located.items()}
 
-    def _expanded_terms(
-        self, feedback: Feedback, question: str, occurrences: OccurrencesByToken
-    ) -> dict[str, "_QueryTerm"]:
+    def _expanded_terms(self, feedback: Feedback, question: str, tokens: OccurrencesByToken) -> dict[str, "_QueryTerm"]:
         first = self._first.search([question], feedback.options.passages)
         expanded = feedback.expand_queries(analyze(self.analysis, [question]), first)
         weights = dict(zip(expanded.tokens.texts()[0], expanded.factors.tolist(), strict=True))
         rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
-        passage_tokens = [(row, set(tokens)) for row, tokens in zip(rows, feedback.tokens(rows), strict=True)]
-        terms = {token: _QueryTerm(weights.get(token, 0.0), occurrence) for token, occurrence in occurrences.items()}
+        passage_tokens = [(row, set(words)) for row, words in zip(rows, feedback.tokens(rows), strict=True)]
+        terms = {token: _QueryTerm(weights.get(token, 0.0), occurrence) for token, occurrence in tokens.items()}
         for token, weight in weights.items():
-            if token not in occurrences:
-                sources = tuple(row for row, tokens in passage_tokens if token in tokens)
+            if token not in tokens:
+                sources = tuple(row for row, words in passage_tokens if token in words)
                 terms[token] = _QueryTerm(weight, TokenOccurrences(), sources)
         return terms
 
@@ -269,16 +264,12 @@ def counting_explainer(
 
 
 class _QueryTerm(NamedTuple):
-    """The weight of a term in a question, its occurrences there, and the sources of feedback."""
-
     weight: float
     occurrences: TokenOccurrences
     sources: tuple[int, ...] = ()
 
 
 class _Field(NamedTuple):
-    """A field of a passage: its weight, its tokens, and the mean length of the field."""
-
     weight: float
     occurrences: OccurrencesByToken
     mean_length: float
@@ -305,7 +296,6 @@ class WindowedBM25Explainer:
         self._explainer = BM25Explainer(texts, options_for(passages, options))
 
     def explain(self, question: str, row: int) -> BM25Explanation:
-        """Explain the best window of the passage in a row of the corpus."""
         windows = range(self._bounds[row], self._bounds[row + 1])
         explanations = (self._explainer.explain(question, window) for window in windows)
         return max(explanations, key=lambda explanation: explanation.score)

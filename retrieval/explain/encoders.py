@@ -1,7 +1,4 @@
-"""Explanations of a model's scores by tokens, terms, token matches, sentences or windows.
-
-This module imports torch only with a model.
-"""
+"""Explanations of a model's scores by tokens, terms, token matches, sentences or windows."""
 
 import json
 import math
@@ -50,7 +47,6 @@ class StaticExplanation(Explanation):
 
     @property
     def score(self) -> float:
-        """The cosine; 0 if a text has no known tokens."""
         return math.fsum(token.value for token in self.question_tokens)
 
     @property
@@ -152,7 +148,6 @@ class SparseExplanation(TermExplanation[WeightedTerm]):
 
     @property
     def by_expansion(self) -> float:
-        """The contribution of terms that occur in neither text."""
         return math.fsum(term.value for term in self.terms if term.is_expansion)
 
 
@@ -206,7 +201,6 @@ class LateExplanation:
 
     @cached_property
     def visible_matches(self) -> tuple[TokenMatch, ...]:
-        """The matches of tokens with characters in the question, which can be displayed."""
         return tuple(match for match in self.matches if match.question_span[0] < match.question_span[1])
 
     def question_matches(self) -> list[NumberedPiece]:
@@ -297,7 +291,6 @@ class WindowExplanation:
 
     @property
     def best(self) -> int:
-        """Index of the first window with the highest score, which is the passage's score."""
         return max(range(len(self.windows)), key=lambda index: self.windows[index].score)
 
     @property

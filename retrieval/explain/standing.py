@@ -38,10 +38,7 @@ class PassagePair:
 
 @dataclass(frozen=True)
 class WordReason:
-    """How many of the question's words each passage contains; no passage contains the `missing_words`.
-
-    `decisive_word` adds most to the lead of the higher passage, with its counts in both, or is empty.
-    """
+    """Words of the question in each passage and in none; `decisive_word` adds most to the lead, or is empty."""
 
     question_words: int
     in_right: int
@@ -60,10 +57,7 @@ def select_passage_pair(hits: QueryHits, relevant: Sequence[int], *, against: in
 
 
 def term_table(right: BM25Explanation, wrong: BM25Explanation) -> pd.DataFrame:
-    """Compare the terms of two explanations: columns `TERMS`, the largest differences first.
-
-    `in_...` are counts, `passages` the document frequency; `right` and `wrong` sum to the scores.
-    """
+    """Compare the terms of two explanations, with counts (`in_...`): columns `TERMS`, largest differences first."""
     wrong_terms = {(term.text, term.kind): term for term in wrong.terms}
     rows = []
     for term in right.terms:
@@ -203,18 +197,10 @@ class FusionExplanation:
     def score(self) -> float:
         return math.fsum(component.value for component in self.components.values())
 
-    @property
-    def is_retrieved(self) -> bool:
-        """Whether a retriever with a weight above 0 retrieved the passage: only then is it in the hybrid."""
-        return any(component.rank is not None and component.weight > 0 for component in self.components.values())
-
 
 @dataclass(frozen=True)
 class RerankExplanation:
-    """The ranks of a passage before and after reranking, None if missing, and its new score.
-
-    `first` and `reranker` add up to the score; they are None for passages that were not reranked.
-    """
+    """Ranks before and after reranking, and the new score, which is the sum of `first` and `reranker`, if any."""
 
     rank_before: int | None
     rank_after: int | None

@@ -228,7 +228,6 @@ def bm25f_segments(
 
 
 def _gains(lengths: np.ndarray, mean: float, b: float) -> np.ndarray:
-    """Return the weight of a token in fields of these lengths."""
     return 1 / np.where(lengths > 0, 1 - b + b * lengths / (mean or 1), 1)
 
 

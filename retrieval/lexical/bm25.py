@@ -38,7 +38,7 @@ _MAX_DOCUMENT_FRACTION = 0.1  # more frequent terms are not added
 _TIE = 12  # digits: differences below come from the order of summation
 _MAX_WEIGHT = 1e6  # of a count: sums and quotients stay finite in float32
 _ANALYSIS_FRACTION = 0.9  # of the progress of building an index
-ProgressCallback = Callable[[float], None]
+Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,7 @@ class BM25Options:
 
 
 class BM25:
-    """A BM25 index over passages; building it analyzes them (cached on disk), with `on_progress` from 0 to 1.
-
-    Questions of `all_questions`, a whole dataset, use its cached tokens if there are any.
-    """
+    """A BM25 index over passages; building it analyzes them. `all_questions` are those with cached tokens."""
 
     def __init__(
         self,
@@ -143,7 +140,6 @@ class BM25:
         return concatenate([self._index.search(tokens, k, factors) for tokens, factors in queries])
 
     def score_blocks(self, questions: Sequence[str]) -> Iterator[np.ndarray]:
-        """Score every passage for blocks of questions: `(rows, n_passages)`, -inf without a shared term."""
         return chain.from_iterable(self._index.score_blocks(*query) for query in self._expanded_queries(questions))
 
     def _expanded_queries(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
@@ -172,6 +168,7 @@ class WeightedQueries(NamedTuple):
     factors: np.ndarray
 
 
+@dataclass(frozen=True)
 class Feedback:
     """Expands questions with terms of their first passages; `statistics` are the terms of these `texts`.
 
@@ -184,13 +181,10 @@ class Feedback:
     Anserini, and only morphemes of morphological analyzers. Unlike Anserini, all terms of a passage are candidates.
     """
 
-    def __init__(
-        self, options: FeedbackOptions, analysis: Analysis, texts: Sequence[str], statistics: TermStatistics
-    ) -> None:
-        self.options = options
-        self._analysis = analysis
-        self._texts = texts
-        self._statistics = statistics
+    options: FeedbackOptions
+    analysis: Analysis
+    texts: Sequence[str]
+    statistics: TermStatistics
 
     def expand_queries(self, questions: Sequence[Sequence[str]], first: Rankings) -> WeightedQueries:
         """Return analyzed questions with new weights of distinct terms; `first` are their first results."""
@@ -217,17 +211,17 @@ class Feedback:
         return WeightedQueries(tokens, mixed.data.astype(np.float32))
 
     def tokens(self, rows: Sequence[int]) -> list[list[str]]:
-        return analyze(self._analysis, [self._texts[row] for row in rows])
+        return analyze(self.analysis, [self.texts[row] for row in rows])
 
     def _expansion_mask(self, terms: Sequence[str]) -> np.ndarray:
-        positions = self._statistics.positions_of(terms)
+        positions = self.statistics.positions_of(terms)
         document_frequencies = np.zeros(len(terms), dtype=np.int64)
         known = positions >= 0
-        document_frequencies[known] = self._statistics.document_frequencies[positions[known]]
-        maximum = max(1, _MAX_DOCUMENT_FRACTION * self._statistics.n_passages)
+        document_frequencies[known] = self.statistics.document_frequencies[positions[known]]
+        maximum = max(1, _MAX_DOCUMENT_FRACTION * self.statistics.n_passages)
         is_rare = (document_frequencies > 0) & (document_frequencies <= maximum)
-        if self._analysis.analyzer in PLAIN_PART:
-            is_rare &= [describe_token(self._analysis, term)[1] is not TokenKind.BIGRAM for term in terms]
+        if self.analysis.analyzer in PLAIN_PART:
+            is_rare &= [describe_token(self.analysis, term)[1] is not TokenKind.BIGRAM for term in terms]
         return is_rare.astype(np.float64)
 
 
@@ -322,9 +316,7 @@ class RankBM25(Index):
             yield np.where(scores > 0, scores, -np.inf)
 
 
-def _text_index(
-    passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
-) -> Index:
+def _text_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Progress | None) -> Index:
     texts = passages.indexed_texts(title=options.title)
     analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done)))
     all_tokens = [next(analyzed)] if len(texts) <= PART else None
@@ -337,9 +329,7 @@ def _text_index(
     return _index(key, segments, statistics, on_progress)
 
 
-def _field_index(
-    passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
-) -> Index:
+def _field_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Progress | None) -> Index:
     parameters = (options.k1, options.b, options.title_weight or 0.0)
     report_analysis = on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done))
     statistics = lexical.field_statistics(analysis, passages, report_analysis)
@@ -354,9 +344,8 @@ def _field_index(
 
 
 def _index(
-    key: str, segments: Callable[[], Iterator[Segment]], terms: TermStatistics, on_progress: ProgressCallback | None
+    key: str, segments: Callable[[], Iterator[Segment]], terms: TermStatistics, on_progress: Progress | None
 ) -> Index:
-    """Return the index that suits the size; one of more than `PART` passages is stored under the key."""
     n_passages = terms.n_passages
     if not terms.mean_length:
         return Index(n_passages)

@@ -25,27 +25,22 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.cache import cached_folder, is_intact, key_of
 from mrc_workbench.data.text.analysis import Tokens
 from mrc_workbench.data.workspace import is_disk_error, read_json
+from mrc_workbench.retrieval import lexical
 from mrc_workbench.retrieval.lexical import (
-    DTYPES,
-    LIST_DTYPE,
     WORD_BITS,
     Array,
     Index,
     PostingLists,
     Segment,
     Write,
-    collect_arrays,
     compiled,
-    concatenate_and_clear,
-    first_positions,
-    query_term_hashes,
     write_arrays,
 )
 from mrc_workbench.retrieval.lexical.search import (
     Buffers,
     Queries,
     add_list,
-    allocate_query,
+    allocate,
     count_bits,
     prepare_query,
     search,
@@ -80,7 +75,7 @@ class Postings:
 
     @classmethod
     def from_segments(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
-        arrays = collect_arrays(DTYPES, lambda write: _write_postings(segments, write, segment))
+        arrays = lexical.collect_arrays(lexical.DTYPES, lambda write: _write_postings(segments, write, segment))
         return cls(PostingLists(**arrays), n_passages, segment)
 
     @property
@@ -96,10 +91,7 @@ class Postings:
         *,
         cores: int | None = None,
     ) -> Rankings:
-        """Return the best k passages of questions, which have the terms `terms[offsets[i]:offsets[i + 1]]`.
-
-        `factors` `(n_terms,)` float32 are weights of the occurrences of terms, 1 by default.
-        """
+        """Return the best k passages; question i has `terms[offsets[i]:offsets[i + 1]]`, with `factors` if given."""
         n_questions = len(offsets) - 1
         k = min(k, self.n_passages)
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
@@ -122,7 +114,6 @@ class Postings:
     def scores(
         self, terms: np.ndarray, offsets: np.ndarray, at_a_time: int, factors: np.ndarray | None = None
     ) -> Iterator[np.ndarray]:
-        """Score all passages for blocks of questions: `(at_a_time, n_passages)` float32, -inf without a shared term."""
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
         for start in range(0, len(offsets) - 1, at_a_time):
             queries = Queries(terms, factors, offsets[start : start + at_a_time + 1])
@@ -146,7 +137,7 @@ def mapped_postings(
     """Return the index stored under a key, built if missing or damaged."""
 
     def write(folder: Path) -> None:
-        write_arrays(folder, DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
+        write_arrays(folder, lexical.DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
         (folder / _METADATA_FILE).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
     with cached_folder("postings", key_of(_VERSION, key, n_passages, size), write, _MAX_STORED_INDEXES) as folder:
@@ -162,7 +153,7 @@ def _open_index(folder: Path) -> Postings:
     if (known := _OPEN_INDEXES.get(folder)) is not None:
         return known  # the name contains the key of the content
     metadata = read_json(folder / _METADATA_FILE)
-    arrays = {name: _map_file(folder / name, dtype) for name, dtype in DTYPES.items()}
+    arrays = {name: _map_file(folder / name, dtype) for name, dtype in lexical.DTYPES.items()}
     if not is_intact(folder):
         raise OSError(f"{folder} was changed while it was opened")
     _OPEN_INDEXES[folder] = opened = Postings(PostingLists(**arrays), metadata["passages"], metadata["segment"])
@@ -208,14 +199,14 @@ def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
 def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGMENT) -> None:
     """Write the arrays of `PostingLists`, some in parts: `write` appends a part to the named array."""
     terms = [np.zeros(0, np.uint64)]
-    lists = [np.zeros(0, LIST_DTYPE)]
+    lists = [np.zeros(0, lexical.LIST_DTYPE)]
     n_postings = n_words = 0
     for number, segment in enumerate(segments):
         begins = np.concatenate([[0], np.cumsum(segment.lengths, dtype=np.int64)])
         maps, bits, ranks = _maps(begins, segment.rows, -(-size // WORD_BITS), max(1, size // _MAPPED))
         for name, part in (("rows", segment.rows), ("weights", segment.weights), ("bits", bits), ("ranks", ranks)):
             write(name, part)
-        segment_lists = np.zeros(len(segment.terms), LIST_DTYPE)
+        segment_lists = np.zeros(len(segment.terms), lexical.LIST_DTYPE)
         segment_lists["segment"] = number
         segment_lists["length"] = segment.lengths
         segment_lists["begin"] = begins[:-1] + n_postings
@@ -225,11 +216,11 @@ def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGME
         lists.append(segment_lists)
         n_postings += len(segment.rows)
         n_words += len(bits)
-    all_terms = concatenate_and_clear(terms)
-    all_lists = concatenate_and_clear(lists)
+    all_terms = lexical.concatenate_and_clear(terms)
+    all_lists = lexical.concatenate_and_clear(lists)
     order = np.argsort(all_terms, kind="stable")  # a term's segments stay in their order
     all_terms = all_terms[order]
-    firsts = first_positions(all_terms)
+    firsts = lexical.first_positions(all_terms)
     write("terms", all_terms[firsts])
     write("firsts", np.append(firsts, len(all_terms)))
     for start in range(0, len(order), _LISTS):
@@ -307,7 +298,7 @@ def _maps(begins: Array, rows: Array, n_words: int, min_length: int) -> tuple[Ar
 def all_scores(lists: PostingLists, n_passages: int, segment: int, queries: Queries, sums: Array) -> Array:
     """Score all passages for each question, `(n_questions, n_passages)` float32, -inf without a shared term."""
     scores = np.empty((len(queries.offsets) - 1, n_passages), dtype=np.float32)
-    query = allocate_query(queries.offsets, (n_passages + segment - 1) // segment)
+    query = allocate(queries.offsets, (n_passages + segment - 1) // segment)
     for question in range(len(scores)):
         n_terms = prepare_query(lists, queries, question, query)
         for number in range(len(query.order)):
@@ -333,7 +324,7 @@ class PostingsIndex(Index):
         self.memory_bytes = postings.memory_bytes
 
     def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
-        return self._postings.search(query_term_hashes(questions), questions.offsets, k, factors)
+        return self._postings.search(lexical.query_term_hashes(questions), questions.offsets, k, factors)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        return self._postings.scores(query_term_hashes(questions), questions.offsets, self._block, factors)
+        return self._postings.scores(lexical.query_term_hashes(questions), questions.offsets, self._block, factors)

@@ -48,10 +48,7 @@ class Buffers(NamedTuple):
 
 
 class QueryTerms(NamedTuple):
-    """Buffers for a question's terms by their largest contribution, ties by index.
-
-    All passages are summed in this order: those with the same terms have the same score to the last bit.
-    """
+    """Buffers for a question's terms in the order of summing, the same for all passages: by largest contribution."""
 
     positions: Array  # (max_terms,) int64, in the index, distinct
     counts: Array  # (max_terms,) float64, factors of terms
@@ -64,7 +61,7 @@ class QueryTerms(NamedTuple):
 
 
 @compiled
-def allocate_query(offsets: Array, n_segments: int) -> QueryTerms:
+def allocate(offsets: Array, n_segments: int) -> QueryTerms:
     """Allocate buffers for the longest question."""
     max_terms = np.diff(offsets).max() if len(offsets) > 1 else 0
     return QueryTerms(
@@ -98,7 +95,6 @@ def prepare_query(lists: PostingLists, queries: Queries, question: int, query: Q
 
 @compiled
 def _collect_terms(lists: PostingLists, ids: Array, factors: Array, query: QueryTerms) -> int:
-    """Write known terms with their counts and bounds; return their number."""
     size = 0
     for index in range(len(ids)):
         position = _find_term(lists.terms, ids[index])
@@ -172,7 +168,6 @@ def _sort_terms(query: QueryTerms, n_terms: int) -> None:
 
 @compiled
 def _lists_and_bounds(lists: PostingLists, query: QueryTerms, n_terms: int) -> None:
-    """Write the list of each term in each segment, and the sums of bounds from each term on."""
     query.remaining_bounds[:, n_terms] = 0
     for term in range(n_terms - 1, -1, -1):
         query.lists[:, term] = -1
@@ -189,7 +184,7 @@ def search(
     lists: PostingLists, n_passages: int, segment: int, queries: Queries, buffers: Buffers, rows: Array, scores: Array
 ) -> None:
     """Write the best passages of each question into `rows` and `scores` `(n_questions, k)`, best first."""
-    query = allocate_query(queries.offsets, (n_passages + segment - 1) // segment)
+    query = allocate(queries.offsets, (n_passages + segment - 1) // segment)
     best = np.empty(rows.shape[1], dtype=np.uint64)
     for question in range(len(queries.offsets) - 1):
         n_terms = prepare_query(lists, queries, question, query)
@@ -220,7 +215,6 @@ def _search_segment(
     best: Array,
     size: int,
 ) -> int:
-    """Update the heap of the best passages with a segment; return its size."""
     sums = buffers.sums
     candidates = buffers.candidates
     for term in range(n_terms):

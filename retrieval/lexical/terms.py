@@ -15,20 +15,14 @@ import numpy as np
 import regex
 
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, tokens_of
-from mrc_workbench.data.text.analyzers import (
-    CONTENT_TAGS,
-    LANGUAGE_OF,
-    Analyzer,
-    KiwiTokenizer,
-    kiwi_tokenizer,
-    resolve_analyzer,
-)
+from mrc_workbench.data.text.analyzers import Analyzer, KiwiTokenizer
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.retrieval.lexical import counts_by_term, term_statistics
 
-LANGUAGE_SPECIFIC = (*LANGUAGE_OF, Analyzer.JAPANESE)
+LANGUAGE_SPECIFIC = (*analyzers.LANGUAGE_OF, Analyzer.JAPANESE)
 LANGUAGE_INDEPENDENT = tuple(kind for kind in Analyzer if kind not in (Analyzer.AUTO, *LANGUAGE_SPECIFIC))
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _HANGUL = regex.compile(r"\p{Hangul}")
@@ -52,7 +46,7 @@ class UnmatchedQuestions:
 
 def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, list[str]]:
     """Return the tokens of a text by each language-independent analyzer and by `analyzer`; `AUTO` suits the text."""
-    first = resolve_analyzer(analyzer, [text])
+    first = analyzers.resolve_analyzer(analyzer, [text])
     language_specific = [first] if first in LANGUAGE_SPECIFIC else []
     return {analyzer: analyze(analyzer, [text])[0] for analyzer in (*language_specific, *LANGUAGE_INDEPENDENT)}
 
@@ -68,9 +62,7 @@ def find_unmatched_questions(
     rows, counts = shared_terms(question_set, analysis, title=title)
     own = np.zeros(len(question_set.questions), dtype=bool)
     own[rows[counts > 0]] = True
-    return UnmatchedQuestions(
-        without_any_match=np.flatnonzero(np.diff(offsets) == 0), without_relevant_match=np.flatnonzero(~own)
-    )
+    return UnmatchedQuestions(np.flatnonzero(np.diff(offsets) == 0), np.flatnonzero(~own))
 
 
 def shared_terms(
@@ -124,7 +116,7 @@ class _Morpheme(NamedTuple):
     known: bool
 
 
-class _AnalyzedWord(NamedTuple):
+class _Word(NamedTuple):
     """A word between spaces and punctuation, its morphemes, and the number of leading characters that are nouns."""
 
     word: str
@@ -139,7 +131,7 @@ class _AnalyzedWord(NamedTuple):
 
     def tokens(self, end: int) -> tuple[str, ...]:
         morphemes = (morpheme for morpheme in self.cut if morpheme.start < end)
-        return tuple(morpheme.form for morpheme in morphemes if morpheme.tag.startswith(CONTENT_TAGS))
+        return tuple(morpheme.form for morpheme in morphemes if morpheme.tag.startswith(analyzers.CONTENT_TAGS))
 
 
 class _Finding(NamedTuple):
@@ -159,7 +151,7 @@ def cut_words(
     indexed = question_set.passages.indexed_texts(title=True)
     texts = [question.text for question in question_set.questions]
     texts += [indexed[row] for row in relevant]
-    reader = kiwi_tokenizer(dictionary)
+    reader = analyzers.kiwi_tokenizer(dictionary)
     analyzed = list(_read(texts, reader, lambda fraction: report_progress(0.8 * fraction)))
     question_words = analyzed[: len(question_set.questions)]
     passages = analyzed[len(question_set.questions) :]
@@ -188,17 +180,15 @@ def _to_cut_word(word: str, findings: dict[int, _Finding]) -> CutWord:
 
 
 class _CutDetector:
-    """Finds suspicious words by the tails and nouns of all texts."""
-
-    def __init__(self, texts: Sequence[Sequence[_AnalyzedWord]]) -> None:
+    def __init__(self, texts: Sequence[Sequence[_Word]]) -> None:
         words = [word for text in texts for word in text]
         tails = Counter(word.tail for word in words)
         self._tails = {"", *(tail for tail, count in tails.items() if count >= _MIN_TAILS)}
         self._nouns = Counter(word.word[: word.nouns] for word in words if word.nouns)
 
-    def differing(self, question: Sequence[_AnalyzedWord], passage: Sequence[_AnalyzedWord]) -> Iterator[_Finding]:
+    def differing(self, question: Sequence[_Word], passage: Sequence[_Word]) -> Iterator[_Finding]:
         passage_forms = {form for word in passage for form in word.tokens(len(word.word))}
-        by_start: dict[str, list[_AnalyzedWord]] = defaultdict(list)
+        by_start: dict[str, list[_Word]] = defaultdict(list)
         for word in dict.fromkeys(passage):
             by_start[word.word[:_MIN_CHARACTERS]].append(word)
         for question_word in question:
@@ -208,9 +198,7 @@ class _CutDetector:
             findings = (self._finding(question_word, other, passage_forms) for other in similar)
             yield from [finding for finding in findings if finding][:1]
 
-    def _finding(
-        self, question_word: _AnalyzedWord, passage_word: _AnalyzedWord, passage_forms: set[str]
-    ) -> _Finding | None:
+    def _finding(self, question_word: _Word, passage_word: _Word, passage_forms: set[str]) -> _Finding | None:
         candidates = {question_word.word[: question_word.nouns], passage_word.word[: passage_word.nouns]}
         fitting = [word for word in candidates if self._fits(word, question_word) and self._fits(word, passage_word)]
         if not fitting:
@@ -222,15 +210,14 @@ class _CutDetector:
             return None
         return _Finding(word, CutEvidence.DIFFERS, question_tokens, passage_tokens)
 
-    def _fits(self, word: str, read: _AnalyzedWord) -> bool:
+    def _fits(self, word: str, read: _Word) -> bool:
         return _is_proposable(word) and read.word.startswith(word) and read.word[len(word) :] in self._tails
 
     def shortened(self, word: str, known: frozenset[str]) -> str:
-        """Return the known word that begins the word before a known tail, else the word."""
         ends = (end for end in range(_MIN_CHARACTERS, len(word)) if word[:end] in known and word[end:] in self._tails)
         return word[: next(ends, len(word))]
 
-    def suspicious(self, question: Sequence[_AnalyzedWord], extracted: set[str]) -> Iterator[_Finding]:
+    def suspicious(self, question: Sequence[_Word], extracted: set[str]) -> Iterator[_Finding]:
         for read in question:
             word = read.word[: read.nouns]
             cut = read.tokens(read.nouns)
@@ -251,7 +238,7 @@ def _is_proposable(word: str) -> bool:
 
 def _read(
     texts: Sequence[str], reader: KiwiTokenizer, report_progress: Callable[[float], None]
-) -> Iterator[tuple[_AnalyzedWord, ...]]:
+) -> Iterator[tuple[_Word, ...]]:
     done = 0
     for block in in_blocks(texts, _BLOCK):
         composed = [unicodedata.normalize("NFC", text) for text in block]
@@ -266,7 +253,7 @@ def _read(
         report_progress(done / len(texts))
 
 
-def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_AnalyzedWord]:
+def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Word]:
     rest = iter(morphemes)
     morpheme = next(rest, None)
     for match in _WORD.finditer(text):
@@ -280,4 +267,4 @@ def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_AnalyzedWord]
             if part.tag not in _NOUN_TAGS or part.start > nouns:
                 break
             nouns = max(nouns, min(part.end, len(match.group())))
-        yield _AnalyzedWord(match.group().lower(), tuple(cut), nouns)
+        yield _Word(match.group().lower(), tuple(cut), nouns)

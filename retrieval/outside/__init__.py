@@ -78,6 +78,7 @@ class ParsedResults:
         return {"depth": self.depth, **{name: value for name in names if (value := getattr(self, name))}}
 
 
+@dataclass(eq=False)
 class ResultReader:
     """Reads results as passages of a question set.
 
@@ -86,10 +87,9 @@ class ResultReader:
     they keep their order and have the scores 0, -1, -2, ...
     """
 
-    def __init__(self, question_set: QuestionSet, *, id_key: str = "", order: Order = "score") -> None:
-        self._question_set = question_set
-        self._id_key = id_key
-        self._order = order
+    question_set: QuestionSet
+    id_key: str = ""
+    order: Order = "score"
 
     def hits(self, results: object) -> list[ExternalHit]:
         """Return the results of one query in their order. Raises `OutsideError`: `outside_results`, `outside_score`."""
@@ -112,11 +112,11 @@ class ResultReader:
             unknown_passages=len(unknown),
             unknown_example=unknown[0] if unknown else "",
             repeated=sum(map(len, answers)) - len(unknown) - sum(map(len, known)),
-            rising_scores=0 if self._order == "rank" else sum(map(_has_rising_scores, answers)),
+            rising_scores=0 if self.order == "rank" else sum(map(_has_rising_scores, answers)),
         )
 
     def _best_scores(self, hits: Sequence[ExternalHit]) -> dict[int, float]:
-        by_rank = self._order == "rank" or any(hit.score is None for hit in hits)
+        by_rank = self.order == "rank" or any(hit.score is None for hit in hits)
         best: dict[int, float] = {}
         for rank, hit in enumerate(hits):
             score = float(-rank) if by_rank or hit.score is None else hit.score
@@ -132,12 +132,12 @@ class ResultReader:
         if score is None and not isinstance(item, str):
             score = _number(_first(item, SCORE_KEYS))
         for reference in ids:
-            stored = self._question_set.aliases.get(reference, reference)
-            if (row := self._question_set.row_of_passage.get(stored, NOT_FOUND)) >= 0:
+            stored = self.question_set.aliases.get(reference, reference)
+            if (row := self.question_set.row_of_passage.get(stored, NOT_FOUND)) >= 0:
                 return ExternalHit(reference, row, score)
         for text in texts:
             if (row := self._row_of_text.get(composed(text), NOT_FOUND)) >= 0:
-                return ExternalHit(self._question_set.passages.ids[row], row, score)
+                return ExternalHit(self.question_set.passages.ids[row], row, score)
         return ExternalHit(shorten([*ids, *texts][0]), NOT_FOUND, score)
 
     def _references(self, item: Any) -> tuple[list[str], list[str]]:
@@ -146,18 +146,18 @@ class ResultReader:
         if _is_id(item):
             return [str(item)], []
         levels = [item, *_nested(item)]
-        id_keys = (self._id_key,) if self._id_key else ID_KEYS
+        id_keys = (self.id_key,) if self.id_key else ID_KEYS
         ids = [str(value) for level in levels for key in id_keys if _is_id(value := _value(level, key))]
-        texts = [] if self._id_key else [text for level in levels if isinstance(text := _first(level, TEXT_KEYS), str)]
+        texts = [] if self.id_key else [text for level in levels if isinstance(text := _first(level, TEXT_KEYS), str)]
         if not ids and not texts:
-            expected = f"the field {self._id_key!r}" if self._id_key else "an id or a text"
+            expected = f"the field {self.id_key!r}" if self.id_key else "an id or a text"
             message = f"a result has no {expected.removeprefix('the ')}: {shorten(repr(item))}"
             raise OutsideError("outside_results", message, result=shorten(repr(item)))
         return ids, texts
 
     @cached_property
     def _row_of_text(self) -> dict[str, int]:
-        texts = enumerate(self._question_set.passages.texts)
+        texts = enumerate(self.question_set.passages.texts)
         return {composed(text): row for row, text in reversed([*texts])}
 
 
@@ -182,7 +182,6 @@ def _items(results: Any) -> Iterator[object]:
 
 
 def _are_columns(results: Any) -> bool:
-    """Whether the results are a tuple of ids and scores, each a list or an array."""
     if not (isinstance(results, tuple) and len(results) == 2):
         return False
     ids, scores = results
@@ -192,7 +191,6 @@ def _are_columns(results: Any) -> bool:
 
 
 def _nested(item: object) -> Iterator[object]:
-    """Yield the objects inside a result: a node, a document, metadata, and the metadata of these."""
     for key in _NESTED:
         value = _value(item, key)
         if value is not None and not isinstance(value, str | Real):

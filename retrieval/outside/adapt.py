@@ -47,6 +47,7 @@ VARIABLE = "MRC_RETRIEVERS"
 _REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)")
 
 
+@dataclass(eq=False)
 class OutsideRetriever:
     """Searches with an external retriever, and reads the results as passages of a question set.
 
@@ -54,21 +55,20 @@ class OutsideRetriever:
     `latency` of a query in milliseconds: `mean`, `p50` and `p95`.
     """
 
-    def __init__(self, name: str, caller: Caller, reader: outside.ResultReader, question_set: QuestionSet) -> None:
-        self.name = name
-        self._caller = caller
-        self._reader = reader
-        self._question_set = question_set
-        self.measured_seconds = 0.0
-        self.notes: dict[str, Any] = {}
+    name: str
+    caller: Caller
+    reader: outside.ResultReader
+    question_set: QuestionSet
+    measured_seconds: float = field(default=0.0, init=False)
+    notes: dict[str, Any] = field(default_factory=dict, init=False)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question. Raises `OutsideError`, also if there are no results."""
-        n_passages = len(self._question_set.passages)
+        n_passages = len(self.question_set.passages)
         k = min(k, n_passages)
         if not questions or not k:
             return Rankings.empty(len(questions), k)
-        results, seconds = self._caller.results(questions, k)
+        results, seconds = self.caller.results(questions, k)
         self.measured_seconds = sum(seconds)
         milliseconds = np.array(seconds) * 1000
         p50, p95 = np.percentile(milliseconds, [50, 95]).tolist()
@@ -77,26 +77,25 @@ class OutsideRetriever:
         if isinstance(results, Rankings):
             self.notes = latency
             return _validate_rankings(results, len(questions), n_passages, k)
-        reading = self._reader.read(results, k)
+        reading = self.reader.read(results, k)
         self.notes = {**reading.notes(), **latency}
         if len(questions) == 1 or (reading.rankings.indices != NOT_FOUND).any():
             return reading.rankings
         example = reading.unknown_example
         if not example:
             raise OutsideError("outside_empty", f"{self.name} returned no results for any question", name=self.name)
-        own = self._question_set.passages.ids[0]
+        own = self.question_set.passages.ids[0]
         ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
         message = f"{self.name} names no passage of the dataset: {ids}"
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
     def preview(self, question: str, k: int) -> tuple[list[outside.ExternalHit], float]:
-        """Return the first results of a question, known or unknown, and its seconds."""
-        results, seconds = self._caller.results([question], k)
+        results, seconds = self.caller.results([question], k)
         if isinstance(results, Rankings):
             pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
-            ids = self._question_set.passages.ids
+            ids = self.question_set.passages.ids
             return [outside.ExternalHit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
-        return self._reader.hits(results[0])[:k], seconds[0]
+        return self.reader.hits(results[0])[:k], seconds[0]
 
 
 def as_retriever(

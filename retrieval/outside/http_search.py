@@ -9,10 +9,12 @@ import logging
 import os
 import re
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
@@ -35,6 +37,7 @@ _TRIES = 3  # for temporary problems: too many requests, gateway errors, a lost 
 _RETRIED_STATUSES = (429, 502, 503, 504)
 _MAX_PAUSE = 10.0  # seconds
 _MAX_KEYS = 8
+_PRESETS = Path(__file__).with_name("presets.toml")
 
 
 def validate_url(url: str) -> str:
@@ -121,11 +124,7 @@ class HttpRequest:
         return json.dumps(_fill_template(_parse_template(self.body), query, k)).encode()
 
     def sent_headers(self) -> dict[str, str]:
-        """Return the headers with the values of the secret ones.
-
-        Raises `OutsideError`: `outside_address_refused`, `outside_secret_refused` (on a server with signed-in users),
-        `outside_secret_missing`.
-        """
+        """Return the headers with the values of the secret ones. Raises `OutsideError`."""
         if not users_may_set_address():
             raise OutsideError("outside_address_refused", "the server's administrator allows no addresses of users")
         if self.secret_headers and user():
@@ -161,50 +160,14 @@ class Preset:
     """Initial values for a known engine."""
 
     url: str
-    method: Method
-    body: str
     ids: str
-    scores: str
+    method: Method = "POST"
+    body: str = ""
+    scores: str = ""
     secret_header: str = ""
 
 
-PRESETS: dict[str, Preset] = {
-    "plain": Preset(
-        "http://127.0.0.1:8000/search", "POST", '{"query": "{query}", "k": {k}}', "results[*].id", "results[*].score"
-    ),
-    "workbench": Preset(
-        "http://127.0.0.1:8700/search",
-        "POST",
-        '{"question": "{query}", "k": {k}}',
-        "results[0].hits[*].id",
-        "results[0].hits[*].score",
-        "Authorization",
-    ),
-    "elasticsearch": Preset(
-        "http://127.0.0.1:9200/passages/_search",
-        "POST",
-        '{"query": {"match": {"text": "{query}"}}, "size": {k}, "_source": false}',
-        "hits.hits[*]._id",
-        "hits.hits[*]._score",
-        "Authorization",
-    ),
-    "meilisearch": Preset(
-        "http://127.0.0.1:7700/indexes/passages/search",
-        "POST",
-        '{"q": "{query}", "limit": {k}, "showRankingScore": true}',
-        "hits[*].id",
-        "hits[*]._rankingScore",
-        "Authorization",
-    ),
-    "typesense": Preset(
-        "http://127.0.0.1:8108/collections/passages/documents/search?q={query}&query_by=text&per_page={k}",
-        "GET",
-        "",
-        "hits[*].document.id",
-        "",
-        "X-TYPESENSE-API-KEY",
-    ),
-}
+PRESETS = {name: Preset(**values) for name, values in tomllib.loads(_PRESETS.read_text(encoding="utf-8")).items()}
 
 
 @dataclass(frozen=True)
@@ -353,7 +316,6 @@ def _describe(response: object) -> str:
 
 
 def _pause(attempt: int, headers: Mapping[str, str]) -> float:
-    """Return the seconds before a retry: as the endpoint requests, else exponential."""
     with suppress(ValueError):
         if (retry_after := float(headers.get("retry-after", ""))) >= 0:
             return min(retry_after, _MAX_PAUSE)

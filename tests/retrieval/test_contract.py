@@ -218,7 +218,7 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
-        monkeypatch.setattr("mrc_workbench.retrieval.milvus.open_client", request.getfixturevalue("held_open"))
+        monkeypatch.setattr("mrc_workbench.retrieval.milvus_connection.open_client", request.getfixturevalue("held_open"))
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)
