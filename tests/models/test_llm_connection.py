@@ -1,4 +1,4 @@
-"""Servers that want more than an answer takes: what is sent along, other addresses, memory, time, and being stopped."""
+"""Hostile servers: headers, redirects, memory, time, and stopping."""
 
 import gzip
 import json
@@ -174,7 +174,7 @@ def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> list[dict[str, Any]]:
-    """What every answer took, in a copy of its own of one process that has read the libraries."""
+    """Return time and memory of every answer, each in a fork of a process with the libraries."""
     with chat_server(lambda kind: TOO_MUCH[kind]()) as server:
         ran = subprocess.run(
             [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH],
@@ -196,7 +196,7 @@ def test_oversized_answer_takes_little_memory(kind: str, measured: list[dict[str
 
 
 def dribble(*pieces: str, then: str) -> Iterator[str]:
-    """Say something, and then the same for ever, a hundred times a second; of what is empty, nothing."""
+    """Yield pieces, then repeat `then`, if any, a hundred times a second."""
     yield from pieces
     while True:
         time.sleep(0.01)

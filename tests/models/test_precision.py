@@ -1,4 +1,4 @@
-"""Which numbers a machine computes in, and how rows are cut into passes: the sums can be done by hand."""
+"""Precision by machine, and passes of rows with costs that are computed by hand."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations, pairwise
@@ -22,7 +22,7 @@ def untried() -> Iterator[None]:
 
 
 def fake_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) -> list[torch.dtype]:
-    """Pretend one that knows bfloat16 or not and takes so many times as long for float32; returns what it is asked."""
+    """Fake a machine with or without bfloat16 and a speedup; return the measured types."""
     dtypes: list[torch.dtype] = []
 
     def seconds(dtype: torch.dtype) -> float:

@@ -1,4 +1,4 @@
-"""Windows of tokens: nothing of a text goes unread, what fits is left as it is, and what is cut off is counted."""
+"""Windows of tokens cover the text, short texts have none, and truncated texts are counted."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -175,7 +175,7 @@ def test_stores_windows(folder: Path) -> None:
     windows = first.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions())
     again = BiEncoder(find_model(str(folder)), [])
     same = again.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions())
-    assert "model" not in vars(again)  # nothing was loaded
+    assert "model" not in vars(again)
     np.testing.assert_array_equal(same.windows, windows.windows)
     np.testing.assert_array_equal(same.rows, windows.rows)
 

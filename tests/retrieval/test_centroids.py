@@ -1,4 +1,4 @@
-"""Candidates by centroids: exact scores of what is found, what is missed, what is kept, texts without tokens."""
+"""Candidates by centroids: exact scores, recall, stored indexes, texts without tokens."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -1,4 +1,4 @@
-"""What every retriever promises, whatever it is made of."""
+"""The contract of all retrievers."""
 
 import atexit
 import os
@@ -189,7 +189,7 @@ def milvus_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def retrievers() -> dict[object, Retriever]:
-    """Retrievers by what they were made of: making one, and asking Milvus to load it, takes longer than a search."""
+    """Cached retrievers: building one, and loading it into Milvus, takes longer than a search."""
     return {}
 
 
@@ -218,7 +218,9 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
-        monkeypatch.setattr("mrc_workbench.retrieval.milvus_connection.open_client", request.getfixturevalue("held_open"))
+        monkeypatch.setattr(
+            "mrc_workbench.retrieval.milvus_connection.open_client", request.getfixturevalue("held_open")
+        )
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)

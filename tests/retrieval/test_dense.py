@@ -210,7 +210,7 @@ def test_deeper_search_extends_ranking(k: int) -> None:
 
 
 class WindowedRows(RowEncoder):
-    """A text is its windows' vectors with a bar between them; the first is what is read of the text as it is."""
+    """A text is the vectors of its windows with bars between them; the first is the vector of the text."""
 
     def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         del title_lengths
@@ -343,7 +343,7 @@ def test_max_sim_matches_library() -> None:
 
 
 class Upwards:
-    """The passages from the last to the first, whatever is asked."""
+    """Ranks the passages in reverse for any question."""
 
     name = "upwards"
 

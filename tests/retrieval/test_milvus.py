@@ -1,4 +1,4 @@
-"""Milvus finds what the local retrievers find, with their scores: alone, through an experiment, on KorQuAD."""
+"""Milvus returns the results and scores of the local retrievers: directly, in an experiment, on KorQuAD."""
 
 import json
 import logging
@@ -80,7 +80,7 @@ def test_dot_product_of_weights_and_counts_is_bm25_score(k1: float, b: float) ->
     questions = tokens_of(Analyzer.BIGRAM, queries)
     ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
     known = counts_by_term(ids, offsets, len(tokens.vocabulary))
-    assert offsets[-1] == len(ids)  # what was given is as it was
+    assert offsets[-1] == len(ids)  # unchanged
     scores = (known @ term_weights(tokens, k1, b).T).toarray()
     local = np.vstack(list(BM25("bm25", passages, BM25Options("bigram", k1, b)).score_blocks(queries)))
     np.testing.assert_allclose(scores, np.where(np.isfinite(local), local, 0), rtol=1e-6)
@@ -361,7 +361,7 @@ def test_reports_server_lost_during_search(impatient: None, tmp_path: Path) -> N
 
 
 class Refusing(grpc.GenericRpcHandler):
-    """A server that refuses everybody, and repeats what it was given."""
+    """A server that refuses all clients, and repeats their credentials."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         given = dict(handler_call_details.invocation_metadata).get("authorization", "")

@@ -1,4 +1,4 @@
-"""A corpus is loaded once, goes on where it was interrupted, and loses nothing to a kill."""
+"""A corpus is loaded once, continues after an interruption, and survives a kill."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.milvus import MilvusRetriever, TermField
 from mrc_workbench.retrieval.milvus_connection import MilvusSettings, open_client
 from tests.doubles import PASSAGES
 
-pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own
+pytestmark = pytest.mark.slow
 
 # several batches of 256, no two passages alike
 CORPUS = [Passage(f"p{row}", f"지문 {row} 번째 {row % 7} {row % 31}") for row in range(1100)]
@@ -97,7 +97,7 @@ def test_killed_load_loses_no_passage() -> None:
 
     progress: list[float] = []
     milvus = loaded(progress.append)
-    assert progress == [1024 / 1100, 1]  # what was taken is there, and is not written again
+    assert progress == [1024 / 1100, 1]
     with open_client(MilvusSettings(), milvus.collection) as client:
         client.load_collection(milvus.collection)
         rows = client.query(milvus.collection, filter="row >= 0", output_fields=["row"], limit=2000)

@@ -61,7 +61,7 @@ def test_fit_minimizes_documented_loss(strength: float) -> None:
             of_signals += [(score - row.mean()) / row.std(), (score - row.max()) / deviation]
         return of_signals
 
-    queries = []  # of each with its passage among the candidates: the values of all, and the position of its own
+    queries = []  # with the passage among the candidates: all values, and its position
     for query, question in enumerate(lists.training_queries.question_set.questions):
         listed = [int(passage) for passage in candidates[query] if passage != NOT_FOUND]
         relevant = [position for position, passage in enumerate(listed) if f"p{passage}" in question.relevant]
@@ -270,7 +270,7 @@ def test_wrong_label_does_not_affect_its_own_fold(row: int, label: int) -> None:
 
 @pytest.mark.slow
 def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
-    """A signal that knows what it was trained on, and is noise elsewhere, hurts nothing; a good one helps."""
+    """An overfitted signal, noise on new queries, does no harm; a good one helps."""
     question_set, scores = world(300)
     known = np.arange(200)
     new = np.arange(200, 300)
@@ -362,7 +362,7 @@ def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
 
 
 def test_reranker_signal_is_limited_to_its_depth() -> None:
-    """Below, its list has another's order and scores of a scale of their own, which would hide what it says."""
+    """Below the depth, its list has another order and scale."""
     question_set, scores = world()
     texts = texts_of(question_set.questions)
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(50))
@@ -386,7 +386,7 @@ def test_reranker_signal_is_limited_to_its_depth() -> None:
 
 @pytest.mark.parametrize("known", [40, 60])
 def test_trained_model_is_not_run_on_its_training_queries(known: int) -> None:
-    """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""
+    """Its results for them are not used; other weights are those of a full search."""
     question_set, scores = world()
     texts = texts_of(question_set.questions)
     trained = (False, True, False)

@@ -151,14 +151,14 @@ def test_values_sum_to_score_with_feedback_and_title_weight(
 
 
 def test_expansion_terms_name_source_passages() -> None:
-    """Of the two passages found, a and x are the best terms, and as good: each gets half of the share of two tokens."""
+    """a and x are the best terms of both results, with equal weights: each gets half of the two tokens' share."""
     held = passages("a x y y", "a x z", *[f"w{number}" for number in range(28)], "y")
     options = BM25Options(Analyzer.WORD, feedback_passages=2, feedback_terms=2, feedback_share=0.25)
     explanation = BM25Explainer(held, options).explain("a q", 0)
     a, x, q = explanation.terms
     assert [(term.text, term.added, term.in_question, term.sources) for term in (a, x, q)] == [
         ("a", False, 1, ()),
-        ("x", True, 0, (1, 0)),  # the shorter passage is found first
+        ("x", True, 0, (1, 0)),  # the shorter passage ranks first
         ("q", False, 1, ()),
     ]
     assert (a.weight, x.weight, q.weight) == pytest.approx((0.75 + 0.25 * 2 / 2, 0.25 * 2 / 2, 0.75))

@@ -15,7 +15,7 @@ HASHES = hash_terms(WORDS)
 
 
 def tokens_with(documents: Documents) -> Tokens:
-    """The documents as an analyzer's output, in a vocabulary of their own."""
+    """Return documents as an analyzer's output."""
     known = sorted({term for document in documents for term in document})
     ids = np.array([known.index(term) for document in documents for term in document], dtype=np.int32)
     return Tokens([WORDS[term] for term in known], ids, offsets_of(documents))

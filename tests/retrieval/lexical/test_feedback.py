@@ -115,7 +115,7 @@ def test_rm3_weights_match_formula_on_sample(sample: QuestionSet, analyzer: Anal
 
 
 def test_a_small_case_by_hand() -> None:
-    """Both passages are found for "a", with scores 2 and 1; x stands in both, y and z in one each."""
+    """Both passages match "a", with scores 2 and 1; x occurs in both, y and z in one each."""
     documents = ["a x y y", "a x z", *[f"w{number}" for number in range(28)]]
     options = FeedbackOptions(passages=2, terms=2, share=0.25)
     feedback = Feedback(options, Analysis(Analyzer.WORD), documents, term_statistics(Analyzer.WORD, documents))
@@ -139,7 +139,7 @@ def test_search_and_scores_use_expanded_weights(
     got = hits_of(again.search(questions, len(texts)))
     blocks = list(again.score_blocks(questions))
     for row, terms in enumerate(weights):
-        # what a term alone scores is the weight that plain BM25 gives it
+        # the score of a single term is its BM25 weight
         alone = hits_of(plain.search(list(terms), len(texts))) if terms else []
         expected: Counter[int] = Counter()
         for weight, scores in zip(terms.values(), alone, strict=True):
@@ -287,7 +287,7 @@ def test_title_precedes_text_in_tokens() -> None:
 
 
 class Given:
-    """Matrices that were made before, whatever the texts."""
+    """Returns given matrices for any texts."""
 
     fingerprint = "given"
 

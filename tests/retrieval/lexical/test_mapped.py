@@ -70,7 +70,7 @@ print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")
 
 
 class CountingSegments:
-    """Makes segments, and counts how often it was asked to."""
+    """Builds segments, and counts the calls."""
 
     def __init__(self) -> None:
         self.times = 0

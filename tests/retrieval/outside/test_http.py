@@ -1,4 +1,4 @@
-"""A search engine behind HTTP, by a strict server: what it is sent, what is refused, what a hostile one may do."""
+"""A search engine behind HTTP: requests to a strict server, refusals, and hostile servers."""
 
 import gzip
 import json
