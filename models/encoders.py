@@ -1,14 +1,10 @@
-"""Encoders of texts, and the scorer of pairs: models of sentence-transformers, as fast as the machine computes.
-
-The bi-encoder turns texts into vectors, the sparse encoder into weights of terms (SPLADE: Formal et al. 2021); each
-text is encoded once on this machine. The cross-encoder scores a question and a passage together.
-"""
+"""Models of sentence-transformers: bi-encoders, sparse encoders (SPLADE: Formal et al. 2021), cross-encoders."""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,20 +32,17 @@ from mrc_workbench.models.windows import (
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 
-_VERSION = 4  # raise when what is kept of encoded texts changes
-_SPARSE_VERSION = 1  # raise when what is stored of sparse texts changes
-_LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # one for each term at each place: 256 MB and 2 GB in float32
-_NO_LETTER = "\ufffd"  # of a term that is a part of a letter's bytes
+_VERSION = 4  # raise when stored vectors change
+_SPARSE_VERSION = 1  # raise when stored term weights change
+_LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # for each term and position: 256 MB and 2 GB in float32
+_NO_LETTER = "\ufffd"  # of a term with an incomplete character
 _WORD_BEGINS = ("▁", "Ġ")
 _ROUTES = {"question": "query", "passage": "document"}
-_PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
+_PAIRS_AT_ONCE = 4096  # tokenized together
 
 
 class BiEncoder(TruncatingModel):
-    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
-
-    In bfloat16 a vector has a cosine above .999 with that of float32, and depends a little on the texts beside it.
-    """
+    """A lazily loaded bi-encoder with stored vectors; bfloat16 vectors have a cosine above .999 with float32 ones."""
 
     @cached_property
     def model(self) -> "SentenceTransformer":
@@ -62,7 +55,7 @@ class BiEncoder(TruncatingModel):
         return RecentVectors()
 
     def load(self) -> None:
-        """Load the model, and for a starter its analyzer, so that no encoding time includes loading it."""
+        """Load the model, and the analyzer of a starter, so that encoding times exclude loading."""
         super().load()
         if is_starter(self._source) and not self._is_given:
             self.model[0].load_analyzer()
@@ -70,17 +63,17 @@ class BiEncoder(TruncatingModel):
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         if texts and not is_caching():
             return self._recent.lookup(texts, lambda new: self.encode("question", new).copy())
-        return self._vectors("question", texts, (self._passages_share, 1.0))
+        return self._vectors("question", texts, (self._passages_fraction, 1.0))
 
     def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of sentences to compare with each other: all as questions, as E5 wants it (Wang et al. 2024)."""
+        """Encode sentences for symmetric comparison: all as questions, as E5 recommends (Wang et al. 2024)."""
         return self._vectors("question", texts, (0.0, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
-        return self._vectors("passage", texts, (0.0, self._passages_share))
+        return self._vectors("passage", texts, (0.0, self._passages_fraction))
 
     def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
-        """Windows of the passages that are too long for the model, stored; `heads` are the lengths of titles."""
+        """Return and store the windows of passages that are too long for the model."""
         if self._is_given:
             return self.cut(texts, title_lengths, options)
         if is_starter(self._source):
@@ -97,10 +90,10 @@ class BiEncoder(TruncatingModel):
         self.meter.note(time.perf_counter() - began, *stored["seconds"].tolist())
         return Windows(stored["rows"], stored["windows"], not options.tokens)
 
-    def cut_off(self, texts: Sequence[str]) -> int:
+    def count_truncated(self, texts: Sequence[str]) -> int:
         if self._is_given or is_starter(self._source):
             return 0
-        return self.lengths_of(texts).cut_off
+        return self.lengths_of(texts).n_truncated
 
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         if not self._fast or not self.model.tokenizer.is_fast:
@@ -108,15 +101,15 @@ class BiEncoder(TruncatingModel):
         return WindowCutter(self.model.tokenizer, options, prompts_of(self.model)[1])
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of passages (those of `encode_passages`) and windows, and the row of each passage `(n_vectors,)`."""
+        """Return vectors of passages (as `encode_passages`) and windows, and the passage of each, `(n_vectors,)`."""
         added = windows.texts(texts)
         if not added:
             return self.encode_passages(texts), np.arange(len(texts))
         costs = [reading_costs(np.array([*map(len, batch)])).sum() for batch in (texts, added)]
-        boundary = self._passages_share * float(costs[0] / sum(costs))
+        boundary = self._passages_fraction * float(costs[0] / sum(costs))
         rows = windows.whole_rows(len(texts))
         passage_vectors = self._vectors("passage", texts, (0.0, boundary))
-        window_vectors = self._vectors("passage", added, (boundary, self._passages_share))
+        window_vectors = self._vectors("passage", added, (boundary, self._passages_fraction))
         passage_vectors = passage_vectors if len(rows) == len(texts) else passage_vectors[rows]
         return np.concatenate([passage_vectors, window_vectors]), np.concatenate([rows, windows.rows[windows.is_added]])
 
@@ -128,7 +121,7 @@ class BiEncoder(TruncatingModel):
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
     def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
-        """Encode texts now and store nothing: `(n_texts, dimensions)` float32 of length 1. Raises `ModelError`."""
+        """Encode texts without storing: `(n_texts, dimensions)` float32 of length 1. Raises `ModelError`."""
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
         if self._fast:
@@ -139,7 +132,7 @@ class BiEncoder(TruncatingModel):
         return self._finite(np.asarray(vectors, dtype=np.float32))
 
     def ship(self, side: str, texts: Sequence[str]) -> None:
-        """Encode these texts now, in float32, and have the sample bring their vectors. Raises `OSError`."""
+        """Encode texts in float32 and ship their vectors with the sample. Raises `OSError`."""
         exact = BiEncoder(self._source, self._corpus, precision=Precision.FLOAT32)
         vectors, seconds = exact._timed(lambda: exact.encode(side, texts))
         save_arrays(sample_path("vectors", self.key_of(side, texts)), {"vectors": vectors, "seconds": seconds})
@@ -149,25 +142,19 @@ class BiEncoder(TruncatingModel):
         return takes_rows(self.model)
 
     def _vectors(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> np.ndarray:
-        # of all encoding done
         began = time.perf_counter()
-        (before, after) = progress_range
-
-        def report_progress(fraction: float) -> None:
-            if self._on_progress:
-                self._on_progress(before + (after - before) * fraction)
 
         def encode(block: list[str]) -> np.ndarray:
             return self.encode(side, block, blocks.report_block_progress)
 
-        blocks = VectorBlocks(texts, encode, self.load, report_progress, self._clock)
+        blocks = VectorBlocks(texts, encode, self.load, partial(self._report_progress, progress_range), self._clock)
         stored = self._load_or_compute(side, texts, blocks)
         passed = time.perf_counter() - began
         self.meter.note(passed, stored.load_seconds, stored.seconds, elsewhere=stored.elsewhere)
         return stored.vectors
 
     def _load_or_compute(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        if self._is_given or len(texts) <= 1 or not is_caching():  # one question typed is not worth a file
+        if self._is_given or len(texts) <= 1 or not is_caching():
             return blocks.computed()
         key = self.key_of(side, texts)
         if (path := vectors_path(key)).is_file() or not (shipped_arrays := load_arrays(sample_path("vectors", key))):
@@ -177,36 +164,32 @@ class BiEncoder(TruncatingModel):
 
 
 def vectors_path(key: str) -> Path:
-    """Return where the vectors with this key are kept in the workspace."""
+    """Return the path of stored vectors in the workspace."""
     return workspace() / "cache" / "vectors" / f"{key}.npy"
 
 
 class SparseTextEncoder(TruncatingModel):
-    """A sentence-transformers sparse encoder, loaded when a text is encoded whose terms are not on disk.
-
-    Texts are stored block by block, so that an interrupted run continues with the next one. In bfloat16 weights are
-    near those of float32, and a term of hardly any weight may come or go.
-    """
+    """A lazily loaded sparse encoder with stored blocks of weights; bfloat16 weights near 0 differ from float32."""
 
     @cached_property
     def model(self) -> "SparseEncoder":
         return load_sparse_encoder(self._source)
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("question", texts, (self._passages_share, 1.0))
+        return self._weights("question", texts, (self._passages_fraction, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("passage", texts, (0.0, self._passages_share))
+        return self._weights("passage", texts, (0.0, self._passages_fraction))
 
-    def cut_off(self, texts: Sequence[str]) -> int:
-        return self.lengths_of(texts).cut_off
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        return self.lengths_of(texts).n_truncated
 
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         model = self._models_by_side["passage"]
         return WindowCutter(model.tokenizer, options) if takes_rows(model) and model.tokenizer.is_fast else None
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
-        """Encode texts now and store nothing: `(n_texts, n_terms)` float32. Raises `ModelError`."""
+        """Encode texts without storing: `(n_texts, n_terms)` float32. Raises `ModelError`."""
         model = self._models_by_side[side]
         encode = model.encode_query if side == "question" else model.encode_document
         settings: dict[str, Any] = {"convert_to_sparse_tensor": False, "save_to_cpu": True, "show_progress_bar": False}
@@ -222,7 +205,7 @@ class SparseTextEncoder(TruncatingModel):
         return csr_array(weights)
 
     def spans_by_term(self, text: str) -> dict[int, tuple[tuple[int, int], ...]]:
-        """Return the terms that stand in a text, and their letters in it: none where the tokenizer cannot tell."""
+        """Return the terms that occur in a text with their spans, which are empty for slow tokenizers."""
         tokenizer = self.model.tokenizer
         tokens = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast, verbose=False)
         spans_by_id: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -232,9 +215,9 @@ class SparseTextEncoder(TruncatingModel):
         return {term: tuple(spans) for term, spans in spans_by_id.items()}
 
     def readings(self, terms: Sequence[int]) -> list[str]:
-        """Return terms as a person reads them, no two of a vocabulary alike: `##` leads what goes on a word."""
+        """Return distinct readable names of terms; `##` marks the continuation of a word."""
         tokenizer = self.model.tokenizer
-        # pieces that begin a word are marked, as by SentencePiece; WordPiece marks the others
+        # SentencePiece marks beginnings of words; WordPiece marks continuations
         marks_beginnings = tokenizer.tokenize("a a")[-1].startswith(_WORD_BEGINS)
 
         def reading(term: int, name: str) -> str:
@@ -247,61 +230,52 @@ class SparseTextEncoder(TruncatingModel):
 
     @cached_property
     def _models_by_side(self) -> dict[str, "SparseEncoder"]:
-        """The model of questions and that of passages: the same, but for one that has modules for each."""
         from sentence_transformers.base.modules import Router
         from sentence_transformers.sparse_encoder import SparseEncoder
 
         router = self.model[0]
         if not isinstance(router, Router):
             return dict.fromkeys(_ROUTES, self.model)
-        rest = [*self.model][1:]
-        limit = self.model.max_active_dims
-        modules_by_side = {side: [*router.sub_modules[route], *rest] for side, route in _ROUTES.items()}
-        return {
-            side: SparseEncoder(modules=modules, prompts=self.model.prompts, max_active_dims=limit)
-            for side, modules in modules_by_side.items()
-        }
+        options: dict[str, Any] = {"prompts": self.model.prompts, "max_active_dims": self.model.max_active_dims}
+        modules_by_side = {side: [*router.sub_modules[route], *[*self.model][1:]] for side, route in _ROUTES.items()}
+        return {side: SparseEncoder(modules=modules, **options) for side, modules in modules_by_side.items()}
 
     @cached_property
     def _tokens_per_pass(self) -> dict[str, int]:
-        """How many tokens a pass takes: each has a logit for every term of the vocabulary."""
         n_terms = self.model.get_embedding_dimension() or len(self.model.tokenizer)
         return {device: max(1, logits // n_terms) for device, logits in _LOGITS_A_PASS.items()}
 
     def _weights(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> csr_array:
         if not len(texts):
             return csr_array((0, 0), dtype=np.float32)
-        # of all encoding done
         began = time.perf_counter()
-        (before, after) = progress_range
         rows = []
-        load = 0.0
-        work = 0.0
+        load = work = 0.0
         done = 0
         for block in in_blocks(texts, BLOCK):
-            stored = self._block(side, block, keep=len(texts) > 1)  # one question typed by a person is not worth a file
+            stored = self._block(side, block, store=len(texts) > 1)
             parts = (stored["weights"], stored["terms"], stored["offsets"])
             rows.append(csr_array(parts, shape=(len(block), int(stored["n_terms"]))))
-            load = max(load, float(stored["seconds"][0]))
-            work = work + float(stored["seconds"][1])
+            block_load, block_work = stored["seconds"].tolist()
+            load = max(load, block_load)
+            work += block_work
             done += len(block)
-            if self._on_progress:
-                self._on_progress(before + (after - before) * done / len(texts))
+            self._report_progress(progress_range, done / len(texts))
         self.meter.note(time.perf_counter() - began, load, work)
         return csr_array(vstack(rows, format="csr"))
 
-    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
+    def _block(self, side: str, texts: list[str], *, store: bool) -> dict[str, np.ndarray]:
         def compute() -> dict[str, np.ndarray]:
             weights, seconds = self._timed(lambda: self.encode(side, texts))
             of_rows = {"weights": weights.data, "terms": weights.indices, "offsets": weights.indptr}
             return of_rows | {"n_terms": np.array(weights.shape[1]), "seconds": seconds}
 
-        key = key_of(_SPARSE_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
-        return cached_arrays("sparse", key, compute, store=keep)
+        key = key_of(_SPARSE_VERSION, self.fingerprint, side, fingerprint_of(texts)) if store else ""
+        return cached_arrays("sparse", key, compute, store=store)
 
 
 class CrossEncoderScorer(TruncatingModel):
-    """A sentence-transformers cross-encoder, loaded when the first pair is scored; its last layer stays in float32."""
+    """A sentence-transformers cross-encoder, loaded with the first pair; its last layer computes in float32."""
 
     @cached_property
     def model(self) -> "CrossEncoder":
@@ -323,7 +297,7 @@ class CrossEncoderScorer(TruncatingModel):
         self._cutters: dict[WindowOptions, WindowCutter] = {}
 
     def preload_questions(self, questions: Sequence[str]) -> None:
-        """Hear what will be asked: a starter takes the tokens that BM25 has kept, and analyzes nothing again."""
+        """Let a starter reuse the tokens that BM25 stored for the questions."""
         if vocabulary := getattr(self.model[0], "vocabulary", None):
             vocabulary.remember(self._corpus)
             vocabulary.remember(questions)
@@ -344,30 +318,28 @@ class CrossEncoderScorer(TruncatingModel):
         return self._finite(np.concatenate(batches).astype(np.float32, copy=False))
 
     def score_windows(self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions) -> np.ndarray:
-        """Score pairs, a passage that is too long by its best window; `heads` are the lengths of titles."""
         if not len(pairs):
             return self.score(pairs)
-        read = list[Pair]()
+        window_pairs = list[Pair]()
         starts = list[int]()
         for (question, text), title_length in zip(pairs, title_lengths, strict=True):
-            starts.append(len(read))
+            starts.append(len(window_pairs))
             windows = self.windows_of(question, text, title_length, options)
-            read += [(question, window.text(text)) for window in windows] or [(question, text)]
-        return np.asarray(np.maximum.reduceat(self.score(read), starts))
+            window_pairs += [(question, window.text(text)) for window in windows] or [(question, text)]
+        return np.asarray(np.maximum.reduceat(self.score(window_pairs), starts))
 
     def windows_of(self, question: str, text: str, title_length: int, options: WindowOptions) -> list[Window]:
-        """Windows of a passage that does not fit beside the question; none where it fits, or a model reads all."""
+        """Return the windows of a passage that is too long beside the question, else none."""
         cutter = self._cutter(options)
         return cutter.windows_beside(question, text, title_length) if cutter else []
 
-    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
-        """Count the `candidates` `(n_questions, depth)`, rows of `texts` or -1, that are too long for some question."""
+    def count_truncated(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
+        """Count the `candidates` `(n_questions, depth)`, rows of `texts` or -1, that are too long for a question."""
         if is_starter(self._source):
             return 0
         question_lengths, passage_lengths = map(self.lengths_of, (questions, texts))
-        rooms = np.maximum(
-            question_lengths.max_pair_tokens - question_lengths.tokens, question_lengths.max_pair_tokens // 2
-        )
+        limit = question_lengths.max_pair_tokens
+        rooms = np.maximum(limit - question_lengths.tokens, limit // 2)
         too_long = (candidates >= 0) & (passage_lengths.tokens[candidates] > rooms[:, None])
         return len(np.unique(candidates[too_long]))
 

@@ -1,8 +1,7 @@
-"""Files of a model: the hub that has them, checks before any of them is opened, and errors of loading as `ModelError`.
+"""Files of a model: the hub, checks before files are opened, and errors of loading as `ModelError`.
 
-A model's files are regular files, weights are safetensors, and a folder that a training sealed is unchanged; a folder
-from elsewhere has no seal. Signed-in users get public models only: no token of the server is sent for them, and what
-was downloaded with one lies in another cache than theirs.
+A model consists of regular files with weights in safetensors; a folder that a training sealed is unchanged. Signed-in
+users get only public models: the server's token is not sent for them, and their downloads use a separate cache.
 """
 
 import json
@@ -22,14 +21,14 @@ TIMEOUT_SECONDS = 5.0
 CARD = "README.md"  # written after the folder is sealed; no library reads it
 _SAFE = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_LARGEST_SIZE = 10**7  # of a layer, a vocabulary or a length in a module's configuration
-Find = Callable[[str], Path | None]  # returns a file of a model by its name, None if the model has no such file
+_MAX_SIZE = 10**7  # of a layer, a vocabulary or a length in a module's configuration
+Find = Callable[[str], Path | None]  # returns a model's file by name, None if missing
 _OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 class ModelError(Failure):
-    """A model that cannot be had; the detail `model` is what was asked for."""
+    """A model that cannot be used; the detail `model` is its reference."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class HubRevision:
 
 
 def forget_tokens() -> None:
-    """Ask the hub without a token from here on, with the shared cache. Call it before its library is imported."""
+    """Use the hub without a token and with the shared cache. Call it before importing its library."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         os.environ.pop(name, None)
     os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"  # noqa: S105 - a switch
@@ -51,38 +50,25 @@ def forget_tokens() -> None:
 
 
 def hub_token() -> bool | None:
-    """Return what the hub's library takes as the token: for users none, else the one that it finds."""
+    """Return the `token` argument of the hub's library: none for users, else the library's default."""
     return False if user() else None
 
 
 def hub_revision(hub_id: str) -> HubRevision:
-    """Return the newest commit if the hub answers within seconds, else the one downloaded before.
-
-    Raises `ModelError` (`hub_unknown`, or `hub_unreachable` if none was downloaded) and `MissingExtraError`.
-    """
+    """Return the newest commit, or the last downloaded one if the hub does not answer. Raises `ModelError`."""
     require_library("huggingface_hub", f"the hub model {hub_id!r}")
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        HTTPError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import HfApi, errors
 
-    unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, HTTPError)
+    unreachable = (errors.HfHubHTTPError, errors.OfflineModeIsEnabled, OSError, errors.HTTPError)
     try:
         info = HfApi(token=hub_token()).model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
-    except (RepositoryNotFoundError, HFValidationError) as error:
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         message = f"the hub has no model {hub_id!r}; check the name"
         raise ModelError("hub_unknown", message, model=hub_id) from error
     except unreachable as error:
         if commits := downloaded_commits(hub_id):
             return HubRevision(commits[-1], online=False, downloaded=True)
-        message = (
-            f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
-            "use the starter model, or a folder that holds the model"
-        )
+        message = f"the hub cannot be reached, and {hub_id!r} was not downloaded; use a starter or a local folder"
         raise ModelError("hub_unreachable", message, model=hub_id) from error
     weights = [file.size or 0 for file in info.siblings or [] if file.rfilename.endswith(".safetensors")]
     downloaded = info.sha in downloaded_commits(hub_id)
@@ -90,7 +76,7 @@ def hub_revision(hub_id: str) -> HubRevision:
 
 
 def downloaded_commits(hub_id: str) -> list[str]:
-    """Commits whose weights are in the local cache, the newest download last; the library finds them by branch only."""
+    """Return commits with weights in the local cache, the newest download last."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -110,15 +96,15 @@ def hub_file(where: dict[str, Any], name: str) -> Path | None:
         return Path(hf_hub_download(where["model_name_or_path"], name, **options))
     except EntryNotFoundError as error:
         if isinstance(error, LocalEntryNotFoundError) and not offline:
-            raise  # the hub went away: nothing is known of the file
+            raise  # the hub did not answer
         return None
 
 
 def require_regular_files(reference: str, folder: Path) -> None:
-    """Raise `ModelError` (`irregular_file`) if a model folder holds anything but folders and regular files.
+    """Raise `ModelError` (`irregular_file`) unless a model folder holds only folders and regular files.
 
-    Opening a pipe or a device may wait forever, and a link may lead out of the model. Links inside the folder are
-    allowed, and those of a snapshot in the hub's cache, whose files lie in `blobs`.
+    Opening a pipe or a device may block forever, and a link may lead out of the model. Links within the folder are
+    allowed, and links of a snapshot in the hub's cache to `blobs`.
     """
     allowed = [folder.resolve()]
     if folder.parent.name == "snapshots":
@@ -142,27 +128,22 @@ def _problem_of(path: Path, allowed: list[Path]) -> str:
 
 
 def _irregular(reference: str, name: str, problem: str) -> ModelError:
-    message = f"{name!r} in the folder of {reference!r} {problem}: a model is made of regular files only"
+    message = f"{name!r} in the folder of {reference!r} {problem}: a model has only regular files"
     return ModelError("irregular_file", message, model=reference, name=name)
 
 
 def require_possible_modules(reference: str, find: Find) -> None:
-    """Raise `ModelError` (`impossible`) if a module asks for an absurd size: the library would allocate it."""
+    """Raise `ModelError` (`impossible`) if a module has an absurd size, which the library would allocate."""
     for module in _module_folders(find)[1:]:
         path = find(f"{module}/config.json")
         for name, value in (read_json(path) if path else {}).items():
-            if isinstance(value, int | float) and value > _LARGEST_SIZE:
+            if isinstance(value, int | float) and value > _MAX_SIZE:
                 message = f"{reference!r} cannot be a model: {module}/config.json says that {name} is {value}"
                 raise ModelError("impossible", message, model=reference, name=name, value=str(value)[:80])
 
 
 def require_safetensors(reference: str, find: Find, *, is_folder: bool) -> None:
-    """Raise `ModelError` (`pickled`) if a module would be read from a pickle, which may run code when it is opened.
-
-    The weights of the transformer and of every module listed in `modules.json` are in `model.safetensors`. The
-    transformer's own files of a hub model are left to the library, which is told to use safetensors: looking for them
-    here would download them.
-    """
+    """Raise `ModelError` (`pickled`) if a module of a model would load a pickle, which may run code."""
     for module in _module_folders(find):
         if module.startswith("/") or ".." in module.split("/"):
             raise _irregular(reference, module, "leads out of it")
@@ -177,7 +158,7 @@ def require_safetensors(reference: str, find: Find, *, is_folder: bool) -> None:
 
 
 def _module_folders(find: Find) -> list[str]:
-    """Return the folders of a model's modules, the root first: "" and those that `modules.json` and routers name."""
+    """Return the folders of a model's modules: the root "", and those of `modules.json` and routers."""
     listed = find("modules.json")
     try:
         modules = json.loads(listed.read_text(encoding="utf-8")) if listed else []
@@ -193,18 +174,16 @@ def _module_folders(find: Find) -> list[str]:
 
 
 def require_sealed_content(reference: str, folder: Path) -> None:
-    """Raise `ModelError` (`model_changed`) if the content of a sealed folder changed; without a seal it passes."""
+    """Raise `ModelError` (`model_changed`) if the content of a sealed folder changed."""
     if (folder / SEAL).is_file() and not is_intact(folder, unsealed_names=(CARD,)):
-        message = (
-            f"the files of {reference!r} are not those that its training wrote: they are damaged or were changed. "
-            f"Copy the model again, train it again, or delete {SEAL} in its folder to use them as they are"
-        )
+        problem = f"the files of {reference!r} changed since its training"
+        message = f"{problem}. Copy the model again, train it again, or delete {SEAL} in its folder to use it as it is"
         raise ModelError("model_changed", message, model=reference, name=SEAL)
 
 
 @contextmanager
 def loading(reference: str) -> Iterator[None]:
-    """Raise errors of libraries as `ModelError` (`weights_missing`, `unloadable`), but not of a full disk or memory."""
+    """Raise errors of libraries as `ModelError` (`weights_missing`, `unloadable`), except a full disk or memory."""
     try:
         with raise_missing_extra():
             yield
@@ -212,7 +191,7 @@ def loading(reference: str) -> Iterator[None]:
         raise
     except Exception as error:
         raised = str(error) if isinstance(error, RuntimeError) else ""
-        # torch raises a `RuntimeError` of its own where memory runs out, of a device or of the machine
+        # torch raises `RuntimeError` if memory runs out
         is_of_memory = isinstance(error, MemoryError) or any(phrase in raised.lower() for phrase in _OUT_OF_MEMORY)
         if is_disk_error(error) or is_of_memory:
             raise
@@ -226,6 +205,6 @@ def loading(reference: str) -> Iterator[None]:
 
 
 def other_weights(reference: str, why: str) -> ModelError:
-    """Return the error of a model whose files hold other weights than it describes."""
+    """Return the error of a model with other weights than its configuration describes."""
     message = f"{reference!r}: its configuration and its weights do not belong together: {why}"
     return ModelError("weights_missing", message, model=reference)

@@ -1,8 +1,7 @@
-"""How a transformer computes: its precision, the layers that represent tokens, its passes, and shared weights.
+"""Inference of transformers: precision, layers that represent tokens, batches by length, and shared weights.
 
-Texts of like length are computed together, in bfloat16 where that is faster. Only the `forward` of a
-sentence-transformers model and of its first module is replaced for that: prompts, tasks, truncation, pooling and
-activation are the library's own. torch is imported when something is computed.
+Texts of similar length form a batch, in bfloat16 if that is faster. This replaces only the `forward` of a
+sentence-transformers model and of its first module. torch is imported lazily.
 """
 
 import time
@@ -22,33 +21,29 @@ if TYPE_CHECKING:
     import torch
 
 _TURNS = 15
-_GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it
+_GAIN = 1.25  # least speedup that justifies the lower precision of bfloat16
 Features = dict[str, Any]
 ProgressCallback = Callable[[float], None]
-TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
-_PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a pass is begun
-_MULTIPLE = 8  # of which a pass's length is: what matrix units work in
+TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # positions, including padding
+_PASS_COSTS = {"cpu": 64, "cuda": 4096}  # overhead of a pass, in positions
+_MULTIPLE = 8  # of the length of a pass, for matrix units
 _ROWS = {"input_ids", "attention_mask", "token_type_ids"}
-_HEADS = ("classifier", "score", "qa_outputs")  # what transformers call the last layer of a task
-TOKEN_OUTPUTS = ("token_embeddings", "attention_mask")  # wanted of late interaction: a value for each place of a text
+_HEADS = ("classifier", "score", "qa_outputs")  # names of a task's last layer in transformers
+TOKEN_OUTPUTS = ("token_embeddings", "attention_mask")  # of late interaction: a value for each position
 _networks: WeakValueDictionary[tuple[str, int], Any] = WeakValueDictionary()
 _lock = Lock()
 
 
 class Precision(StrEnum):
-    """The numbers matrix products are computed in; weights, vectors and scores stay float32."""
+    """Precision of matrix products; weights, vectors and scores stay float32."""
 
-    AUTO = "auto"  # bfloat16 where the processor or GPU is quicker in it; never for a starter
+    AUTO = "auto"  # bfloat16 if it is faster; never for a starter
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
 
 def in_bfloat16(precision: Precision) -> bool:
-    """Whether matrix products of a transformer are computed in bfloat16: as told, or where this machine is quicker so.
-
-    The first `AUTO` imports torch and takes some hundredths of a second. Where nothing is stored it is float32: coarse
-    numbers depend on the other texts of a batch.
-    """
+    """Whether matrix products use bfloat16; `AUTO` decides by speed, and is float32 without caching."""
     if precision is not Precision.AUTO:
         return precision is Precision.BFLOAT16
     if not is_caching():
@@ -62,23 +57,20 @@ def in_bfloat16(precision: Precision) -> bool:
 
 @cache
 def _bfloat16_is_faster() -> bool:
-    """Measure it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast.
-
-    One thread is timed by the time that it computes, so that other load does not decide the precision.
-    """
+    """Compare the CPU times of a thread: bfloat16 is 4 times as fast with matrix units, but slower without."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        turns = [(_seconds(torch.float32), _seconds(torch.bfloat16)) for _ in range(_TURNS)]
+        turns = [(_measure_seconds(torch.float32), _measure_seconds(torch.bfloat16)) for _ in range(_TURNS)]
     finally:
         torch.set_num_threads(threads)
-    float32_seconds, bfloat16_seconds = np.min(turns, axis=0)  # the least: whatever else runs only adds to it
+    float32_seconds, bfloat16_seconds = np.min(turns, axis=0)  # minima exclude other load
     return bool(float32_seconds > bfloat16_seconds * _GAIN)
 
 
-def _seconds(dtype: Any) -> float:
+def _measure_seconds(dtype: Any) -> float:
     import torch
 
     tokens = torch.ones(128, 384, dtype=dtype)
@@ -91,14 +83,13 @@ def _seconds(dtype: Any) -> float:
 class TokenLayers(StrEnum):
     """The layers that represent a token, and whether the question's tokens are weighted by IDF.
 
-    `last` is the last layer. A model that was trained to be pooled has drawn its tokens together there, so that a
-    token's vector also represents the whole text: it matches other words of like meaning. `upper` adds the layer two
-    thirds of the way up with a third of the weight (Zhang et al. 2020, BERTScore, take a layer below the last of most
-    models): it favours passages worded like the question. `balanced` adds a tenth of the layer five sixths of the way
-    up. Layers count by their directions: the mean lengths of their vectors, which differ, are divided out.
+    In the `last` layer of a model trained with pooling, a token's vector also represents the whole text, so it matches
+    other words of similar meaning. `upper` adds the layer at 2/3 of the depth with weight 1/3 (BERTScore, Zhang et al.
+    2020, also uses lower layers), which favours passages with the words of the question. `balanced` adds the layer at
+    5/6 with weight 0.1. Vectors of layers are divided by their mean lengths.
 
-    With `balanced` and `-idf`, a token of the question counts by the square root of its inverse document frequency in
-    the corpus; special tokens and the prompt do not count. Otherwise all count alike.
+    With `balanced` and `-idf`, a token of the question is weighted by the square root of its inverse document frequency
+    in the corpus; special tokens and the prompt have weight 0. Otherwise weights are equal.
     """
 
     BALANCED = "balanced"
@@ -113,17 +104,17 @@ class TokenLayers(StrEnum):
 
     @property
     def of_passages(self) -> "TokenLayers":
-        """The first of those that represent passages alike, whatever the weights of a question's tokens."""
+        """The layers without weights of a question's tokens."""
         return TokenLayers(self.removesuffix("-idf"))
 
 
-# the layer below the last, as a fraction of all, and its share
+# depth of the lower layer, as a fraction, and its weight
 LOWER = {TokenLayers.UPPER: (2 / 3, 1 / 3), TokenLayers.BALANCED: (5 / 6, 0.1)}
 _SAMPLE_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. How long the vectors of a layer are is measured on this."
 
 
 def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
-    """Return the modules after a transformer that represent tokens by these layers, side by side if several."""
+    """Return the modules after a transformer that represent tokens by these layers, concatenated if several."""
     import torch
     from torch.nn.functional import normalize
 
@@ -138,15 +129,13 @@ def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
 
         def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
             embeddings = [module(dict(features))["token_embeddings"] for module in self.of_layers]
-            return features | {
-                "token_embeddings": torch.cat([normalize(embedding, dim=-1) for embedding in embeddings], dim=-1)
-            }
+            return features | {"token_embeddings": torch.cat([normalize(part, dim=-1) for part in embeddings], dim=-1)}
 
     return [SideBySide()]
 
 
 def _two_layers(transformer: Any, depth_fraction: float, weight: float) -> Any:
-    """Return the module that mixes the last layer with a lower one, each divided by its mean vector length."""
+    """Return a module that mixes the last layer with a lower one, each divided by its mean vector length."""
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
     from sentence_transformers.util import batch_to_device
@@ -165,9 +154,9 @@ def _two_layers(transformer: Any, depth_fraction: float, weight: float) -> Any:
 
 
 def takes_rows(model: Any) -> bool:
-    """Whether a model reads a text as one row of tokens and a mask, which can be put in any batch."""
+    """Whether a model reads a text as a row of tokens and a mask, which can be in any batch."""
     if getattr(model[0], "tokenizer", None) is None or not hasattr(model[0], "auto_model"):
-        return False  # a starter's bag of words, among others
+        return False  # such as a starter
     import torch
 
     features = model.preprocess(["a"])
@@ -183,17 +172,17 @@ def fast_passes(
     tokens: Mapping[str, int] = TOKENS_A_PASS,
     on_progress: ProgressCallback | None = None,
 ) -> Iterator[None]:
-    """Within the block, the model, which `takes_rows`, computes in this precision and batches all texts itself.
+    """Within the block, a model that `takes_rows` computes in this precision and batches texts by length.
 
-    `output` is `sentence_embedding` or `scores`; `tokens` are the most positions of a pass by device; `on_progress`
-    gets the fraction of positions done.
+    `output` is `sentence_embedding` or `scores`; `tokens` is the maximum of positions per pass by device; `on_progress`
+    gets the fraction of positions.
     """
     with in_precision(model[0], precision), length_batched_passes(model, (output,), tokens, on_progress):
         yield
 
 
 def in_precision(module: Any, precision: Precision) -> AbstractContextManager[None]:
-    """Within the block, the module with the transformer computes in this precision, its last layer in float32."""
+    """Within the block, a transformer's module computes in this precision, its last layer in float32."""
     return _bfloat16(module) if in_bfloat16(precision) else nullcontext()
 
 
@@ -204,20 +193,20 @@ def length_batched_passes(
     tokens: Mapping[str, int] = TOKENS_A_PASS,
     on_progress: ProgressCallback | None = None,
 ) -> Iterator[None]:
-    """Within the block, the model takes rows of similar length together, at most so many `tokens` a pass by device."""
+    """Within the block, the model batches rows by length, at most so many `tokens` per pass by device."""
     import torch
 
     forward = model.forward
 
-    def as_wide(values: Any, name: str, width: int) -> Any:
-        """Fill up what a pass returns for each position with zeros, as for padding."""
+    def pad(values: Any, name: str, width: int) -> Any:
+        """Pad values of each position with zeros."""
         if name not in TOKEN_OUTPUTS or values.shape[1] == width:
             return values
         return torch.nn.functional.pad(values, (*(0, 0) * (values.ndim - 2), 0, width - values.shape[1]))
 
     def split(features: Features, **kwargs: Any) -> Features:
         mask = features["attention_mask"]
-        # places up to the last that is read: of rows padded on the left, all
+        # positions up to the last unmasked one
         lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
@@ -236,9 +225,7 @@ def length_batched_passes(
                 on_progress(done / total)
         inverse_order = torch.argsort(order)
         width = mask.shape[1]
-        return {
-            name: torch.cat([as_wide(part[name], name, width) for part in results])[inverse_order] for name in outputs
-        }
+        return {name: torch.cat([pad(part[name], name, width) for part in results])[inverse_order] for name in outputs}
 
     with replaced(model, "forward", split):
         yield
@@ -247,16 +234,16 @@ def length_batched_passes(
 def passes_on(
     device: "torch.device", widths: Sequence[int], tokens: Mapping[str, int] = TOKENS_A_PASS
 ) -> list[tuple[int, int]]:
-    """Cut rows of falling widths into passes for a device, `[start, end)` each; see `passes`."""
+    """Cut rows of descending widths into passes for a device, `[start, end)` each; see `passes`."""
     kind = device.type if device.type in _PASS_COSTS else "cpu"
     return passes(widths, tokens[kind], _PASS_COSTS[kind])
 
 
 def passes(widths: Sequence[int], max_positions: int, cost: int) -> list[tuple[int, int]]:
-    """Cut rows of falling widths into passes, `[start, end)` each, of `most` places, where beginning one costs `cost`.
+    """Cut rows of descending widths into passes, `[start, end)` each, of at most `max_positions`, with overhead `cost`.
 
-    The sum of places and beginnings is least: a shortest path (Bellman 1957) over the rows. Of a training batch of
-    KorQuAD's passages it leaves 4 % padding, where one full pass after the other leaves 17 % and a single pass 38 %.
+    Minimises the sum of positions and overheads as a shortest path (Bellman 1957) over the rows. A training batch of
+    KorQuAD's passages has 4 % padding; full passes in order would have 17 %, a single pass 38 %.
     """
     width = np.maximum(widths, 1)
     minimal_costs = np.zeros(len(width) + 1)
@@ -278,12 +265,7 @@ def passes(widths: Sequence[int], max_positions: int, cost: int) -> list[tuple[i
 
 @contextmanager
 def _bfloat16(module: Any) -> Iterator[None]:
-    """Compute a transformer in bfloat16, all after it and its last layer in float32.
-
-    Weights stay as they are: converting the model itself is no faster (4 %) and less exact, and the model may be in
-    training. A score of 8 bits would tie with its neighbours.
-    """
-
+    """Compute a transformer in bfloat16, but its last layer and later modules in float32; weights stay float32."""
     import torch
 
     def autocast(forward: Callable[..., Features]) -> Callable[..., Features]:
@@ -312,13 +294,13 @@ def _bfloat16(module: Any) -> Iterator[None]:
 
 @contextmanager
 def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    """Within the block the module has another method of this name; after it the one it had."""
+    """Replace an attribute of a module within the block."""
     original = vars(module).get(name)
     setattr(module, name, value)
     try:
         yield
     finally:
-        delattr(module, name)  # the class's own is there again
+        delattr(module, name)  # restores the attribute of the class
         if original is not None:
             setattr(module, name, original)
 
@@ -331,11 +313,7 @@ def transformers_in(model: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def share_weights(model: Any, content: str) -> None:
-    """Make the transformers of `model` use the weights of an encoder that is loaded with the same `content`.
-
-    Dense retrieval and late interaction often use the same base model; `content` is the fingerprint of its files. Only
-    for models that are not trained: a change of the weights would reach every encoder that shares them.
-    """
+    """Let a `model` that is not trained share weights with a loaded one of the same `content`, a fingerprint."""
     with _lock:
         for number, (_, network) in enumerate(transformers_in(model)):
             loaded = _networks.setdefault((content, number), network)

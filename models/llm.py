@@ -1,8 +1,7 @@
-"""A chat endpoint that speaks OpenAI's protocol: a server of your own (vLLM, Ollama, llama.cpp) or a service.
+"""A chat endpoint with OpenAI's protocol: a local server (vLLM, Ollama, llama.cpp) or a service.
 
-Its address and key come from the environment or from one session; they are never written or logged. Many questions are
-asked several at a time. Answers are stored in files of JSON lines, appended as they come: no question is sent twice,
-however the work ends.
+Address and key come from the environment or from the session; they are never written or logged. Requests run
+concurrently. Answers are appended to files of JSON lines as they arrive, so no request is sent twice.
 """
 
 import json
@@ -23,18 +22,18 @@ from mrc_workbench.data.workspace import limits, user
 A = TypeVar("A")
 K = TypeVar("K")
 T = TypeVar("T")
-# variables of the environment
+# environment variables
 ADDRESS = "OPENAI_BASE_URL"
 MODEL = "OPENAI_MODEL"
 KEY = "OPENAI_API_KEY"
 TIMEOUT_SECONDS = 60.0
-_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
-_MAX_CONSECUTIVE_FAILURES = 8  # then the endpoint itself is at fault
-_POLL_SECONDS = 0.5  # it can be stopped while all wait for answers
+_MIN_KEY = 8  # characters; local servers accept any word, which an answer may contain
+_MAX_CONSECUTIVE_FAILURES = 8  # more mean a failure of the endpoint
+_POLL_SECONDS = 0.5  # allows to stop while requests wait
 
 
 class EndpointError(Failure):
-    """No answer came, nor would one to the next question where it `ends`; `code` is a key of `chat.` in the locales."""
+    """A failed request, after which all others would fail if `is_fatal`; `code` is a key of `chat.` in the locales."""
 
     def __init__(self, code: str, message: str, *, is_fatal: bool = True, **details: str | int) -> None:
         super().__init__(code, message, **details)
@@ -44,11 +43,10 @@ class EndpointError(Failure):
 def run_requests(
     requests: Iterable[K], ask: Callable[[K], A], concurrency: int, may_begin: Callable[[K], bool] = lambda _: True
 ) -> Generator[tuple[K, A | EndpointError] | None]:
-    """Ask about each request in a thread, so many at a time, and yield the results; None before each wait.
+    """Run `ask` for each request in threads and yield the results; None before each wait, at least twice a second.
 
-    None comes twice a second at least. A request that `may_begin` refuses waits until others have ended; without
-    others, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that the
-    other requests would meet, too, once it was yielded.
+    A request that `may_begin` refuses waits for others; without others, this ends. Closing starts no further requests.
+    Raises the errors of `ask`, and a fatal `EndpointError` after yielding it.
     """
     pool = ThreadPoolExecutor(concurrency)
     running = dict[Future[A], K]()
@@ -70,9 +68,8 @@ def run_requests(
                     consecutive_failures = 0
                 except EndpointError as error:
                     consecutive_failures += 1
-                    fatal_error = (
-                        error if error.is_fatal or consecutive_failures == _MAX_CONSECUTIVE_FAILURES else fatal_error
-                    )
+                    if error.is_fatal or consecutive_failures == _MAX_CONSECUTIVE_FAILURES:
+                        fatal_error = error
                     yield request, error
                 else:
                     yield request, answer
@@ -115,14 +112,14 @@ class StoredAnswers(Generic[A]):
 
 
 def append_line(path: Path, entry: dict[str, Any]) -> None:
-    """Add an object to a file, made where there is none; for one thread at a time. Raises `OSError`: a full disk."""
+    """Append an object to a file; not thread-safe. Raises `OSError`, as for a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"\n{json.dumps(entry, ensure_ascii=False)}")  # led by the break: a torn line spoils no other
+        file.write(f"\n{json.dumps(entry, ensure_ascii=False)}")  # the leading line break isolates a torn line
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file; what cannot be read, as a line torn by a kill, is passed over."""
+    """Yield the objects of a file without unreadable lines, such as torn ones."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
@@ -137,18 +134,18 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text that can be written: half of a pair of surrogates, which JSON allows, becomes U+FFFD."""
+    """Replace lone surrogates, which JSON allows but files do not, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def remove_thoughts(answer: str) -> str:
-    """Return an answer without what a model that thinks aloud says before it, up to `</think>`."""
+    """Return an answer without the reasoning before `</think>`."""
     return answer.rpartition("</think>")[2]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the server counts them, None where it tells none; seconds to the first piece, and in all."""
+    """Token counts of the server, None if missing; seconds to the first piece, and in total."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -157,14 +154,14 @@ class Usage:
 
 
 class ChatAnswer(NamedTuple):
-    """All that a model said, and what that took."""
+    """A complete answer, and its usage."""
 
     text: str
     usage: Usage
 
 
 def exhaust(stream: Generator[Any, None, T]) -> T:
-    """Let a stream come to its end; returns what it returns."""
+    """Exhaust a stream and return its value."""
     while True:
         try:
             next(stream)
@@ -175,11 +172,11 @@ def exhaust(stream: Generator[Any, None, T]) -> T:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where passages are sent. Raises `EndpointError`: the address is none of the web, or the key cannot be sent."""
+    """The address and key of a server. Raises `EndpointError` for invalid ones."""
 
     address: str = field(repr=False)
     key: str = field(default="", repr=False)
-    is_operators: bool = field(default=False, compare=False)  # what the environment adds is meant for it
+    is_operators: bool = field(default=False, compare=False)  # of the environment, which may add headers
 
     def __post_init__(self) -> None:
         try:
@@ -192,29 +189,27 @@ class Endpoint:
             text = f"the address must begin with http:// or https://; {ADDRESS} may hold it"
             raise EndpointError("address_wrong", text)
         if not (self.key.isascii() and self.key.isprintable()):
-            raise EndpointError("key_wrong", "a key is one line of Latin letters, digits and signs: paste it again")
+            raise EndpointError("key_wrong", "a key is one line of printable ASCII characters: paste it again")
 
     @classmethod
     def from_input(cls, address: str = "", key: str = "") -> Self:
-        """Return the endpoint given or, where no address is, that of the environment.
+        """Return the endpoint of a user's address, by default that of the environment.
 
-        The environment's key goes to the environment's address alone, and so does an organization, a project, or a
-        header that it has for the library: whoever can type an address must not get them.
-        Raises `EndpointError`: also `address_refused`, where a user gives one and `addresses` does not let them, since
-        the server would reach what they cannot.
+        Key, organization, project and headers of the environment go only to the environment's address. Raises
+        `EndpointError`: also `address_refused` if users may not enter addresses, which the server could reach and they
+        could not.
         """
         if address.strip():
             if not users_may_set_address():
-                raise EndpointError("address_refused", "the address of a language model is the server's own here")
+                raise EndpointError("address_refused", "users may not enter an address of a language model here")
             return cls(address.strip(), key.strip())
-        environment_values = os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip()
-        return cls(*environment_values, is_operators=True)
+        environment_key = os.environ.get(KEY, "").strip()
+        return cls(os.environ.get(ADDRESS, "").strip(), key.strip() or environment_key, is_operators=True)
 
     def without_key(self, answer: str) -> str:
-        """Return an answer without the key, should the server have repeated it: answers are kept."""
-        return answer.replace(self.key, "…") if len(self.key) >= _SHORTEST_KEY else answer
+        return answer.replace(self.key, "…") if len(self.key) >= _MIN_KEY else answer
 
 
 def users_may_set_address() -> bool:
-    """Whether an address may be typed here."""
+    """Whether users may enter addresses."""
     return not user() or limits().addresses

@@ -1,7 +1,4 @@
-"""Chats with a model at an endpoint, and the connection: what is sent, and how much of an answer is read for how long.
-
-This module imports openai: import it inside functions only.
-"""
+"""Chats with a model at an endpoint, and connections with limits. Import it inside functions, as it needs openai."""
 
 import logging
 import socket
@@ -10,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -17,53 +15,53 @@ import openai
 
 from mrc_workbench.models.llm import TIMEOUT_SECONDS, ChatAnswer, Endpoint, EndpointError, Usage, replace_surrogates
 
-MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
-MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
-MOST_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
-RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost connection
+MAX_BYTES = 16 * 2**20  # of a decompressed answer
+MAX_LINES = 100_000  # or pieces: tiny ones would keep the program busy
+MAX_SECONDS = 600.0  # from the request to the end of the answer
+RETRIES = 4  # for temporary problems: too many requests, server errors, a lost connection
 _RETRIED_STATUSES = (408, 409, 429, *range(500, 600))
 _SECONDS_TO_CONNECT = 10.0
-_LONGEST_PAUSE = 120.0  # seconds; nobody waits longer for a server that asks for it
-_FATAL_ERRORS = {  # the library's errors after which no other request would be answered: code and message
+_MAX_PAUSE = 120.0  # seconds
+_FATAL_ERRORS = {  # errors of the library that all other requests would have: code and message
     "AuthenticationError": ("key", "the endpoint refuses the key; OPENAI_API_KEY may hold another"),
     "PermissionDeniedError": ("key", "the endpoint refuses the key; OPENAI_API_KEY may hold another"),
     "NotFoundError": ("model_unknown", "the endpoint knows no model {model}, or its address lacks a part such as /v1"),
-    "RateLimitError": ("rate", "the endpoint takes no more requests for now: go on later"),
+    "RateLimitError": ("rate", "the endpoint takes no more requests for now: continue later"),
     "APIConnectionError": ("unreachable", "the endpoint cannot be reached: check its address"),
 }
-_LONGEST_REASON = 200  # characters of a server's message
+_MAX_REASON = 200  # characters of a server's message
 
 
-def hung_up() -> EndpointError:
+def stopped_call() -> EndpointError:
     """Return the error of a stopped call."""
-    return EndpointError("hung_up", "the call was stopped")
+    return EndpointError("stopped", "the call was stopped")
 
 
 def _truncated_answer() -> EndpointError:
-    return EndpointError("broken_off", "the answer broke off before its end", is_fatal=False)
+    return EndpointError("truncated", "the answer ended early", is_fatal=False)
 
 
 class Connection(httpx2.BaseTransport):
-    """Carries the library's requests: as the environment wants it (proxies, certificates), and to no other address.
+    """Sends the library's requests with the proxies and certificates of the environment, without redirects.
 
-    An answer may have `MOST_BYTES` in `MOST_LINES` and take `MOST_SECONDS`. `stop` ends all that is under way, from any
-    thread, also while nothing comes. What passes is asked for again. `only_key` is the key of an address that is not
-    the operator's own: nothing that the environment adds (an organization, a project, headers) is sent there.
+    An answer may have `MAX_BYTES` in `MAX_LINES` and take `MAX_SECONDS`. `stop` ends all calls from any thread, also
+    while they wait. Temporary problems are retried. `only_key` is the key of a user's address, to which the
+    environment's organization, project and headers are not sent.
     """
 
     def __init__(self, only_key: str | None) -> None:
-        # a connection of its own for each call: what is idle would stay open, and could not be told apart
+        # a separate connection for each call, so that a call can be ended
         self._client = httpx2.Client(follow_redirects=False, limits=httpx2.Limits(max_keepalive_connections=0))
         self._only_key = only_key
         self._calls: set[_Call] = set()
         self._stopped = False
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and again where that may help. Raises `EndpointError`: its time is up, or it is stopped."""
+        """Send a request with retries. Raises `EndpointError` after a timeout or `stop`."""
         call = _Call()
         self._calls.add(call)
         if self._stopped:
-            call.end(hung_up())
+            call.end(stopped_call())
         try:
             with call.watched():
                 response = self._send_with_retries(self._for_endpoint(request, call), call)
@@ -77,18 +75,13 @@ class Connection(httpx2.BaseTransport):
     def stop(self) -> None:
         self._stopped = True
         for call in [*self._calls]:
-            call.end(hung_up())
+            call.end(stopped_call())
 
     def _for_endpoint(self, request: httpx2.Request, call: "_Call") -> httpx2.Request:
         headers = request.headers
         if self._only_key is not None:
-            agent = self._client.headers["user-agent"]
-            own_headers = {
-                "authorization": f"Bearer {self._only_key}",
-                "content-type": "application/json",
-                "user-agent": agent,
-            }
-            headers = httpx2.Headers(own_headers)
+            own_headers = {"authorization": f"Bearer {self._only_key}", "content-type": "application/json"}
+            headers = httpx2.Headers(own_headers | {"user-agent": self._client.headers["user-agent"]})
         body = request.read()
         extensions = {**request.extensions, "trace": call.note}
         return httpx2.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
@@ -100,7 +93,7 @@ class Connection(httpx2.BaseTransport):
                 response = self._client.send(request, stream=True)
             except httpx2.ConnectTimeout as error:
                 raise httpx2.ConnectError(str(error)) from error
-            except httpx2.TimeoutException:  # it had its time
+            except httpx2.TimeoutException:
                 raise
             except httpx2.TransportError:
                 if attempt == RETRIES or call.ended_by:
@@ -108,7 +101,7 @@ class Connection(httpx2.BaseTransport):
                 call.wait(_pause(attempt, {}))
                 continue
             pause = _pause(attempt, response.headers)
-            if response.status_code not in _RETRIED_STATUSES or attempt == RETRIES or pause > _LONGEST_PAUSE:
+            if response.status_code not in _RETRIED_STATUSES or attempt == RETRIES or pause > _MAX_PAUSE:
                 break
             response.close()
             call.wait(pause)
@@ -120,21 +113,18 @@ class Connection(httpx2.BaseTransport):
 
 
 class _Call:
-    """One call: it can be ended from another thread, and ends by itself when its time is up."""
-
     def __init__(self) -> None:
         self.ended_by: EndpointError | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._socket: socket.socket | None = None
-        text = f"the answer had not come to its end after {MOST_SECONDS:g} seconds"
-        late = EndpointError("too_long", text, is_fatal=False, seconds=f"{MOST_SECONDS:g}")
-        self.timer = threading.Timer(MOST_SECONDS, self.end, (late,))
+        text = f"the answer was incomplete after {MAX_SECONDS:g} seconds"
+        late = EndpointError("too_long", text, is_fatal=False, seconds=f"{MAX_SECONDS:g}")
+        self.timer = threading.Timer(MAX_SECONDS, self.end, (late,))
         self.timer.daemon = True
         self.timer.start()
 
     def note(self, event: str, info: dict[str, Any]) -> None:
-        """Note the socket, which is told of when it is connected, and again when it is encrypted."""
         stream: Any = info.get("return_value")
         if event.endswith(".complete") and hasattr(stream, "get_extra_info"):
             with self._lock:
@@ -158,7 +148,7 @@ class _Call:
 
     @contextmanager
     def watched(self) -> Generator[None]:
-        """Tell why a call was ended, and not how that looks on the line, which may be like an end."""
+        """Raise the reason of ending the call instead of the resulting connection error."""
         try:
             yield
         except httpx2.HTTPError:
@@ -169,40 +159,39 @@ class _Call:
 
     def _hang_up(self) -> None:
         if self._socket:
-            with suppress(OSError):  # it may be closed already
-                # cut off once it is closed: a server that floods would wait for room, and not hear of an end
+            with suppress(OSError):  # it may be closed
+                # reset on close: a server that floods would not notice a normal end
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                # not the method of an encrypted socket, which another thread reads from
+                # not the method of an encrypted socket, from which another thread reads
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
+@dataclass(eq=False)
 class _Body(httpx2.SyncByteStream):
-    def __init__(self, response: httpx2.Response, call: _Call, done: Callable[[], None]) -> None:
-        self._response = response
-        self._call = call
-        self._done = done
+    response: httpx2.Response
+    call: _Call
+    done: Callable[[], None]
 
     def __iter__(self) -> Iterator[bytes]:
         taken = 0
         lines = 0
-        with self._call.watched():
-            for piece in self._response.iter_bytes():
-                self._call.check()
-                taken = taken + len(piece)
-                lines = lines + max(1, piece.count(b"\n"), piece.count(b"\r"))
-                if taken > MOST_BYTES or lines > MOST_LINES:
-                    megabytes = MOST_BYTES // 2**20
-                    text = f"the answer was larger than {megabytes} MB and was not read on"
-                    raise EndpointError("too_much", text, is_fatal=False, megabytes=megabytes)
+        with self.call.watched():
+            for piece in self.response.iter_bytes():
+                self.call.check()
+                taken += len(piece)
+                lines += max(1, piece.count(b"\n"), piece.count(b"\r"))
+                if taken > MAX_BYTES or lines > MAX_LINES:
+                    megabytes = MAX_BYTES // 2**20
+                    text = f"the answer was larger than {megabytes} MB"
+                    raise EndpointError("too_large", text, is_fatal=False, megabytes=megabytes)
                 yield piece
 
     def close(self) -> None:
-        self._done()
-        self._response.close()
+        self.done()
+        self.response.close()
 
 
 def _pause(attempt: int, headers: Mapping[str, str]) -> float:
-    """Seconds until it is asked again: as the server wants it, else each time twice as many."""
     for name, second in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             if (delay := float(headers.get(name, "")) / second) >= 0:
@@ -211,28 +200,28 @@ def _pause(attempt: int, headers: Mapping[str, str]) -> float:
 
 
 class Chat:
-    """Asks a model at an endpoint. Threads may share it. Silence of `timeout_seconds` (60 if 0) ends a call."""
+    """Sends requests to a model at an endpoint; thread-safe. Silence of `timeout_seconds` (60 if 0) ends a call."""
 
     def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
-        for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they would log addresses
+        for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they log addresses
             logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timeout_seconds or TIMEOUT_SECONDS
         self._endpoint = endpoint
         self._model = model
         self._temperature = temperature
         self._seconds = seconds
-        key = endpoint.key or "none"  # a server of one's own needs none, but the library does
+        key = endpoint.key or "none"  # the library requires a key
         self._connection = Connection(None if endpoint.is_operators else key)
         self._client = openai.OpenAI(
             base_url=endpoint.address,
             api_key=key,
             timeout=httpx2.Timeout(seconds, connect=min(seconds, _SECONDS_TO_CONNECT)),
-            max_retries=0,  # the connection asks again: a wait of the library's could not be stopped
+            max_retries=0,  # the connection retries: waits of the library cannot be stopped
             http_client=openai.DefaultHttpxClient(transport=self._connection, follow_redirects=False),
         )
 
     def stop(self) -> None:
-        """End all calls at once, from any thread, and let none begin: `EndpointError` (`hung_up`) is raised there."""
+        """End all calls from any thread and prevent new ones: they raise `EndpointError` (`stopped`)."""
         self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:
@@ -243,10 +232,10 @@ class Chat:
             raise self._request_error(error) from error
 
     def stream(self, instruction: str, text: str) -> Generator[str, None, ChatAnswer]:
-        """Yield what the model answers, piece by piece as it comes, and return the whole with what it took.
+        """Yield the pieces of an answer, and return the whole with its usage.
 
-        Close it to stop: the server then sees the connection end. Raises `EndpointError`. What may pass is asked again
-        while no answer has begun; one that breaks off is `broken_off`, and what came of it is no answer.
+        Closing the generator ends the connection. Temporary problems are retried before the first piece. Raises
+        `EndpointError`, also `truncated` if the answer ends early.
         """
         began = time.perf_counter()
         pieces: list[str] = []
@@ -266,7 +255,7 @@ class Chat:
                             yield replace_surrogates(pieces[-1])
             except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
                 raise self._stream_error(error, events=is_event_stream, begun=bool(first)) from None
-            if not is_complete:  # an answer ends with a reason for its end, and a connection that ends does not say why
+            if not is_complete:  # a complete answer has a finish reason
                 raise self._stream_error(None, events=is_event_stream, begun=bool(first))
             seconds = time.perf_counter() - began
         counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
@@ -280,10 +269,10 @@ class Chat:
             return self._client.chat.completions.create(
                 model=self._model, messages=messages, temperature=self._temperature, **options
             )
-        except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
+        except httpx2.HTTPError:  # a refusal that ends early
             raise _truncated_answer() from None
-        except (openai.OpenAIError, ValueError, RecursionError) as error:  # where it calls itself JSON, and is not
-            raise self._request_error(error) from None  # what was raised may hold the address or the key
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # invalid JSON
+            raise self._request_error(error) from None  # the error may contain the address or the key
 
     def _request_error(self, error: Exception) -> EndpointError:
         if known := _FATAL_ERRORS.get(type(error).__name__):
@@ -293,25 +282,23 @@ class Chat:
             seconds = f"{self._seconds:g}"
             return EndpointError("timeout", f"no answer in {seconds} seconds", is_fatal=False, seconds=seconds)
         if isinstance(error, openai.APIStatusError) and error.response.is_redirect:
-            message = "what answers there sends to another address: give that one instead"
-            return EndpointError("redirected", message)
+            return EndpointError("redirected", "the endpoint redirects to another address: use that address")
         if isinstance(error, openai.APIStatusError):
             return self._refused(error, str(error.status_code))
-        return EndpointError("no_chat", "what answers there speaks another protocol than a chat endpoint")
+        return EndpointError("no_chat", "the address has another protocol than a chat endpoint")
 
     def _stream_error(self, error: Exception | None, *, events: bool, begun: bool) -> EndpointError:
-        """Return why an answer broke off: `events` were promised, and its first piece had come."""
+        """Return why an answer ended early; `events`: the server declared a stream, `begun`: a piece arrived."""
         if not events or (isinstance(error, openai.APITimeoutError) and not begun):
             return self._request_error(error or ValueError())
         is_lost = isinstance(error, openai.APIConnectionError)
-        if isinstance(error, openai.APIError) and not is_lost and not begun:  # the server reports it within the stream
+        if isinstance(error, openai.APIError) and not is_lost and not begun:  # reported within the stream
             return self._refused(error, error.code or "200")
         return _truncated_answer()
 
     def _refused(self, error: Exception, status: str) -> EndpointError:
-        """Return the error with the beginning of the server's message, without the key and the address."""
         reason = " ".join(str(error).split())
         for secret in filter(None, (self._endpoint.key, self._endpoint.address)):
             reason = reason.replace(secret, "…")
-        reason = reason[:_LONGEST_REASON]
+        reason = reason[:_MAX_REASON]
         return EndpointError("refused", f"status {status}: {reason}", is_fatal=False, status=status, reason=reason)

@@ -1,8 +1,8 @@
-"""How a model is loaded: safely, from safetensors, and only when something must be computed.
+"""Loads models safely, from safetensors, and only for computations.
 
-Before it is loaded, its size is compared with the memory, and its files are checked; after it, whether they fit each
-other. A library makes every layer that a configuration asks for, draws at random what the files do not hold, and
-ignores what they hold too much; only its log says so. No metric is computed with weights that nobody trained.
+Before loading, the size is compared with the memory, and files are checked. After loading, weights are checked: the
+libraries initialize missing weights at random and ignore surplus ones, with only a log message. No metric is computed
+with untrained weights.
 """
 
 import json
@@ -20,35 +20,18 @@ import psutil
 from mrc_workbench.data.cache import is_intact, sealing
 from mrc_workbench.data.jobs.processes import without_garbage_collection
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.files import (
-    ModelError,
-    hub_file,
-    hub_revision,
-    hub_token,
-    loading,
-    other_weights,
-    require_possible_modules,
-    require_safetensors,
-    require_sealed_content,
-)
+from mrc_workbench.models import files, sources
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import TokenLayers, layer_modules, transformers_in
-from mrc_workbench.models.sources import (
-    ModelSource,
-    file_in_folder,
-    is_late_interaction,
-    require_sparse,
-    require_tokens,
-    starter_folder,
-    starter_module,
-)
+from mrc_workbench.models.sources import ModelSource
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
 WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
-_BYTES = 4  # of a parameter, as models are loaded: in float32
-_MAX_COUNT = 10**9  # that a configuration may say of anything
-_MAX_PARAMETER_RATIO = 2  # times what the files hold: a count from a configuration is rough
+_BYTES = 4  # of a float32 parameter
+_MAX_COUNT = 10**9  # of any size in a configuration
+_MAX_PARAMETER_RATIO = 2  # of the estimate from a configuration to the count in files
 _NAMES = {
     "hidden": ("hidden_size", "d_model", "dim", "n_embd"),
     "layers": ("num_hidden_groups", "num_hidden_layers", "num_layers", "n_layers", "n_layer"),  # ALBERT's share weights
@@ -57,20 +40,20 @@ _NAMES = {
     "embedding": ("embedding_size", "hidden_size", "d_model", "dim", "n_embd"),
 }
 _COUNTS = {*(name for names in _NAMES.values() for name in names), "num_attention_heads", "max_position_embeddings"}
-_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|block)\.(\d+)\.")  # of a transformer, in the name of a weight
+_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|block)\.(\d+)\.")  # in names of weights
 _LAYERS = _NAMES["layers"][1:]
 
 
 @without_garbage_collection()
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
-    """Load a bi-encoder in float32 from safetensors, or a starter, built from `corpus` once. Raises `ModelError`."""
+    """Load a float32 bi-encoder from safetensors, or a starter, built once from `corpus`. Raises `ModelError`."""
     from sentence_transformers import SentenceTransformer
 
     from mrc_workbench.models.starter import AnalyzedEmbedding, build_bi_encoder
 
     if module := _starter(source, "bi-encoder", corpus, AnalyzedEmbedding, build_bi_encoder):
         return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
-    # of the transformer what pools for a head is not asked
+    # the transformer's own pooler is not used
     return _loaded(SentenceTransformer, source, where_of(source), new_head=True)
 
 
@@ -78,10 +61,10 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
 def load_cross_encoder(
     source: ModelSource, corpus: Sequence[str], labels: int = 1, *, new_head: bool = False, resized: bool = False
 ) -> "CrossEncoder":
-    """Load a cross-encoder with so many outputs in float32 from safetensors. A starter is built from `corpus` once.
+    """Load a float32 cross-encoder with `labels` outputs from safetensors. A starter is built once from `corpus`.
 
-    With `new_head` a base without a head is given one, always the same, to be trained. Raises `ModelError` `labels`
-    where it has another number of outputs; with `resized` it is given the number wanted.
+    `new_head` initializes a missing head, deterministically, for training. Raises `ModelError` `labels` if the number
+    of outputs differs, unless `resized`.
     """
     import torch
     from sentence_transformers import CrossEncoder
@@ -91,15 +74,15 @@ def load_cross_encoder(
     if module := _starter(source, "cross-encoder", corpus, KernelPooling, build_cross_encoder):
         return CrossEncoder(modules=[module])
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
+        torch.manual_seed(0)  # a new head is deterministic
         options = {"num_labels": labels, "model_kwargs": WEIGHTS | {"ignore_mismatched_sizes": resized}}
         try:
             model = _loaded(CrossEncoder, source, where_of(source), new_head=new_head, **options)
         except ModelError as error:
             if not isinstance(error.__cause__, RuntimeError):
                 raise
-            load_cross_encoder(source, corpus, labels, new_head=True, resized=True)  # its layers are another matter
-            message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
+            load_cross_encoder(source, corpus, labels, new_head=True, resized=True)  # reports errors in other layers
+            message = f"{source.reference!r} has another head: it does not return {labels} scores per pair"
             raise ModelError("labels", message, model=source.reference) from error
     use_single_segment(model.tokenizer, model.config)
     return model
@@ -107,37 +90,36 @@ def load_cross_encoder(
 
 @without_garbage_collection()
 def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
-    """Load a sparse encoder, or a masked language model as an untrained SPLADE. Raises `ModelError` (`not_sparse`)."""
+    """Load a sparse encoder, or a masked language model as untrained SPLADE. Raises `ModelError` (`not_sparse`)."""
     from sentence_transformers import SparseEncoder
 
-    require_sparse(source)
+    sources.require_sparse(source)
     where = where_of(source)
     if source.hub_id:
-        require_sparse(source, files_of(source, where))
+        sources.require_sparse(source, files_of(source, where))
     return _loaded(SparseEncoder, source, where)
 
 
 @without_garbage_collection()
 def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVectorEncoder":
-    """Load a late-interaction model in float32 from safetensors; of any other, these layers represent its tokens.
+    """Load a float32 late-interaction model from safetensors; for other transformers, `layers` represent tokens.
 
-    By default they are the balanced ones; of several, a token's vectors stand side by side. The model's `token_layers`
-    are empty if it was made for late interaction. A bi-encoder's prompts stay, its pooling goes. Raises `ModelError`
-    `not_late` of a starter.
+    They are balanced by default; vectors of several are concatenated. The model's `token_layers` are empty if it was
+    trained for late interaction. A bi-encoder keeps its prompts without its pooling. Raises `ModelError` (`not_late`).
     """
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-    require_tokens(source)
+    sources.require_tokens(source)
     where = where_of(source)
-    if is_late_interaction(files_of(source, where)):
+    if sources.is_late_interaction(files_of(source, where)):
         late_model = _loaded(MultiVectorEncoder, source, where)
         late_model.token_layers = ()
         return late_model
     bi_encoder = load_bi_encoder(source, ())
     if not isinstance(bi_encoder[0], Transformer):
-        message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
+        message = f"{source.reference!r} has no vectors of tokens: late interaction needs a transformer"
         raise ModelError("not_late", message, model=source.reference)
     question, passage = prompts_of(bi_encoder)
     layers = layers or (TokenLayers.BALANCED,)
@@ -151,7 +133,7 @@ def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVecto
 
 
 def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
-    """What a model puts before a question and before a passage, as `encode_query` and `encode_document` do."""
+    """Return the prompts of questions and passages, as in `encode_query` and `encode_document`."""
 
     def prompt(*names: str) -> str:
         name = next((name for name in names if name in model.prompts), model.default_prompt_name)
@@ -161,98 +143,90 @@ def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
 
 
 def most_tokens(tokenizer: Any, config: Any) -> int:
-    """How many tokens are read at once: RoBERTa counts its positions from the padding token's number on."""
+    """Return the maximum length in tokens; RoBERTa's positions start after the id of its padding token."""
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     positions = int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
     return min(positions, int(tokenizer.model_max_length))
 
 
 def use_single_segment(tokenizer: Any, config: Any) -> None:
-    """RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two."""
+    """Drop segments of tokenizers if the model has only one, such as klue/roberta-base with BERT's tokenizer."""
     if tokenizer is not None and getattr(config, "type_vocab_size", 2) < 2:
         names = ["input_ids", "attention_mask"]
         tokenizer.model_input_names = names
-        tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
+        tokenizer.init_kwargs["model_input_names"] = names  # saved for other programs
 
 
 def where_of(source: ModelSource) -> dict[str, Any]:
-    """Return the arguments by which the library finds a model; write a packaged base first. Raises `ModelError`."""
+    """Return the library's arguments that locate a model; write a packaged base first. Raises `ModelError`."""
     if source.packaged:
         source.packaged.write()
     if source.folder:
-        require_sealed_content(source.reference, source.folder)
-        find = partial(file_in_folder, source.folder)
-        require_safetensors(source.reference, find, is_folder=True)
-        require_possible_modules(source.reference, find)
+        files.require_sealed_content(source.reference, source.folder)
+        find = partial(sources.file_in_folder, source.folder)
+        files.require_safetensors(source.reference, find, is_folder=True)
+        files.require_possible_modules(source.reference, find)
         require_fitting_folder(source.reference, source.folder)
         require_possible(source.reference, source.folder)
         return {"model_name_or_path": str(source.folder)}
-    revision = hub_revision(str(source.hub_id))
+    revision = files.hub_revision(str(source.hub_id))
     require_memory(str(source.hub_id), revision.size)
     where = {
         "model_name_or_path": source.hub_id,
         "revision": revision.commit,
-        # a hub that does not answer is asked again and again for minutes, even for files that are here
+        # the library retries for minutes if the hub does not answer, even for local files
         "local_files_only": not revision.online,
-        "token": hub_token(),
+        "token": files.hub_token(),
     }
-    require_safetensors(source.reference, partial(hub_file, where), is_folder=False)
+    files.require_safetensors(source.reference, partial(files.hub_file, where), is_folder=False)
     return where
 
 
 def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path | None]:
-    """Return what finds a file of a model by its name, None where it has none; `where` is as of `where_of`."""
-    return partial(file_in_folder, source.folder) if source.folder else partial(hub_file, where)
+    """Return a function that returns a model's file by name, None if missing; `where` is as of `where_of`."""
+    return partial(sources.file_in_folder, source.folder) if source.folder else partial(files.hub_file, where)
 
 
-def _loaded(
-    model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **options: Any
-) -> Any:
-    with loading(source.reference):
-        model = model_class(**where, **{"model_kwargs": WEIGHTS, **options})
+def _loaded(kind: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **options: Any) -> Any:
+    with files.loading(source.reference):
+        model = kind(**where, **{"model_kwargs": WEIGHTS, **options})
         for module, network in transformers_in(model):
             require_trained(source.reference, network, new_head=new_head)
             require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
     return model
 
 
-def _starter(
-    source: ModelSource, kind: str, corpus: Sequence[str], module_class: Any, build: Callable[..., Any]
-) -> Any:
+def _starter(source: ModelSource, kind: str, corpus: Sequence[str], module: Any, build: Callable[..., Any]) -> Any:
     folder = source.folder
     if folder is None and source.hub_id is None:
-        folder = starter_folder(source, kind, corpus)
+        folder = sources.starter_folder(source, kind, corpus)
         if not is_intact(folder):
             with sealing(folder) as new:
                 build(corpus).save_pretrained(str(new), create_model_card=False)
-    # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
-    name, subfolder = (starter_module(folder) if folder else None) or ("", "")
-    if folder is None or name != module_class.__qualname__:
+    # load the class here, as sentence-transformers imports foreign classes only with trust_remote_code
+    name, subfolder = (sources.starter_module(folder) if folder else None) or ("", "")
+    if folder is None or name != module.__qualname__:
         return None
-    require_sealed_content(source.reference, folder)
-    require_safetensors(source.reference, partial(file_in_folder, folder), is_folder=True)
-    with loading(source.reference):
-        return module_class.load(str(folder), subfolder=subfolder)
+    files.require_sealed_content(source.reference, folder)
+    files.require_safetensors(source.reference, partial(sources.file_in_folder, folder), is_folder=True)
+    with files.loading(source.reference):
+        return module.load(str(folder), subfolder=subfolder)
 
 
 def require_fitting_folder(reference: str, folder: Path) -> None:
     """Raise `ModelError` if a model exceeds the memory (`too_large`) or its own weights (`weights_missing`)."""
     folders = _module_folders(folder)
-    held_parameters = sum(prod(shape) for _, shape in _weights(folders))
+    held = sum(prod(shape) for _, shape in _weights(folders))
     configuration = _first_readable(folders, "config.json")
-    claimed_count = claimed_parameters(configuration)
-    if (
-        held_parameters
-        and claimed_count > _MAX_PARAMETER_RATIO * held_parameters
-        and "quantization_config" not in configuration
-    ):
-        message = f"{reference!r} describes {claimed_count:,} parameters or more, and its files hold {held_parameters:,} of them"
-        raise ModelError("weights_missing", message, model=reference, claimed=claimed_count, held=held_parameters)
-    require_memory(reference, max(held_parameters, claimed_count) * _BYTES)
+    claimed = claimed_parameters(configuration)
+    if held and claimed > _MAX_PARAMETER_RATIO * held and "quantization_config" not in configuration:
+        message = f"{reference!r} describes at least {claimed:,} parameters, and its files hold {held:,}"
+        raise ModelError("weights_missing", message, model=reference, claimed=claimed, held=held)
+    require_memory(reference, max(held, claimed) * _BYTES)
 
 
 def claimed_parameters(configuration: dict[str, Any]) -> int:
-    """Return the least parameters of a `config.json`, 0 if unknown: vocabulary * h, and 2 h^2 + 2 h w a layer."""
+    """Return the least parameters of a `config.json`, 0 if unknown: vocabulary * h, and 2 h^2 + 2 h w per layer."""
 
     def count(names: tuple[str, ...]) -> int:
         values = (configuration.get(name) for name in names)
@@ -260,12 +234,12 @@ def claimed_parameters(configuration: dict[str, Any]) -> int:
 
     counts = {name: count(aliases) for name, aliases in _NAMES.items()}
     hidden = counts["hidden"]
-    intermediate = counts["wide"]
-    return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * intermediate)
+    layer = 2 * hidden**2 + 2 * hidden * counts["wide"]
+    return counts["vocabulary"] * counts["embedding"] + counts["layers"] * layer
 
 
 def require_memory(reference: str, needed: int) -> None:
-    """Raise `ModelError` (`too_large`) if weights of so many bytes do not fit into memory."""
+    """Raise `ModelError` (`too_large`) if `needed` bytes of weights do not fit into memory."""
     available = int(psutil.virtual_memory().available)
     if needed > available:
         sizes = {"needed": f"{needed / 1e9:,.1f} GB", "available": f"{available / 1e9:,.1f} GB"}
@@ -287,7 +261,6 @@ def _first_readable(folders: set[Path], name: str) -> dict[str, Any]:
 
 
 def _weights(folders: set[Path]) -> list[tuple[str, list[int]]]:
-    """Names and shapes of the weights in safetensors files, by their headers; who loads what cannot be read says so."""
     from safetensors import SafetensorError, safe_open
 
     shapes: list[tuple[str, list[int]]] = []
@@ -315,36 +288,30 @@ def require_possible(reference: str, folder: Path) -> None:
     layer_counts = [int(match[1]) + 1 for name, _ in _weights(folders) if (match := _LAYER.search(name))]
     described_layers = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
     if described_layers is not None and max(layer_counts, default=0) > described_layers:
-        raise other_weights(
-            reference, f"its files hold {max(layer_counts)} layers, and it describes {described_layers}"
-        )
+        raise files.other_weights(reference, f"its files hold {max(layer_counts)} layers, not {described_layers}")
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
-    """Raise `ModelError` if the library drew weights: of layers (`weights_missing`), or of an old head (`no_head`)."""
+    """Raise `ModelError` if weights were initialized at random: of layers (`weights_missing`) or a head (`no_head`)."""
     prefix = "" if network.base_model is network else f"{network.base_model_prefix}."
-    # the library's own mark of what it read
-    weights = (
-        name for name, parameter in network.named_parameters() if not getattr(parameter, "_is_hf_initialized", False)
-    )
-    untrained = [name for name in weights if ".lora_" not in name]  # an adapter's own files hold its weights
+    # the library marks loaded weights; those of adapters are in other files
+    parameters = [(name, value) for name, value in network.named_parameters() if ".lora_" not in name]
+    untrained = [name for name, value in parameters if not getattr(value, "_is_hf_initialized", False)]
     if layers := [name for name in untrained if name.startswith(prefix) and "pooler" not in name]:
-        raise other_weights(reference, f"its files do not hold {layers[0]}")
+        raise files.other_weights(reference, f"its files do not hold {layers[0]}")
     if untrained and not new_head:
-        message = (
-            f"{reference!r} was not trained for this: its files hold no {untrained[0]}, and drawn at random it would say "
-            "nothing; take a model that was, or train this one first"
-        )
+        problem = f"{reference!r} was not trained for this: its files hold no {untrained[0]}"
+        message = f"{problem}, and random weights mean nothing; use a trained model, or train this one first"
         raise ModelError("no_head", message, model=reference)
 
 
 def require_readable(reference: str, tokenizer: Any, network: Any, longest: int | None = None) -> None:
-    """Raise `ModelError` (`impossible`) if a tokenizer reads no token, or its own tokens have no vector."""
+    """Raise `ModelError` (`impossible`) if a tokenizer reads no tokens, or special tokens have no vectors."""
     for name, value in (("model_max_length", tokenizer.model_max_length), ("max_seq_length", longest)):
         if value is not None and not _is_a_length(value):
             raise _impossible(reference, name, value)
     padding = network.config.pad_token_id
-    if "roberta" in network.config.model_type and padding != tokenizer.pad_token_id:  # its positions are counted by it
+    if "roberta" in network.config.model_type and padding != tokenizer.pad_token_id:  # it defines positions
         raise _impossible(reference, "pad_token_id", padding)
     vectors = network.get_input_embeddings().num_embeddings
     if invalid_ids := [token_id for token_id in tokenizer.all_special_ids if not 0 <= token_id < vectors]:

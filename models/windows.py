@@ -1,7 +1,7 @@
-"""Lengths of texts in tokens, windows of texts that a model does not read whole, and pairs of texts joined as tokens.
+"""Lengths of texts in tokens, windows of long texts, and pairs of texts joined as tokens.
 
-A passage that is cut into windows is as relevant as its best one (MaxP: Callan 1994; Dai & Callan 2019). Windows
-overlap by half by default: what one cuts off stands in the middle of the next. The title stands before each.
+A passage is as relevant as its best window (MaxP: Callan 1994; Dai & Callan 2019). Windows overlap by half by default,
+and the title precedes each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,20 +18,18 @@ from mrc_workbench.models.inference import Precision, replaced
 from mrc_workbench.models.sources import Meter, ModelSource, SourcedModel
 
 Pair = tuple[str, str]
-_LENGTHS_VERSION = 1  # raise when texts come to have other lengths
+_LENGTHS_VERSION = 1  # raise when lengths of texts change
 _BLOCK = 1024  # texts tokenized at a time
-_LONGEST_WORD = 16  # tokens: a longer run without a space is cut within
-_MAX_CACHED_WINDOWS = 100_000  # texts cut beside questions
-_LENGTH_STEP = (
-    16  # of which a window's room beside a question is a multiple: windows are shared by questions of like length
-)
+_MAX_WORD_TOKENS = 16  # a longer run without a space is cut inside
+_MAX_CACHED_WINDOWS = 100_000
+_LENGTH_STEP = 16  # rounds the length of windows beside a question: questions of similar length share windows
 _MAX_CACHED_TOKENS = 64_000_000  # tokens, 4 bytes each
 _PROBE = ("a b", "c d e")
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """Most `tokens` of a window without its title (0: all), and its `stride` (0: half). Raises `ValueError`."""
+    """Maximum `tokens` of a window without its title (0: all), and `stride` (0: half). Raises `ValueError`."""
 
     tokens: int = 0
     stride: int = 0
@@ -40,11 +38,11 @@ class WindowOptions:
         if self.tokens < 0 or self.stride < 0:
             raise ValueError(f"tokens and stride must be 0 or more, not {self.tokens} and {self.stride}")
         if self.tokens and self.stride > self.tokens:
-            raise ValueError(f"a stride of {self.stride} would leave out tokens between windows of {self.tokens}")
+            raise ValueError(f"a stride of {self.stride} would skip tokens between windows of {self.tokens}")
 
 
 class Window(NamedTuple):
-    """Letters `start` to `end` of a text, with its first `head` letters, the title, before them."""
+    """Characters `start` to `end` of a text, after its first `title_length` characters, the title."""
 
     title_length: int
     start: int
@@ -56,10 +54,10 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of those of some texts that a model does not read whole.
+    """The windows of texts that are too long for a model.
 
-    `rows` `(n_windows,)` int64, ascending, are their texts; `windows` `(n_windows, 3)` int64 are `Window`s. If they are
-    `as_read`, the first window of a text is what the model reads of the text as it is.
+    `rows` `(n_windows,)` int64, ascending, are their texts; `windows` `(n_windows, 3)` int64 are `Window`s. With
+    `first_is_prefix`, the first window of a text equals the prefix that the model reads of the text.
     """
 
     rows: np.ndarray
@@ -75,7 +73,7 @@ class Windows:
 
     @property
     def is_added(self) -> np.ndarray:
-        """Which of them must be read beside the texts as they are, `(n_windows,)` bool."""
+        """Windows to encode in addition to the texts, `(n_windows,)` bool."""
         firsts: np.ndarray = np.diff(self.rows, prepend=-1) != 0
         return ~(firsts & self.first_is_prefix)
 
@@ -96,22 +94,20 @@ class Windows:
 
 
 class WindowCutter:
-    """Cuts texts for a fast tokenizer and this `prompt`; windows begin with the title unless it takes half the room."""
+    """Cuts texts for a fast tokenizer and `prompt`; windows start with the title unless it exceeds half of a window."""
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
         self._tokenizer = tokenizer
         self._options = options
         self._prompt = prompt
         max_length = int(tokenizer.model_max_length)
-        self.max_text_tokens = max_length - int(
-            tokenizer.num_special_tokens_to_add(pair=False)
-        )  # tokens of a text that are read
+        self.max_text_tokens = max_length - int(tokenizer.num_special_tokens_to_add(pair=False))
         self.max_pair_tokens = max_length - int(tokenizer.num_special_tokens_to_add(pair=True))
-        self._lengths: dict[str, int] = {}  # of questions, in tokens
+        self._lengths: dict[str, int] = {}  # in tokens
         self._cut: dict[tuple[str, int, int], list[Window]] = {}
 
     def windows(self, texts: Sequence[str], title_lengths: np.ndarray) -> Windows:
-        """Cut the texts that are too long; `heads` `(n_texts,)` are the lengths of their titles, in letters."""
+        """Cut texts that are too long; `title_lengths` is `(n_texts,)`, in characters."""
         rows: list[int] = []
         all_windows: list[Window] = []
         for row, encoding, text in self._encoded(texts):
@@ -123,7 +119,7 @@ class WindowCutter:
         return Windows(np.array(rows, dtype=np.int64), spans, not self._options.tokens)
 
     def windows_beside(self, question: str, text: str, title_length: int) -> list[Window]:
-        """Cut a text that is too long beside the question, which takes at most half of a pair; else no windows."""
+        """Cut a text that is too long beside a question, which gets at most half of a pair; else no windows."""
         room = max(self.max_pair_tokens - self._length(question), self.max_pair_tokens // 2)
         if self._length(text) <= room:
             return []
@@ -155,14 +151,11 @@ class WindowCutter:
                 row += 1
 
     def _windows(self, text: str, title_length: int, encoding: Any, room: int) -> list[Window]:
-        """Cut with less and less room until the model reads each window whole: alone, words may have other tokens."""
+        """Cut smaller and smaller windows until each fits: windows may have other tokens than the text."""
         reduction = 0
         while True:
             windows = self._cut_once(text, title_length, encoding, room - reduction)
-            longest = max(
-                len(window_encoding.ids)
-                for _, window_encoding, _ in self._encoded([window.text(text) for window in windows])
-            )
+            longest = int(self.lengths([window.text(text) for window in windows]).max())
             if longest <= room or reduction > room // 2:
                 return windows
             reduction += longest - room
@@ -187,22 +180,22 @@ class WindowCutter:
 
 
 class TokenLengths(NamedTuple):
-    """Tokens of each text, `(n_texts,)` int64, and how many a model reads of a text and of a pair."""
+    """Tokens of each text, `(n_texts,)` int64, and a model's limits for a text and for a pair."""
 
     tokens: np.ndarray
     max_text_tokens: int
     max_pair_tokens: int
 
     @property
-    def cut_off(self) -> int:
+    def n_truncated(self) -> int:
         return int(np.count_nonzero(self.tokens > self.max_text_tokens))
 
 
 class TruncatingModel(SourcedModel):
-    """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is unknown.
+    """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is impossible.
 
-    A model `at_hand`, such as one in training, is not loaded, and its results are not stored. `batch_size` is for
-    models that cannot choose batches by length. `passages_share` is how much of the progress of encoding is passages.
+    A `loaded_model`, such as one in training, is not loaded again, and its results are not stored. `batch_size` is for
+    models that cannot choose batches by length. `passages_fraction` is the fraction of the progress for passages.
     """
 
     def __init__(
@@ -213,7 +206,7 @@ class TruncatingModel(SourcedModel):
         precision: Precision = Precision.AUTO,
         batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
-        passages_share: float = 0.8,
+        passages_fraction: float = 0.8,
         loaded_model: Any = None,
     ) -> None:
         super().__init__(source, corpus, precision)
@@ -221,28 +214,33 @@ class TruncatingModel(SourcedModel):
         if self._is_given:
             self.model = loaded_model
         self._batch_size = batch_size
-        self._passages_share = passages_share
+        self._passages_fraction = passages_fraction
         self.meter = Meter()
         self._on_progress = on_progress
 
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         raise NotImplementedError
 
+    def _report_progress(self, progress_range: tuple[float, float], fraction: float) -> None:
+        if self._on_progress:
+            start, end = progress_range
+            self._on_progress(start + (end - start) * fraction)
+
     def cut(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
-        """Cut passages now and store nothing; a model that reads texts in its own way has no windows."""
         cutter = self._cutter(options)
         return cutter.windows(texts, title_lengths) if cutter else Windows.empty()
 
     def lengths_of(self, texts: Sequence[str]) -> TokenLengths:
-        """Return the lengths of texts, 0 of a slow tokenizer. Loads the model unless they are stored."""
+        """Return the lengths of texts, 0 of a slow tokenizer. Loads the model unless lengths are stored."""
 
         def count() -> dict[str, np.ndarray]:
             self.load()
             cutter = self._cutter(WindowOptions())
-            tokens = cutter.lengths(texts) if cutter else np.zeros(len(texts), dtype=np.int64)
+            if not cutter:
+                return {"tokens": np.zeros(len(texts), dtype=np.int64), "rooms": np.zeros(2, dtype=np.int64)}
             return {
-                "tokens": tokens,
-                "rooms": np.array([cutter.max_text_tokens, cutter.max_pair_tokens] if cutter else [0, 0]),
+                "tokens": cutter.lengths(texts),
+                "rooms": np.array([cutter.max_text_tokens, cutter.max_pair_tokens]),
             }
 
         key = key_of(_LENGTHS_VERSION, type(self).__name__, self.fingerprint, fingerprint_of(texts))
@@ -251,7 +249,6 @@ class TruncatingModel(SourcedModel):
 
 
 def _bounds(word_ids: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
-    """Return the first token of each window and the one after its last; windows begin and end with words, if any."""
     start = 0
     bounds = []
     while True:
@@ -259,20 +256,20 @@ def _bounds(word_ids: Sequence[int | None], size: int, stride: int) -> list[tupl
         bounds.append((start, end))
         if end == len(word_ids):
             return bounds
-        start = _word_start(word_ids, start, start + stride)  # of a stride within the size: not past the end
+        start = _word_start(word_ids, start, start + stride)
 
 
 def _word_start(word_ids: Sequence[int | None], minimum: int, position: int) -> int:
-    """Where the word of a token begins, if that is after some token and the word is none of those too long."""
+    """Return the start of the word at a position, if it is after `minimum` and the word is not too long."""
     first = position
-    while first > minimum and position - first < _LONGEST_WORD and word_ids[first - 1] == word_ids[position]:
+    while first > minimum and position - first < _MAX_WORD_TOKENS and word_ids[first - 1] == word_ids[position]:
         first -= 1
     return first if first > minimum and word_ids[first - 1] != word_ids[position] else position
 
 
 @dataclass(frozen=True)
 class PairTemplate:
-    """Tokens that a tokenizer puts around and between two texts, and the segments of all five pieces."""
+    """The special tokens around and between two texts, and the segments of all five pieces."""
 
     first: np.ndarray
     between: np.ndarray
@@ -289,7 +286,7 @@ class PairTemplate:
 
 
 def padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], pad: int) -> dict[str, np.ndarray]:
-    """Return `joined` rows as `input_ids`, `attention_mask` and `token_type_ids`, `(n_rows, width)` int64 each."""
+    """Return rows of ids and segments as `input_ids`, `attention_mask` and `token_type_ids`, `(n, width)` int64."""
     shape = (len(rows), max(len(ids) for ids, _ in rows))
     features = {name: np.zeros(shape, dtype=np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     features["input_ids"][:] = pad
@@ -301,7 +298,7 @@ def padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], pad: int) -> dict[str,
 
 
 def pair_template(tokenizer: Any) -> PairTemplate | None:
-    """Find out what a tokenizer joins with, by a pair it joined; None where it does not tell which text is whose."""
+    """Derive the template from a tokenized pair; None if the tokenizer does not assign tokens to texts."""
     if not getattr(tokenizer, "is_fast", False) or tokenizer.padding_side != "right":
         return None
     encoded = tokenizer("a b", "c d e")
@@ -318,7 +315,7 @@ def pair_template(tokenizer: Any) -> PairTemplate | None:
 
 
 class PairTokenizer:
-    """Remembers the tokens of texts and joins them as a tokenizer would, for a cross-encoder that `takes_rows`."""
+    """Caches the tokens of texts and joins them like the tokenizer, for a cross-encoder that `takes_rows`."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -362,7 +359,7 @@ class PairTokenizer:
             self._n_tokens += sum(map(len, encoded))
 
     def _agrees(self) -> bool:
-        """Whether pairs, short, empty and truncated on either side, come out as the model itself reads them."""
+        """Whether pairs that are short, empty or truncated on either side equal those of the model."""
         import torch
 
         long = "a " * min(2 * self._tokenizer.model_max_length, 4096)
@@ -375,12 +372,10 @@ class PairTokenizer:
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths of two texts cut to fit into `room` tokens: the longer loses first, until both are as long."""
+    """Return the lengths of two texts after truncation to `room` tokens, the longer one first."""
     if first + second <= room:
         return first, second
-    shorter = min(first, second)
-    if 2 * shorter > room:  # both are cut; an odd token goes to the longer, or to the second
-        smaller = room // 2
-        larger = room - room // 2
-        return (larger, smaller) if first > second else (smaller, larger)
+    if 2 * min(first, second) > room:  # both are cut; an odd token goes to the longer, or to the second
+        half = room // 2
+        return (room - half, half) if first > second else (half, room - half)
     return (first, room - first) if first <= second else (room - second, second)

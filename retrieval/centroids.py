@@ -1,13 +1,12 @@
-"""Late interaction among many passages: candidates by the centroids of their tokens (PLAID: Santhanam et al. 2022).
+"""Late interaction with many passages: candidates by the centroids of their tokens (PLAID: Santhanam et al. 2022).
 
-Every token of a passage is assigned to one of some thousands of centroids. The sum of a question's best cosines among a
-passage's centroids selects the passages that are compared token by token. Unlike PLAID, which looks into the lists of a
-few centroids first, every passage is scored: 300 tokens have about a hundred different centroids, which take a fraction
-of a microsecond.
+Every token of a passage is assigned to one of some thousands of centroids. The sum of a question's best cosines with a
+passage's centroids selects the passages that are compared token by token. Unlike PLAID, which first searches the lists
+of a few centroids, this scores every passage: 300 tokens have about 100 centroids, which take less than a microsecond.
 
 Tokens are stored in half precision, 2d bytes each, or as their centroid and the residual of each dimension in one or
-two bits (ColBERTv2: Santhanam et al. 2022), 2 + d / 8 or 2 + d / 4 bytes. The centroids are a tree of two levels: a
-token is compared with the heads, then with the centroids below the nearest head.
+two bits (ColBERTv2: Santhanam et al. 2022), 2 + d / 8 or 2 + d / 4 bytes. The centroids form a tree of two levels: a
+token is compared with the coarse centroids, then with the centroids below the nearest one.
 """
 
 import json
@@ -25,60 +24,56 @@ import numpy as np
 from mrc_workbench.data.cache import cached_folder, key_of
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.vectors import TokenVectors
-from mrc_workbench.retrieval.lexical import Array, Write, compiled, in_files, in_memory
+from mrc_workbench.retrieval.lexical import Array, Write, collect_arrays, compiled, write_arrays
 from mrc_workbench.retrieval.rankings import Rankings, rank_candidates
 
-CANDIDATES = 512  # passages that are compared token by token, or twice as many as are asked for
-BITS = (0, 1, 2)  # a dimension; 0: half precision
+CANDIDATES = 512  # passages that are compared token by token, at least 2 k
 Block = tuple[np.ndarray, TokenVectors]  # rows of passages, and the vectors of their tokens
 
-_VERSION = 1  # raise when the arrays of the same vectors would be others
+_VERSION = 2  # raise when the arrays of the same vectors change
 _MAX_STORED_INDEXES = 4  # indexes: those of 100,000 passages in half precision take 9 GB
 _METADATA_FILE = "about.json"
-_MAX_CENTROIDS = 1 << 14  # what a question makes of them stays in the processor's cache
-_TOKENS_PER_CENTROID = 32  # that it is placed by
+_MAX_CENTROIDS = 1 << 14  # a question's similarities with them fit into the processor's cache
+_TOKENS_PER_CENTROID = 32  # training sample
 _ITERATIONS = 8  # of k-means
-_LANES = 32  # a question's tokens are filled up to so many: the processor takes them at once
+_LANES = 32  # a question is padded to a multiple of so many tokens, for vector instructions
 _SCALE = 32767  # of a cosine as a number of 16 bits
 _PASSAGES = 32  # compared at a time, token by token
 
 
 class _Arrays(NamedTuple):
-    """What is kept: passages stand in the order in which they came, `rows` are those of the corpus."""
+    """The stored arrays; passages are in the order of encoding, `rows` are their corpus rows."""
 
     centroids: Array  # (n_centroids, dimensions) float32 of length 1
-    levels: Array  # (2 ** bits,) float32: what is left of a dimension, by its bits
+    levels: Array  # (2 ** bits,) float32: the residual of a dimension by its bits
     rows: Array  # (n_passages,) int32
     starts: Array  # (n_passages + 1,) int64: the first token of each
-    held: Array  # (n_held,) uint16: the centroids of each passage, ascending, each once
-    held_starts: Array  # (n_passages + 1,) int64
-    vectors: Array  # (n_tokens, dimensions) uint16, float16 as it lies in memory; nothing where there are bits
-    codes: Array  # (n_tokens,) uint16: the centroid of each token; nothing in half precision
-    residuals: Array  # (n_tokens, bytes) uint8: the bits of its dimensions; nothing in half precision
+    passage_centroids: Array  # (n_passage_centroids,) uint16: the centroids of each passage, ascending, each once
+    passage_centroid_starts: Array  # (n_passages + 1,) int64
+    vectors: Array  # (n_tokens, dimensions) uint16, the bits of float16; empty with residuals
+    codes: Array  # (n_tokens,) uint16: the centroid of each token; empty in half precision
+    residuals: Array  # (n_tokens, bytes) uint8: the bits of its dimensions; empty in half precision
 
 
 _DTYPES = dict(zip(_Arrays._fields, ("<f4", "<f4", "<i4", "<i8", "<u2", "<i8", "<u2", "<u2", "u1"), strict=True))
 
 
 class TokenIndex:
-    """The tokens of passages, and which passages might be the best for a question."""
+    """The tokens of passages, and a search of candidates by centroids."""
 
     def __init__(self, arrays: dict[str, Array], dimensions: int, bits: int) -> None:
         widths = {"centroids": dimensions, "vectors": dimensions, "residuals": _packed_size(dimensions, bits) or 1}
-        reshaped = {
-            name: array.reshape(-1, widths[name]) if name in widths else array for name, array in arrays.items()
-        }
-        self._arrays = _Arrays(**reshaped)
+        self._arrays = _Arrays(**arrays | {name: arrays[name].reshape(-1, width) for name, width in widths.items()})
         self._bits = bits
         self._cores = os.cpu_count() or 1
         for array in self._arrays:
-            array.flags.writeable = False  # those of a file are: a function is compiled for one kind
+            array.flags.writeable = False  # as mapped arrays: functions are compiled for a single kind
         self._positions = np.argsort(self._arrays.rows, kind="stable")  # of each row of the corpus
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[Block], n_passages: int, bits: int = 0) -> "TokenIndex":
         tree, blocks = _fit_centroids(iter(blocks), n_passages, bits)
-        arrays = in_memory(_DTYPES, lambda write: _write_index(tree, blocks, bits, write))
+        arrays = collect_arrays(_DTYPES, lambda write: _write_index(tree, blocks, bits, write))
         return cls(arrays, tree.centroids.shape[1], bits)
 
     @property
@@ -93,15 +88,20 @@ class TokenIndex:
         return rank_candidates(rows[None], self.scores(question, rows)[None], k)
 
     def candidates(self, question: np.ndarray, count: int) -> np.ndarray:
-        """Ascending rows of at most so many passages whose centroids are best for a question's tokens."""
+        """Return ascending rows of the `count` passages with the best centroids for a question's tokens."""
         arrays = self._arrays
         scores = np.full(len(self), -np.inf, dtype=np.float32)
-        # weighted vectors of a question are longer than 1, and products with them would not fit into 16 bits
+        # weighted vectors of a question may be longer than 1: scale them, so that products fit into 16 bits
         longest = max(1.0, float(np.linalg.norm(question.astype(np.float32), axis=1).max(initial=0.0)))
         table = np.rint(arrays.centroids @ (_pad_query(question) / longest).T * _SCALE).astype(np.int16)
 
         def sum_part(part: tuple[int, int]) -> None:
-            sum_maxima(table, arrays.held, arrays.held_starts[part[0] : part[1] + 1], scores[part[0] : part[1]])
+            sum_maxima(
+                table,
+                arrays.passage_centroids,
+                arrays.passage_centroid_starts[part[0] : part[1] + 1],
+                scores[part[0] : part[1]],
+            )
 
         if len(question):
             with ThreadPoolExecutor(self._cores) as pool:
@@ -110,18 +110,16 @@ class TokenIndex:
         return np.sort(arrays.rows[positions[np.isfinite(scores[positions])]])
 
     def scores(self, question: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Score passages for the tokens of a question as `late.max_sim` does, `(len(rows),)` float32."""
+        """Score passages for the tokens of a question as `dense.max_sim` does, `(len(rows),)` float32."""
         positions = self._positions[rows]
         scores = np.full(len(rows), -np.inf, dtype=np.float32)
         query_vectors = np.ascontiguousarray(_pad_query(question).T)
-
-        # one part after the other: the product takes all cores itself, and two at once wait for each other
+        # sequentially, as the matrix product uses all cores
         for first in range(0, len(rows) if len(question) else 0, _PASSAGES):
             vectors, starts = self._vectors_of(positions[first : first + _PASSAGES])
             similarities = vectors @ query_vectors
-            sum_maxima(
-                similarities, np.arange(len(similarities), dtype=np.uint64), starts, scores[first : first + _PASSAGES]
-            )
+            all_rows = np.arange(len(similarities), dtype=np.uint64)
+            sum_maxima(similarities, all_rows, starts, scores[first : first + _PASSAGES])
         scores /= np.float32(max(1, len(question)))
         return scores
 
@@ -139,11 +137,11 @@ class TokenIndex:
 
 
 def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: int, bits: int = 0) -> TokenIndex:
-    """Return the index stored under a key of all it is made from, built if missing; in memory on a read-only disk."""
+    """Return the index stored under the key of its content, built if missing; in memory on a read-only disk."""
 
     def write(folder: Path) -> None:
         tree, all_blocks = _fit_centroids(iter(blocks()), n_passages, bits)
-        in_files(folder, _DTYPES, lambda write_part: _write_index(tree, all_blocks, bits, write_part))
+        write_arrays(folder, _DTYPES, lambda write_part: _write_index(tree, all_blocks, bits, write_part))
         (folder / _METADATA_FILE).write_text(json.dumps({"dimensions": tree.centroids.shape[1]}), encoding="utf-8")
 
     with cached_folder("token-index", key_of(_VERSION, key, n_passages, bits), write, _MAX_STORED_INDEXES) as folder:
@@ -151,7 +149,7 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
             return TokenIndex.from_blocks(blocks(), n_passages, bits)
         arrays = {name: np.zeros(0, dtype) for name, dtype in _DTYPES.items()}
         for name in arrays:
-            if (folder / name).stat().st_size:  # nothing cannot be mapped
+            if (folder / name).stat().st_size:  # an empty file cannot be mapped
                 arrays[name] = np.asarray(np.memmap(folder / name, _DTYPES[name], mode="r"))
         return TokenIndex(arrays, read_json(folder / _METADATA_FILE)["dimensions"], bits)
 
@@ -159,23 +157,22 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
 def _write_index(tree: "_Tree", blocks: Iterable[Block], bits: int, write: Write) -> None:
     write("centroids", tree.centroids)
     write("levels", tree.levels)
-    for name in ("starts", "held_starts"):
+    for name in ("starts", "passage_centroid_starts"):
         write(name, np.zeros(1))
     n_tokens = n_passage_centroids = 0
     for rows, tokens in blocks:
         vectors = tokens.vectors.astype(np.float32)
         codes = tree.nearest(vectors)
         passage_of_token = np.repeat(np.arange(len(tokens)), np.diff(tokens.starts))
-        passages, passage_centroids = np.divmod(
-            np.unique(passage_of_token * len(tree.centroids) + codes), max(1, len(tree.centroids))
-        )
+        pairs = np.unique(passage_of_token * len(tree.centroids) + codes)
+        passages, passage_centroids = np.divmod(pairs, max(1, len(tree.centroids)))
         counts = np.bincount(passages, minlength=len(tokens))
         write("rows", rows)
         write("starts", tokens.starts[1:] + n_tokens)
-        write("held", passage_centroids)
-        write("held_starts", np.cumsum(counts) + n_passage_centroids)
-        n_tokens = n_tokens + len(codes)
-        n_passage_centroids = n_passage_centroids + len(passage_centroids)
+        write("passage_centroids", passage_centroids)
+        write("passage_centroid_starts", np.cumsum(counts) + n_passage_centroids)
+        n_tokens += len(codes)
+        n_passage_centroids += len(passage_centroids)
         if bits:
             write("codes", codes)
             write("residuals", pack(vectors - tree.centroids[codes], tree.cuts, bits))
@@ -185,7 +182,7 @@ def _write_index(tree: "_Tree", blocks: Iterable[Block], bits: int, write: Write
 
 @dataclass(frozen=True)
 class _Tree:
-    """Heads and the centroids below each, those of head h from `firsts[h]` on, and how residuals are cut into bits."""
+    """Coarse centroids, the centroids below each from `offsets[h]` on, and the quantization of residuals."""
 
     coarse: np.ndarray
     centroids: np.ndarray
@@ -199,23 +196,22 @@ class _Tree:
         order = np.argsort(nearest_coarse, kind="stable")
         ends = np.searchsorted(nearest_coarse[order], np.arange(len(self.coarse) + 1))
         for (begin, end), (first, last) in zip(pairwise(ends), pairwise(self.offsets), strict=True):
-            members = order[begin:end]
-            codes[members] = (
-                first + (vectors[members] @ self.centroids[first:last].T).argmax(axis=1) if len(members) else first
-            )
+            if begin < end:
+                members = order[begin:end]
+                codes[members] = first + (vectors[members] @ self.centroids[first:last].T).argmax(axis=1)
         return codes
 
 
 def _fit_centroids(blocks: Iterator[Block], n_passages: int, bits: int) -> tuple[_Tree, Iterable[Block]]:
-    """Place the centroids by the first blocks, each of which has passages from all over; returns all blocks, too."""
+    """Fit the centroids to the first blocks, each of which samples the whole corpus; return all blocks, too."""
     first_blocks: list[Block] = []
     n_passages_seen = n_tokens = n_centroids = 0
     for block in blocks:
         first_blocks.append(block)
-        n_passages_seen = n_passages_seen + len(block[1])
-        n_tokens = n_tokens + len(block[1].vectors)
+        n_passages_seen += len(block[1])
+        n_tokens += len(block[1].vectors)
         total_tokens = max(1, n_tokens * n_passages // max(1, n_passages_seen))
-        # as PLAID, a power of two about 16 times the square root of the tokens
+        # like PLAID: a power of two near 16 times the square root of the number of tokens
         n_centroids = min(_MAX_CENTROIDS, 1 << math.ceil(math.log2(16 * math.sqrt(total_tokens))))
         if n_tokens >= _TOKENS_PER_CENTROID * n_centroids:
             break
@@ -229,15 +225,11 @@ def _build_tree(vectors: np.ndarray, count: int, bits: int) -> _Tree:
     coarse = _k_means(vectors, min(count, 1 << round(math.log2(max(1, count)) / 2)))
     nearest_coarse = (vectors @ coarse.T).argmax(axis=1) if len(vectors) else np.zeros(0, dtype=np.int64)
     fractions = np.bincount(nearest_coarse, minlength=len(coarse)) / max(1, len(vectors))
-    leaves = [
-        _k_means(
-            vectors[nearest_coarse == cluster],
-            max(1, min(round(count * fraction), np.count_nonzero(nearest_coarse == cluster))),
-        )
-        if fraction
-        else coarse[cluster : cluster + 1]
-        for cluster, fraction in enumerate(fractions.tolist())
-    ]
+    leaves = []
+    for cluster, fraction in enumerate(fractions.tolist()):
+        members = vectors[nearest_coarse == cluster]
+        n_centroids = max(1, min(round(count * fraction), len(members)))
+        leaves.append(_k_means(members, n_centroids) if fraction else coarse[cluster : cluster + 1])
     centroids = np.concatenate([*leaves, coarse[:0]])
     tree = _Tree(coarse, centroids, np.cumsum([0, *map(len, leaves)]), np.zeros(0), np.zeros(0))
     if not bits or not len(vectors):
@@ -250,7 +242,6 @@ def _build_tree(vectors: np.ndarray, count: int, bits: int) -> _Tree:
 
 
 def _k_means(vectors: np.ndarray, count: int) -> np.ndarray:
-    """Return so many centroids of length 1; the same vectors give the same."""
     if not count:
         return vectors[:0]
     import faiss
@@ -262,7 +253,6 @@ def _k_means(vectors: np.ndarray, count: int) -> np.ndarray:
 
 
 def _pad_query(question: np.ndarray) -> np.ndarray:
-    """Return a question's vectors and as many of zeros, which add nothing to a sum, as fill it up, in float32."""
     padded = np.zeros((-(-max(1, len(question)) // _LANES) * _LANES, question.shape[1]), dtype=np.float32)
     padded[: len(question)] = question
     return padded
@@ -273,7 +263,7 @@ def _packed_size(dimensions: int, bits: int) -> int:
 
 
 def pack(residuals: np.ndarray, cuts: np.ndarray, bits: int) -> np.ndarray:
-    """Cut residuals into so many bits a dimension, `(n, bytes)` uint8; byte b has the dimensions b + i * bytes."""
+    """Quantize residuals to `bits` per dimension, `(n, bytes)` uint8; byte b has the dimensions b + i * bytes."""
     size = _packed_size(residuals.shape[1], bits)
     per_byte = 8 // bits
     packed = np.zeros((len(residuals), size), dtype=np.uint8)
@@ -286,7 +276,7 @@ def pack(residuals: np.ndarray, cuts: np.ndarray, bits: int) -> np.ndarray:
 
 @compiled
 def sum_maxima(table: Array, rows: Array, starts: Array, sums: Array) -> None:
-    """Add up, for each passage i, the best of each column among the rows `held[starts[i]:starts[i + 1]]`."""
+    """Add up, for each passage i, the maxima of the columns among `table[rows[starts[i]:starts[i + 1]]]`."""
     width = table.shape[1]
     best = np.empty(width, dtype=table.dtype)
     for passage in range(len(sums)):
@@ -307,7 +297,7 @@ def sum_maxima(table: Array, rows: Array, starts: Array, sums: Array) -> None:
 
 @compiled
 def _float16_to_float32(vectors: Array, begins: Array, starts: Array, target: Array) -> None:
-    """Write float16 vectors as float32: their bits, shifted, are 2 ** 112 times too small a number."""
+    """Write float16 vectors as float32: their shifted bits are a number that is 2 ** 112 times too small."""
     for passage in range(len(begins)):
         for offset in range(starts[passage + 1] - starts[passage]):
             source = vectors[begins[passage] + offset]

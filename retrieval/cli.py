@@ -17,49 +17,24 @@ from mrc_workbench.data.store import find
 from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import error_message
+from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.analysis.evidence import displayed_measures, label
-from mrc_workbench.retrieval.analysis.labs import (
-    BS,
-    K1S,
-    CrossFit,
-    best_setting_name,
-    bm25_lab,
-    cross_fit,
-    lab_results,
-    layers_lab,
-    parse_numbers,
-    selected_spec,
-)
 from mrc_workbench.retrieval.analysis.open_comparison import QualityGate
+from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, make_storable, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import (
-    damaged_comparisons,
-    delete,
-    find_comparison,
-    find_stored_comparison,
-    list_comparisons,
-    load,
-    read_provenance,
-    rename,
-    scores_content,
-    store_comparison,
-)
 from mrc_workbench.retrieval.export.fusion import MEASURE, ExportTarget
 from mrc_workbench.retrieval.measures import measure_names
 from mrc_workbench.retrieval.significance import question_groups
 
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
-_STOPPED_MESSAGE = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
+_STOPPED_MESSAGE = "Stopped. Finished work is stored in the workspace: run the same command again to continue."
 Key = Annotated[str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")]
 _NO_COMPARISONS = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
 _SETTING_COLUMNS = ("name", "analyzer", "k1", "b", "layers", "value", "low", "high")
-_PRINTED_SETTINGS = 10  # settings of the table that is printed
-_STOPPED_SEARCH_MESSAGE = (
-    "Stopped. Finished searches are kept in the workspace: run the same command again to continue."
-)
+_PRINTED_SETTINGS = 10
 
 
 def compare_command(
@@ -91,30 +66,28 @@ def compare_command(
     gate = QualityGate.of(parsed, question_set, at_least, not_below, metric)  # before hours of work
     with stop_message(_STOPPED_MESSAGE):
         report_progress("", 0.0)
-        comparison = compare(
-            make_storable(parsed, question_set, base), question_set, base=base, on_progress=report_progress
-        )
+        storable = make_storable(parsed, question_set, base)
+        comparison = compare(storable, question_set, base=base, on_progress=report_progress)
         end_progress_line()
         origin = provenance(comparison, question_set, base)
-        print_line(format_comparison(comparison))  # first: a full disk takes no figures away
+        print_line(format_comparison(comparison))  # before storing: a full disk loses no metrics
         print_split(comparison)
         try:
-            job = store_comparison(comparison, question_set, origin, parsed.data)
+            job = store.store_comparison(comparison, question_set, origin, parsed.data)
         except OSError as error:  # a read-only workspace
             print_line(f"not stored in the workspace: {error_message(error)}", error=True)
         else:
             print_line(f"stored as {job.id}")
         status = print_failures(comparison, gate)
         if out:
-            # draws with a library that a page's job does not wait for
-            from mrc_workbench.retrieval.report.exports import save
+            from mrc_workbench.retrieval.report.exports import save  # imports a slow library
 
             save(comparison, out, origin, language)
     return status
 
 
 def print_failures(comparison: Comparison, gate: QualityGate | None = None) -> int:
-    """Print which retrievers failed, and what a gate says; returns the exit status."""
+    """Print the failed retrievers and the verdicts of a gate; return the exit status."""
     for result in comparison.results:
         if result.error:
             print_line(f"{result.name} failed: {result.error_message}", error=True)
@@ -126,7 +99,7 @@ def print_failures(comparison: Comparison, gate: QualityGate | None = None) -> i
 
 
 def print_split(comparison: Comparison) -> None:
-    """Print how the part that is compared came about, and warn of too few questions."""
+    """Print the compared part of the dataset, and warnings such as too few questions."""
     part = comparison.experiment.split
     if comparison.split and part is not Part.ALL:
         print_line(f"{part} part; split {comparison.split.description}")
@@ -142,34 +115,27 @@ def format_comparison(comparison: Comparison) -> str:
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}
         missing = "-" if means else "failed"
-        rows.append(
-            (result.name, [f"{100 * means[measure]:.2f}" if measure in means else missing for measure in measures])
-        )
+        cells = [f"{100 * means[measure]:.2f}" if measure in means else missing for measure in measures]
+        rows.append((result.name, cells))
     counts = f"{len(question_set.questions):,} questions, {len(question_set.passages):,} passages, in percent"
     return "\n".join([counts, *format_table(map(label, measures), rows, 8)])
 
 
 def list_command(*, as_json: AsJson = False) -> int:
     """List the stored comparisons, the newest first."""
-    comparisons = list_comparisons()
-    for key in damaged_comparisons():
+    comparisons = store.list_comparisons()
+    for key in store.damaged_comparisons():
         print_line(f"{key} cannot be read: it is damaged, or of another version", error=True)
     if as_json:
-        print_line(
-            json.dumps(
-                [asdict(comparison) | {"folder": str(comparison.folder)} for comparison in comparisons],
-                ensure_ascii=False,
-                indent=2,
-            )
-        )
+        content = [asdict(comparison) | {"folder": str(comparison.folder)} for comparison in comparisons]
+        print_line(json.dumps(content, ensure_ascii=False, indent=2))
         return 0
     if not comparisons:
         print_line(_NO_COMPARISONS, error=True)
     for comparison in comparisons:
         names = ", ".join(" ".join(name.split()) for name in comparison.retrievers)
-        print_line(
-            f"{comparison.key}  {comparison.created_at[:16]}  {comparison.name or comparison.data} ({comparison.part}, {comparison.questions:,} questions): {names}"
-        )
+        title = f"{comparison.key}  {comparison.created_at[:16]}  {comparison.name or comparison.data}"
+        print_line(f"{title} ({comparison.part}, {comparison.questions:,} questions): {names}")
     return 0
 
 
@@ -177,7 +143,7 @@ def show_command(key: Key, /, *, as_json: AsJson = False) -> int:
     """Show the metrics of a stored comparison."""
     _, comparison = _load_stored(key)
     if as_json:
-        print_line(json.dumps(scores_content(comparison), ensure_ascii=False, indent=2))
+        print_line(json.dumps(store.scores_content(comparison), ensure_ascii=False, indent=2))
         return 0
     print_line(format_comparison(comparison))
     print_split(comparison)
@@ -185,8 +151,8 @@ def show_command(key: Key, /, *, as_json: AsJson = False) -> int:
 
 
 def _load_stored(key: str) -> tuple[Path, Comparison]:
-    stored = find_comparison(key)
-    return stored.folder, load(stored.folder, find(stored.reference, stored.folder))
+    stored = store.find_comparison(key)
+    return stored.folder, store.load(stored.folder, find(stored.reference, stored.folder))
 
 
 def report_command(
@@ -200,7 +166,7 @@ def report_command(
     from mrc_workbench.retrieval.report.exports import save
 
     folder, comparison = _load_stored(key)
-    save(comparison, out, read_provenance(folder), language)
+    save(comparison, out, store.read_provenance(folder), language)
     print_line(f"written to {out}")
     return 0
 
@@ -219,8 +185,8 @@ def export_command(
     """
     from mrc_workbench.retrieval.export.folder import ExportRequest, export_stored
 
-    stored = find_comparison(key)
-    with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):
+    stored = store.find_comparison(key)
+    with stop_message("Stopped. Nothing was written; finished work is stored in the workspace."):
         exported = export_stored(stored, ExportRequest(stored.key, retriever, engine), out, report_progress)
     end_progress_line()
     rows = []
@@ -237,17 +203,17 @@ def export_command(
 
 def rename_command(key: Key, name: Annotated[str, Parameter(help="new name")], /) -> int:
     """Rename a stored comparison."""
-    stored = find_stored_comparison(key)
-    rename(stored.key, name)
-    print_line(f"renamed {stored.key}")
+    stored_key = store.find_stored_comparison(key).key
+    store.rename(stored_key, name)
+    print_line(f"renamed {stored_key}")
     return 0
 
 
 def delete_command(key: Key, /) -> int:
     """Delete a stored comparison."""
-    stored = find_stored_comparison(key)
-    delete(stored.key)
-    print_line(f"deleted {stored.key}")
+    stored_key = store.find_stored_comparison(key).key
+    store.delete(stored_key)
+    print_line(f"deleted {stored_key}")
     return 0
 
 
@@ -256,8 +222,8 @@ def tune_command(
     retriever: Annotated[str, Parameter(help="name of a BM25 or of late interaction in the experiment")],
     /,
     *,
-    k1: tuple[float, ...] = K1S,
-    b: tuple[float, ...] = BS,
+    k1: tuple[float, ...] = labs.K1S,
+    b: tuple[float, ...] = labs.BS,
     analyzer: Annotated[tuple[Analyzer, ...], Parameter(help="analyzers to try; by default that of the BM25")] = (),
     metric: str = "ndcg@10",
     add: Annotated[bool, Parameter(negative="", help="add the best setting to the experiment file")] = False,
@@ -279,17 +245,17 @@ def tune_command(
     parsed = read_experiment(experiment)
     tuning = _tuning_experiment(parsed, retriever, analyzer, (k1, b), metric)
     question_set = find(parsed.data, experiment.parent)
-    with stop_message(_STOPPED_SEARCH_MESSAGE):
+    with stop_message(_STOPPED_MESSAGE):
         report_progress("", 0.0)
         comparison = compare(tuning, question_set, base=experiment.parent, on_progress=report_progress)
     end_progress_line()
     groups = question_groups(comparison.question_set)
-    scores = lab_results(comparison, metric, groups)
+    scores = labs.lab_results(comparison, metric, groups)
     if scores.empty:
         raise ValueError(f"no setting has a value of {metric}")
-    fit = cross_fit(comparison, scores, retriever, metric, groups)
-    best_setting = best_setting_name(scores)
-    spec = selected_spec(tuning, best_setting)
+    fit = labs.cross_fit(comparison, scores, retriever, metric, groups)
+    best_setting = labs.best_setting_name(scores)
+    spec = labs.selected_spec(tuning, best_setting)
     if as_json:
         columns = [name for name in _SETTING_COLUMNS if name in scores]
         content = {
@@ -303,9 +269,8 @@ def tune_command(
         print_line(json.dumps(content, ensure_ascii=False, indent=2))
     else:
         settings = _settings_table(comparison.question_set, scores, metric)
-        print_line(
-            "\n".join([*settings, "", *_summary_lines(fit, best_setting, retriever, metric), "", _toml(spec)]).rstrip()
-        )
+        summary = _summary_lines(fit, best_setting, retriever, metric)
+        print_line("\n".join([*settings, "", *summary, "", _toml(spec)]).rstrip())
     if add:
         if spec.name in parsed.specs:
             raise ExperimentError(f"{experiment.name} has a retriever named {spec.name!r} already")
@@ -325,32 +290,26 @@ def _tuning_experiment(
     spec = experiment.specs.get(retriever)
     if not isinstance(spec, BM25Spec | WindowedBM25Spec | LateSpec):
         names = [other.name for other in experiment.retriever if isinstance(other, BM25Spec | WindowedBM25Spec)]
-        raise ExperimentError(f"{retriever!r} is no BM25 of the experiment, whose BM25s are {names}")
-    if metric not in measure_names(experiment.ks):
-        raise ValueError(
-            f"--metric {metric!r} is no metric of the experiment: {', '.join(measure_names(experiment.ks))}"
-        )
+        raise ExperimentError(f"{retriever!r} is no BM25 of the experiment; its BM25s are {names}")
+    if metric not in (known := measure_names(experiment.ks)):
+        raise ValueError(f"--metric {metric!r} is no metric of the experiment: {', '.join(known)}")
     if isinstance(spec, LateSpec):
-        return layers_lab(experiment, retriever)
-    k1s, bs = (
-        parse_numbers(" ".join(map(repr, candidates)), maximum=maximum)
-        for candidates, maximum in zip(values, (10.0, 1.0), strict=True)
-    )
+        return labs.layers_lab(experiment, retriever)
+    k1s = labs.parse_numbers(" ".join(map(repr, values[0])), maximum=10.0)
+    bs = labs.parse_numbers(" ".join(map(repr, values[1])), maximum=1.0)
     analyzers = analyzers or [spec.analyzer]
-    return bm25_lab(experiment, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
+    return labs.bm25_lab(experiment, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
 
 
 def _settings_table(question_set: QuestionSet, scores: pd.DataFrame, metric: str) -> list[str]:
     rows = scores.sort_values("value", ascending=False, kind="stable").head(_PRINTED_SETTINGS)
-    cells = [
-        (str(row["name"]), [f"{100 * row[column]:.2f}" for column in ("value", "low", "high")])
-        for _, row in rows.iterrows()
-    ]
+    columns = ["value", "low", "high"]
+    cells = [(str(row["name"]), [f"{100 * row[column]:.2f}" for column in columns]) for _, row in rows.iterrows()]
     header = f"{len(question_set.questions):,} validation questions, {len(scores)} settings, in percent"
     return [header, *format_table([label(metric), "low", "high"], cells, 8)]
 
 
-def _summary_lines(fit: CrossFit | None, best_setting: str, baseline: str, metric: str) -> list[str]:
+def _summary_lines(fit: labs.CrossFit | None, best_setting: str, baseline: str, metric: str) -> list[str]:
     if fit is None:
         return [f"Best: {best_setting}. The gain over {baseline} cannot be cross-validated."]
     test = fit.test

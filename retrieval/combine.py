@@ -1,13 +1,12 @@
-"""Combined retrievers: rankings of several fused into one, and the first passages of one reranked by a cross-encoder.
+"""Combined retrievers: fusion of several rankings, and reranking of the first passages by a cross-encoder.
 
-A passage's fused score is the sum over the retrievers of weight * value, higher is better. With ranks and scores of one
-retriever's list for one question, its values are
+A passage's fused score is the sum over the retrievers of weight * value, higher is better. The values in a retriever's
+list for a question are
 
-- reciprocal rank: `1 / (60 + rank)`, 0 for a passage that is not in the list (Cormack, Clarke & Buettcher 2009);
-- min-max: `(score - lowest) / (highest - lowest)`, 0 for a passage that is not in the list, as for the last one that is
-  (Lee 1997); where all scores are equal, 1;
-- z-score: `(score - mean) / standard deviation`; a passage that is not in the list counts as the last one that is
-  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it.
+- reciprocal rank: `1 / (60 + rank)`, 0 for absent passages (Cormack, Clarke & Buettcher 2009);
+- min-max: `(score - lowest) / (highest - lowest)`, or 1 if all scores are equal; 0 for absent passages (Lee 1997);
+- z-score: `(score - mean) / standard deviation`; absent passages have the value of the list's last (Montague & Aslam
+  2001 shift the scores to the same effect); if all scores are equal, 0, and -1 for absent passages.
 """
 
 import json
@@ -38,13 +37,13 @@ from mrc_workbench.retrieval.rankings import (
 )
 
 RRF_CONSTANT = 60
-_SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
-_BLOCK = 64  # questions between two words of progress
+_WRITE_INTERVAL_SECONDS = 30.0  # a killed process loses at most so much work
+_BLOCK = 64  # questions between two progress reports
 _FILE = "reranking.json"
 
 
 class Fusion(StrEnum):
-    """What a retriever contributes: 1 / (60 + rank), or its score by the range or the deviation of its list."""
+    """The normalization of a retriever's list; see the module."""
 
     RRF = "rrf"
     MIN_MAX = "min-max"
@@ -52,7 +51,7 @@ class Fusion(StrEnum):
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """Bring each row's finite scores to 0..1, all to 1 where they are equal; the others become 0."""
+    """Scale each row's finite scores to 0..1, or to 1 if all are equal; others become 0."""
     finite = np.isfinite(scores)
     minimum = np.where(finite, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     score_range = np.where(finite, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf) - minimum
@@ -64,26 +63,19 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 def fuse(
     rankings: Sequence[Rankings], n_passages: int, fusion: Fusion, weights: Sequence[float] | None, k: int
 ) -> Rankings:
-    """Fuse rankings of the same questions and return the best k passages of each; ties go to the lower row.
-
-    Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings no
-    candidates: the ends of a weight curve are the retrievers themselves.
-    """
+    """Fuse rankings of the same questions, with weights above 0, and return the best k passages; ties by row."""
     weighted = zip(rankings, weights or [1.0] * len(rankings), strict=True)
-    return sum_by_passage(
-        [(ranking, *normalize_scores(ranking, fusion), weight) for ranking, weight in weighted if weight], n_passages, k
-    )
+    lists = [(ranking, *normalize_scores(ranking, fusion), weight) for ranking, weight in weighted if weight]
+    return sum_by_passage(lists, n_passages, k)
 
 
-def sum_by_passage(
-    lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int
-) -> Rankings:
-    """Add up the values of lists by passage and return the best k; values are as of `normalised`."""
+def sum_by_passage(lists: list[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
+    """Add up the values of lists, see `normalize_scores`, by passage and return the best k."""
     rows = []
     columns = []
     values = []
     n_questions = len(lists[0][0].indices)
-    absent_scores = np.zeros(n_questions)  # score of a passage that no list holds
+    absent_scores = np.zeros(n_questions)  # of a passage that is in no list
     for ranking, normalized, absent, weight in lists:
         row, column = np.nonzero(ranking.indices != NOT_FOUND)
         rows.append(row)
@@ -91,14 +83,14 @@ def sum_by_passage(
         values.append(weight * (normalized[row, column] - absent[row]))
         absent_scores += weight * absent
     entries = (np.concatenate(rows), np.concatenate(columns))
-    # what several lists give a passage is summed here; adding matrices would drop those that come to 0
+    # the constructor adds up entries of a passage; adding matrices would drop sums of 0
     scores = csr_array((np.concatenate(values), entries), shape=(n_questions, n_passages))
     scores.data += np.repeat(absent_scores, np.diff(scores.indptr))
     return top_k_sparse(scores, k)
 
 
 def normalize_scores(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of passages found, `(n_questions, k)` with NaN, and of absent ones, `(n_questions,)`."""
+    """Return the values of results, `(n_questions, k)` or NaN, and of absent passages, `(n_questions,)`."""
     is_hit = rankings.indices != NOT_FOUND
     scores = np.where(is_hit, rankings.scores, np.nan).astype(np.float64)
     if fusion is not Fusion.Z_SCORE:
@@ -107,9 +99,8 @@ def normalize_scores(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np
     count = np.maximum((~np.isnan(scores)).sum(axis=1, keepdims=True), 1)
     centred = scores - np.nansum(scores, axis=1, keepdims=True) / count
     deviation = np.sqrt(np.nansum(centred**2, axis=1, keepdims=True) / count)
-    lowest, highest = (
-        ufunc.reduce(scores, axis=1, keepdims=True) for ufunc in (np.fmin, np.fmax)
-    )  # NaN for an empty list
+    lowest = np.fmin.reduce(scores, axis=1, keepdims=True)  # NaN for an empty list
+    highest = np.fmax.reduce(scores, axis=1, keepdims=True)
     differ = highest > lowest
     values = np.where(differ, centred / np.where(differ, deviation, 1), 0.0)
     absent = np.where(differ, np.fmin.reduce(values, axis=1, keepdims=True), np.where(np.isnan(lowest), 0.0, -1.0))
@@ -118,12 +109,7 @@ def normalize_scores(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np
 
 @dataclass(eq=False)
 class Hybrid:
-    """The first `depth` passages of each retriever, all of them fused, whatever k is; see `fused`.
-
-    `depths` are how many of each retriever's first passages have scores of their own, if fewer: a reranker scores those
-    below its depth only to keep their order. They are left out where scores are fused, and keep their ranks where ranks
-    are.
-    """
+    """Fuses the first `depth` passages of each retriever, see `fuse`; `depths` limit lists with fused scores."""
 
     name: str
     retrievers: Sequence[Retriever]
@@ -147,7 +133,7 @@ class Hybrid:
 
 
 class StoredPairScores:
-    """Numbers by pair, `width` of them, and their seconds; stored as `kind` if there is a `key`."""
+    """Scores `(width,)` of each pair, and the seconds they took; stored as `kind` if there is a `key`."""
 
     def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
         self._n_passages = n_passages
@@ -166,7 +152,7 @@ class StoredPairScores:
         return n_pairs * (self._seconds / max(1, self._count))
 
     def lookup(self, indices: np.ndarray) -> np.ndarray:
-        """Numbers of candidates `(n_questions, depth, width)`: NaN where not known, -inf where there is none."""
+        """Return scores of candidates `(n_questions, depth, width)`: NaN if unknown, -inf if there is no candidate."""
         missing = np.where(indices == NOT_FOUND, -np.inf, np.nan).astype(np.float32)
         scores = np.repeat(missing[..., None], self._scores.shape[1], axis=2)
         rows, columns = np.nonzero(indices != NOT_FOUND)
@@ -178,12 +164,12 @@ class StoredPairScores:
     def add(
         self, rows: np.ndarray, passages: np.ndarray, scores: np.ndarray, *, load_seconds: float, seconds: float
     ) -> None:
-        """Add numbers `(n_pairs, width)` and the seconds they took; write them if the last time is long ago."""
+        """Add scores `(n_pairs, width)` and their seconds; write them from time to time."""
         self._new.append((self._pair_codes(rows, passages), scores))
         self.load_seconds = max(self.load_seconds, load_seconds)
         self._seconds += seconds
         self._count += len(rows)
-        if time.perf_counter() - self._written > _SECONDS_BETWEEN_WRITING:
+        if time.perf_counter() - self._written > _WRITE_INTERVAL_SECONDS:
             self.write()
 
     def write(self) -> None:
@@ -205,9 +191,9 @@ class StoredPairScores:
 class PairScores:
     """Scores of pairs of a question and a passage of the corpus `texts`.
 
-    With a `meter` they are stored by scorer, corpus and questions: another weight, a smaller depth or another first
-    stage scores only new pairs. `on_progress` gets the fraction of questions done. With `windows` a passage that is too
-    long has the score of its best window; `heads` are the lengths of the passages' titles, `(n_passages,)`.
+    With a `meter` they are stored by scorer, corpus and questions: another weight, depth or first stage scores only new
+    pairs. `on_progress` gets the fraction of questions. With `windows` a long passage has the score of its best window.
+    `title_lengths` is `(n_passages,)`.
     """
 
     def __init__(
@@ -228,7 +214,6 @@ class PairScores:
         self._title_lengths = np.zeros(len(texts), dtype=np.int64) if title_lengths is None else title_lengths
 
     def score_candidates(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
-        """Scores `(n_questions, depth)` float32 of the candidates, -inf where there is none."""
         began = time.perf_counter()
         stored = self._stored_scores(questions)
         scores = stored.lookup(candidates.indices)[..., 0]
@@ -247,16 +232,16 @@ class PairScores:
             self._meter.note(time.perf_counter() - began, stored.load_seconds, stored.seconds_of(n_pairs))
         return scores
 
-    def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:
+    def count_truncated(self, questions: Sequence[str], candidates: Rankings) -> int:
         if self._windows or not isinstance(self._scorer, LimitedScorer):
             return 0
-        return self._scorer.cut_off(questions, self._texts, candidates.indices)
+        return self._scorer.count_truncated(questions, self._texts, candidates.indices)
 
     def count_missing(self, questions: Sequence[str], candidates: Rankings) -> int:
         return int(np.count_nonzero(np.isnan(self._stored_scores(questions).lookup(candidates.indices))))
 
     def _stored_scores(self, questions: Sequence[str]) -> StoredPairScores:
-        if self._meter is None or len(questions) == 1 or not is_caching():  # one typed by a person is not worth a file
+        if self._meter is None or len(questions) == 1 or not is_caching():
             return StoredPairScores(len(self._texts))
         windows = [astuple(self._windows)] if self._windows else []
         key = key_of(self._scorer.fingerprint, fingerprint_of(self._texts), list(questions), *windows)
@@ -281,8 +266,8 @@ class PairScores:
 
 
 def recommended_weight(source: ModelSource) -> float:
-    """Return the weight saved in a cross-encoder's folder, 1.0 (the reranker alone) where there is none."""
-    if source.folder is None and source.hub_id is None:  # a starter that has learned nothing yet decides half
+    """Return the weight saved in a cross-encoder's folder; 1.0, only the reranker, by default."""
+    if source.folder is None and source.hub_id is None:  # an untrained starter
         return 0.5
     if source.folder is None or not (path := source.folder / _FILE).is_file():
         return 1.0
@@ -290,16 +275,16 @@ def recommended_weight(source: ModelSource) -> float:
 
 
 def recommend_weight(model_folder: Path, weight: float, *, selected_on: str) -> None:
-    """Save the weight and the words that say what it was chosen on."""
-    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": selected_on})
+    """Save the weight with a description of the data that selected it."""
+    write_json(model_folder / _FILE, {"weight": weight, "selected_on": selected_on})
 
 
 class RerankedRetriever:
-    """The first `depth` passages of `first` in a new order, the others below them as they were.
+    """Reranks the first `depth` passages of `first`; the others keep their order below them.
 
-    Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
-    retriever's scores, each brought to 0..1 within the question (min-max). Those below score under 0. For `windows` and
-    `meter` see `PairScores`.
+    The new score is `weight * r + (1 - weight) * f` with r the reranker's and f the first retriever's scores, each
+    scaled to 0..1 within the question (min-max). Passages below `depth` score under 0. For the other arguments see
+    `PairScores`.
     """
 
     def __init__(
@@ -329,7 +314,6 @@ class RerankedRetriever:
         self._last_candidates: tuple[Sequence[str], Rankings] | None = None
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question, no more than the first retriever knows of."""
         hits = self._first.search(questions, max(k, self._depth))
         candidates = hits.first(self._depth)
         self._last_candidates = questions, candidates
@@ -339,14 +323,14 @@ class RerankedRetriever:
         scores_below = np.broadcast_to(self._depth - 1.0 - ranks, (len(questions), len(ranks)))
         return rank_candidates(hits.indices, np.hstack([scores, scores_below]), min(k, n_columns))
 
-    def cut_off(self) -> int:
-        return self._pairs.cut_off(*self._last_candidates) if self._last_candidates else 0
+    def count_truncated(self) -> int:
+        return self._pairs.count_truncated(*self._last_candidates) if self._last_candidates else 0
 
     def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
         return self._pairs.score_candidates(questions, candidates)
 
 
 def interpolate_scores(candidates: Rankings, reranker_scores: np.ndarray, weight: float) -> np.ndarray:
-    """Weighted sum of both scores after min-max within each question; -inf where there is no candidate."""
+    """Return the weighted sum of both scores after min-max within each question; -inf if there is no candidate."""
     weighted_sum = weight * min_max(reranker_scores) + (1 - weight) * min_max(candidates.scores)
     return np.where(candidates.indices != NOT_FOUND, weighted_sum, -np.inf)

@@ -1,24 +1,23 @@
 """Dense retrieval, by a vector of each passage, and late interaction, by a vector of each token.
 
-FAISS indexes of vectors of length 1 compare by inner product, so that scores are cosines. `exact` compares a question
-with every vector; `int8` too, with 8 bits a dimension in place of 32. `hnsw` walks a graph of near neighbours (Malkov &
-Yashunin 2018) and never finds more than `HNSW_CANDIDATES`; `ivf` looks into the cells nearest to the question (Sivic &
-Zisserman 2003), so it may find fewer than it is asked for.
+FAISS indexes compare vectors of length 1 by inner product, so scores are cosines. `exact` compares a question with
+every vector; `int8` does the same with 8 bits per dimension. `hnsw` searches a graph of neighbours (Malkov & Yashunin
+2018) and returns at most `HNSW_CANDIDATES`; `ivf` searches the cells nearest to the question (Sivic & Zisserman 2003)
+and may return fewer results than requested.
 
-Memory for n vectors of d dimensions, in bytes: `exact` adds nothing to the vectors it is given (4nd; where these are
-mapped from a file, the pages are the system's to share and to drop); `hnsw` holds a copy and the graph, n(4d + 272);
-`ivf` a copy by cells, n(4d + 8); `int8` n * d. One million of 384: 1.5, 1.8, 1.5 and 0.4 GB. All search a batch of
-questions, and build, on all cores; but for the graph of few vectors, see `HNSW_IN_ORDER`.
+Memory for n vectors of d dimensions, in bytes: `exact` uses the given vectors, 4nd, which may be mapped from a file;
+`hnsw` holds a copy and the graph, n(4d + 272); `ivf` a copy by cells, n(4d + 8); `int8` n * d. One million of 384: 1.5,
+1.8, 1.5 and 0.4 GB. All build and search on all cores, except small graphs: see `MAX_DETERMINISTIC_HNSW`.
 
-In late interaction (ColBERT: Khattab & Zaharia 2020) a passage's score is the mean over the question's tokens of the
-best cosine among its own tokens: MaxSim divided by the number of question tokens, which can be read as a cosine.
+In late interaction (ColBERT: Khattab & Zaharia 2020) the score is the mean over the question's tokens of the best
+cosine with a token of the passage: MaxSim divided by the number of question tokens.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,20 +38,19 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, con
 if TYPE_CHECKING:
     from mrc_workbench.retrieval.centroids import TokenIndex
 
-
 HNSW_NEIGHBOURS = 32  # links of a vector in the graph
 HNSW_CANDIDATES_TO_BUILD = 128
-HNSW_CANDIDATES = 256  # kept during a search: more find more and take longer
-HNSW_IN_ORDER = 100_000  # vectors up to which one core links them in turn, so that the graph is always the same
-_VECTORS_PER_CELL = 39  # that FAISS asks for to place the centre of a cell
-ENCODING_FRACTION = 0.7  # of the progress: encoding passages and questions, before they are compared
+HNSW_CANDIDATES = 256  # more increase recall and time
+MAX_DETERMINISTIC_HNSW = 100_000  # vectors: one core links up to so many, which makes the graph reproducible
+_VECTORS_PER_CELL = 39  # the number that FAISS recommends to train a cell
+ENCODING_FRACTION = 0.7  # of the progress: encoding passages and questions
 _QUESTIONS_AT_ONCE = 32  # compared at a time with all passages
-_PLACES = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
-_MAX_EXACT_PASSAGES = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
+_TOKENS_AT_ONCE = 8192  # passage tokens per block: the similarities fit into the processor's cache
+_MAX_EXACT_PASSAGES = 10_000  # comparing a question with all of them takes some tenths of a second
 
 
 class IndexKind(StrEnum):
-    """How vectors are kept and searched: all of them exactly, by a graph, by cells, or in 8 bits a dimension."""
+    """An index of vectors: exact, a graph, cells, or exact with 8 bits per dimension."""
 
     EXACT = "exact"
     HNSW = "hnsw"
@@ -61,41 +59,40 @@ class IndexKind(StrEnum):
 
 
 class VectorIndex:
-    """An index over `vectors` `(n, dimensions)` float32, always the same up to `HNSW_IN_ORDER` vectors."""
+    """An index over `vectors` `(n, dimensions)` float32, deterministic up to `MAX_DETERMINISTIC_HNSW` vectors."""
 
     def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:
         self.size = len(vectors)
-        self.max_hits = HNSW_CANDIDATES if kind is IndexKind.HNSW else self.size  # it ever finds
+        self.max_hits = HNSW_CANDIDATES if kind is IndexKind.HNSW else self.size
         self._index = _build_index(np.ascontiguousarray(vectors, dtype=np.float32), kind)
 
     def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and rows `(n_questions, k)` of what lies nearest, best first; row -1 where fewer were found."""
+        """Return cosines and rows `(n_questions, k)` of the nearest vectors, best first; row -1 if missing."""
         scores, rows = self._index.search(vectors, k)
         return np.where(rows < 0, -np.inf, scores), rows
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Size of the index as it would be written to a file; of an exact one, that of the vectors."""
         if isinstance(self._index, _Exact):
             return self._index.vectors.nbytes
         import faiss
 
         sizes: list[int] = []
-        # part by part: `serialize_index` would hold a second copy of everything
+        # in parts, as `serialize_index` would copy the whole index
         writer = faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part)))  # type: ignore[attr-defined]
         faiss.write_index(self._index, writer)
         return sum(sizes)
 
 
 def ivf_cell_counts(n_vectors: int) -> tuple[int, int]:
-    """Number of IVF cells for so many vectors, and how many of them a question looks into: 8, or their square root."""
+    """Return the number of IVF cells, and how many of them a question searches: 8, or their square root."""
     count = max(1, min(round(4 * math.sqrt(n_vectors)), n_vectors // _VECTORS_PER_CELL))
     return count, min(count, max(8, math.ceil(math.sqrt(count))))
 
 
 @dataclass(frozen=True)
 class _Exact:
-    """What `IndexFlatIP` does, without a copy of the vectors."""
+    """An `IndexFlatIP` without a copy of the vectors."""
 
     vectors: np.ndarray
 
@@ -118,14 +115,13 @@ def _build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
         index = faiss.IndexHNSWFlat(dimensions, HNSW_NEIGHBOURS, metric)
         index.hnsw.efConstruction = HNSW_CANDIDATES_TO_BUILD
         index.hnsw.efSearch = HNSW_CANDIDATES
-        if len(vectors) <= HNSW_IN_ORDER:
+        if len(vectors) <= MAX_DETERMINISTIC_HNSW:
             faiss.omp_set_num_threads(1)
     elif kind is IndexKind.IVF:
         count, n_probe = ivf_cell_counts(len(vectors))
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, count, metric)
-        # few vectors are no reason to warn
         index.cp.seed = 0
-        index.cp.min_points_per_centroid = 1
+        index.cp.min_points_per_centroid = 1  # no warnings about few vectors
         index.nprobe = n_probe
     else:
         index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
@@ -138,11 +134,11 @@ def _build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
 
 
 class Dense:
-    """Search of passage vectors in an index of some kind; scores are cosines, higher is better.
+    """Searches passage vectors in an index; scores are cosines, higher is better.
 
-    With `windows` a passage that is too long for the encoder has the cosine of its best window; without, that of its
-    beginning. An index that is exact among vectors is exact among passages, too; of `hnsw`'s few results several may be
-    windows of one passage. A question of which the encoder knows nothing (a vector of zeros) finds nothing.
+    A passage that is too long for the encoder has the cosine of its best window with `windows`, else of its beginning.
+    An index that is exact for vectors is exact for passages too; several of `hnsw`'s results may be windows of the same
+    passage. A question without known tokens (a vector of zeros) has no results.
     """
 
     def __init__(
@@ -158,16 +154,15 @@ class Dense:
         self.name = name
         self._encoder = encoder
         self._n_passages = len(passages)
-        # row of the passage of each vector
         corpus = Passages.from_passages(passages)
-        self._passages = np.arange(len(passages))
-        self._texts = (texts := corpus.indexed_texts(title=title))
+        self._passages = np.arange(len(passages))  # the passage of each vector
+        self._texts = corpus.indexed_texts(title=title)
         self._windows = windows
         if windows and isinstance(encoder, WindowEncoder):
-            cut_windows = encoder.windows_of(texts, corpus.title_lengths(title=title), windows)
-            vectors, self._passages = encoder.encode_windows(texts, cut_windows)
+            cut_windows = encoder.windows_of(self._texts, corpus.title_lengths(title=title), windows)
+            vectors, self._passages = encoder.encode_windows(self._texts, cut_windows)
         else:
-            vectors = encoder.encode_passages(texts)
+            vectors = encoder.encode_passages(self._texts)
         self._index = VectorIndex(vectors, index)
         self._has_windows = len(vectors) > len(passages)
         self._vectors_per_passage = len(vectors) / max(1, len(passages))
@@ -176,10 +171,10 @@ class Dense:
     def memory_bytes(self) -> int:
         return self._index.memory_bytes
 
-    def cut_off(self) -> int:
+    def count_truncated(self) -> int:
         if self._windows or not isinstance(self._encoder, LimitedEncoder):
             return 0
-        return self._encoder.cut_off(self._texts)
+        return self._encoder.count_truncated(self._texts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors = self._encoder.encode_questions(questions)
@@ -196,21 +191,20 @@ class Dense:
         max_depth = min(self._index.size, self._index.max_hits)
         scores, indices = self._index.search(vectors, min(depth, max_depth))
         best = rank_candidates(self._best_per_passage(indices), scores, k)
-        rankings.indices[rows] = best.indices
-        rankings.scores[rows] = best.scores
+        rankings.assign(rows, best)
         if depth < max_depth:
-            # FAISS picks freely among vectors that tie with the k-th passage, and all may be windows of few passages:
-            # more are fetched until the last is below the k-th passage
+            # FAISS selects arbitrarily among vectors that tie with the k-th passage, and all may be windows of few
+            # passages: fetch more until the last vector is below the k-th passage
             unresolved = np.flatnonzero((best.scores[:, k - 1] <= scores[:, -1]) & (indices[:, -1] != NOT_FOUND))
             if len(unresolved):
                 self._fill(rankings, rows[unresolved], vectors[unresolved], 2 * depth)
 
     def _best_per_passage(self, vector_rows: np.ndarray) -> np.ndarray:
-        """Rows of the passages of vectors found, `(n_questions, depth)`, -1 for all but the best of a passage."""
+        """Return the passages of vectors, `(n_questions, depth)`, -1 for all but the best vector of a passage."""
         passages = np.where(vector_rows != NOT_FOUND, self._passages[vector_rows], NOT_FOUND)
         if not self._has_windows:
             return passages
-        order = np.argsort(passages, axis=1, kind="stable")  # vectors come best first
+        order = np.argsort(passages, axis=1, kind="stable")  # the vectors are in the order of scores
         ordered = np.take_along_axis(passages, order, axis=1)
         worse = np.zeros_like(passages, dtype=bool)
         np.put_along_axis(worse, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
@@ -218,18 +212,15 @@ class Dense:
 
 
 class LateIndex(StrEnum):
-    """Which passages a question is compared with: all of them, or candidates that an index finds by centroids."""
+    """Passages that a question is compared with: all, or candidates from an index of centroids."""
 
-    AUTO = "auto"  # all of some, candidates of many
+    AUTO = "auto"  # candidates only in large corpora
     EXACT = "exact"
     CENTROIDS = "centroids"
 
 
 def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
-    """Score every question with every passage, `(n_questions, n_passages)` float32; a text without tokens has no score.
-
-    Passages of similar length are compared together; a shorter one repeats its last token, which changes no best.
-    """
+    """Score every question with every passage, `(n_questions, n_passages)` float32, -inf for texts without tokens."""
     scores = np.full((len(questions), len(passages)), -np.inf, dtype=np.float32)
     lengths = np.diff(passages.starts)
     question_lengths = np.diff(questions.starts)
@@ -244,28 +235,27 @@ def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
 
 
 def _length_batches(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield rows of passages of like length, and their vectors `(n * longest, dimensions)` float32, padded."""
+    """Yield rows of passages of similar length, and their vectors `(n * longest, dimensions)` float32, padded."""
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     first = 0
     while first < len(order):
         last = first + 1
-        while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _PLACES:
+        while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _TOKENS_AT_ONCE:
             last += 1
         rows = order[first:last]
-        token_rows = (
-            np.minimum(np.arange(lengths[rows[-1]]), lengths[rows][:, None] - 1) + passages.starts[rows][:, None]
-        )
+        positions = np.minimum(np.arange(lengths[rows[-1]]), lengths[rows][:, None] - 1)
+        token_rows = passages.starts[rows][:, None] + positions
         yield rows, passages.vectors[token_rows.ravel()].astype(np.float32)
         first = last
 
 
 class LateInteraction:
-    """Search by late interaction, every question compared with every passage; scores lie between -1 and 1.
+    """Searches by late interaction with all passages; scores lie between -1 and 1.
 
     With `first`, only the first `depth` passages of that retriever are reranked; those below keep their order. With an
-    `index` of centroids (see `retrieval.centroids`), tokens are mapped from a file in half precision or in `bits` a
-    dimension, and without `first` the index finds the candidates.
+    `index` of centroids (see `retrieval.centroids`), token vectors are mapped from a file in half precision or in
+    `bits` per dimension, and without `first` the index selects the candidates.
     """
 
     def __init__(
@@ -291,24 +281,22 @@ class LateInteraction:
         self._n_passages = len(passages)
         self._texts = corpus.indexed_texts(title=title)
         title_lengths = corpus.title_lengths(title=title)
-        if index is LateIndex.EXACT or not (
-            bits or len(passages) > _MAX_EXACT_PASSAGES or index is LateIndex.CENTROIDS
-        ):
+        uses_centroids = bits or len(passages) > _MAX_EXACT_PASSAGES or index is LateIndex.CENTROIDS
+        if index is LateIndex.EXACT or not uses_centroids:
             self._tokens = encoder.encode_passages(self._texts, title_lengths)
             return
         from mrc_workbench.retrieval.centroids import mapped_index  # imports a compiler
 
         key = encoder.key_of_passages(self._texts, title_lengths)
-        self._tokens = mapped_index(
-            key, lambda: encoder.passage_blocks(self._texts, title_lengths), len(passages), bits
-        )
+        blocks = partial(encoder.passage_blocks, self._texts, title_lengths)
+        self._tokens = mapped_index(key, blocks, len(passages), bits)
 
     @property
     def memory_bytes(self) -> int:
         return self._tokens.vectors.nbytes if isinstance(self._tokens, TokenVectors) else self._tokens.memory_bytes
 
-    def cut_off(self) -> int:
-        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+    def count_truncated(self) -> int:
+        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors = self._encoder.encode_questions(questions)
@@ -340,15 +328,15 @@ class LateInteraction:
             rows = indices[: self._depth][indices[: self._depth] != NOT_FOUND]
             scores[row, : len(rows)] = self._scores(questions.between(row, row + 1), rows)
             below = np.arange(len(rows), np.count_nonzero(indices != NOT_FOUND))
-            scores[row, below] = -2.0 - below  # under every cosine
+            scores[row, below] = -2.0 - below  # below every cosine
         return rank_candidates(hits.indices, scores, k)
 
 
 class SparseRetriever:
-    """Terms weighed by a model, searched exactly in postings like those of BM25 (SPLADE: Formal et al. 2021).
+    """Searches term weights of a model exactly, in postings like those of BM25 (SPLADE: Formal et al. 2021).
 
-    The score is the dot product of the weights in the question and in the passage, higher is better, ties by row. Terms
-    that stand in neither text may carry weight. A passage whose score is not above 0 is not found.
+    The score is the dot product of the weights of question and passage, higher is better, ties by row. Terms that occur
+    in neither text may have weight. Results have scores above 0.
     """
 
     def __init__(self, name: str, passages: Sequence[Passage], encoder: TermEncoder, *, title: bool = True) -> None:
@@ -362,14 +350,14 @@ class SparseRetriever:
         self._postings = Postings.from_segments(segments_of(weights), len(passages))
         self.memory_bytes = self._postings.memory_bytes
 
-    def cut_off(self) -> int:
-        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+    def count_truncated(self) -> int:
+        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question. Raises `ValueError` where their vocabulary is a larger one."""
+        """Return the best k passages of each question. Raises `ValueError` if their vocabulary is larger."""
         question_weights = self._encoder.encode_questions(questions)
         if question_weights.shape[1] > self._n_terms:
-            raise ValueError("the model's questions have terms that its passages cannot have")
+            raise ValueError("the model's question vocabulary is larger than its passage vocabulary")
         terms = question_weights.indices.astype(np.uint64)
         weights = question_weights.data.astype(np.float32, copy=False)
         return self._postings.search(terms, question_weights.indptr.astype(np.int64), k, weights)

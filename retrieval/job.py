@@ -1,13 +1,13 @@
-"""What processes beside the app run: the job of a comparison, `mrc encode`, and making the files of the sample.
+"""Programs of other processes: the job of a comparison, `mrc encode`, and the files that ship with the sample.
 
-The sample, which a new workspace opens with, comes with the tokens that BM25 searches and the vectors of the packaged
-base: no user waits for an analyzer or an encoder before they have texts of their own; `make sample` makes both again.
+A new workspace opens the sample dataset, which ships with its BM25 tokens and the vectors of the packaged base, so a
+new user does not wait for an analyzer or an encoder. `make sample` computes both again.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -43,62 +43,58 @@ Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
 
 
 def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Run the comparison of this folder: light retrievers at once, the `rest` in a process that has the libraries."""
+    """Run the comparison of this folder: light retrievers at once, the `rest` in a process that loads the libraries."""
     job = ComparisonJob(folder)
     failure_status = 0
     has_remaining = False
     experiment = folder / job.study.spec_file
-    seconds_left = job.status().seconds_left  # as told by the process that began
+    seconds_left = job.status().seconds_left  # as the first process estimated it
 
     def work(began: Status) -> None:
         nonlocal failure_status, has_remaining
-        if job.stop_requested:  # while this process was being started
+        if job.stop_requested:  # while this process started
             raise StopRequested
         pace = TimeEstimator(seconds_left)
         report = progress_writer(job, began, lambda: pace.seconds_left, lambda: pace.seconds_left_by_retriever)
         report("", 0.0)
         parsed = read_experiment(experiment)
-        base = folder
-        question_set = find(parsed.data, base)
+        question_set = find(parsed.data, folder)
+        options: dict[str, Any] = {"on_progress": report, "on_result": job.log_result, "estimator": pace}
         if not rest:
-            has_remaining = search_model_free(
-                parsed, question_set, base=base, on_progress=report, on_result=job.log_result, estimator=pace
-            )
+            has_remaining = search_model_free(parsed, question_set, base=folder, **options)
             if has_remaining:
                 raise JobHandedOver
-        comparison = compare(
-            parsed, question_set, base=base, on_progress=report, on_result=job.log_result, estimator=pace
-        )
+        comparison = compare(parsed, question_set, base=folder, **options)
         print_line(format_comparison(comparison))
         failure_status = print_failures(comparison)
-        save_comparison(comparison, folder, provenance(comparison, question_set, base))
+        save_comparison(comparison, folder, provenance(comparison, question_set, folder))
 
     status = run_job_exclusively(job, work)
     if has_remaining and not job.stop_requested:
         arguments = ("internal", job.study.name, folder, "--rest")
         if process := start_preloaded(PROGRAM, *arguments, log=folder / "log.txt"):
-            write_packaged_bases(read_experiment(experiment))  # while that one reads its libraries
+            write_packaged_bases(read_experiment(experiment))  # while the other process imports its libraries
             process.wait()
             return 0 if job.done else 2
-        return run_comparison(folder, rest=True)  # nobody has read the libraries: they are read here
+        return run_comparison(folder, rest=True)  # no process has imported the libraries yet
     return status or failure_status
 
 
 def ship_sample() -> int:
-    """Write the tokens and vectors that come with the sample, after it, the analyzer or the base has changed."""
+    """Write the files that ship with the sample again, after the sample, the analyzer or the base changed."""
     ship(read_entry(CATALOG["sample"]).question_set)
     return 0
 
 
 def ship(sample: QuestionSet) -> None:
-    """Write the tokens, vectors and float32 rankings of the sample that ship with it. Raises `OSError`."""
+    """Write the tokens, vectors and float32 rankings that ship with the sample. Raises `OSError`."""
     from mrc_workbench.data.text.analysis import ship
     from mrc_workbench.retrieval.lexical.bm25 import BM25Options
 
     questions = [question.text for question in sample.questions]
     texts = sample.passages.indexed_texts(title=BM25Options.title)
     analysis = BM25Options().analysis(texts)
-    DEFAULT.write()  # where it cannot be had, what came before stays
+    DEFAULT.write()  # before anything is removed: it may be missing
     for kind in ("tokens", "vectors", "token-vectors", "rankings"):
         remove_sample_arrays(kind)
     ship(analysis, questions)
@@ -106,18 +102,17 @@ def ship(sample: QuestionSet) -> None:
     encoder = BiEncoder(find_model(DEFAULT.reference), texts)
     encoder.ship("question", questions)
     encoder.ship("passage", texts)
-    for spec_class in (DenseSpec, LateSpec):
-        spec = spec_class(name="shipped", model=DEFAULT.reference, windows=True)
-        exact = spec.model_copy(update={"precision": Precision.FLOAT32})
-        default_retriever, exact_retriever = (_build_retriever(variant, sample) for variant in (spec, exact))
-        exact_retriever.search(questions, exact_retriever.depth)
-        default_retriever.store_as_sample(exact_retriever, questions)
+    dense = DenseSpec(name="shipped", model=DEFAULT.reference, windows=True)
     late = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
+    exact = {"precision": Precision.FLOAT32}
+    for spec in (dense, late):
+        exact_retriever = _build_retriever(spec.model_copy(update=exact), sample)
+        exact_retriever.search(questions, exact_retriever.depth)
+        _build_retriever(spec, sample).store_as_sample(exact_retriever, questions)
     context = RetrieverContext(sample)
-    exact_encoder = late.model_copy(update={"precision": Precision.FLOAT32}).encoder(context)
-    late.encoder(context).ship_passages(
-        exact_encoder, context.texts(late.title), sample.passages.title_lengths(title=late.title)
-    )
+    title_lengths = sample.passages.title_lengths(title=late.title)
+    exact_encoder = late.model_copy(update=exact).encoder(context)
+    late.encoder(context).ship_passages(exact_encoder, context.texts(late.title), title_lengths)
 
 
 def _build_retriever(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
@@ -138,13 +133,13 @@ def encode_command(
 ) -> int:
     """Encode a corpus into vectors.
 
-    Several processes under torchrun share the work. A second start continues.
+    Several processes under torchrun share the work. A second run continues.
     """
 
     def report(fraction: float) -> None:
         report_progress("encoding", fraction, is_total=False)  # of the passages, then of the questions
 
-    with stop_message("Stopped. Finished blocks are kept: run the same command again to continue."):
+    with stop_message("Stopped. Finished blocks are stored: run the same command again to continue."):
         lines = encode(data, model, out, precision, title=title, windowed=windows, on_progress=report)
     end_progress_line()
     print_line("\n".join(lines))
@@ -161,10 +156,7 @@ def encode(
     windowed: bool = True,
     on_progress: Callable[[float], None],
 ) -> list[str]:
-    """Encode and store passages and questions, each process its blocks; the first returns the paths it wrote.
-
-    Raises `DataError`, `ModelError` and `OSError`.
-    """
+    """Encode and store texts, each process its blocks; the first returns a summary. Raises `DataError` and others."""
     question_set = find(data, Path())
     process = ProcessRank.from_environment()
     corpus = question_set.passages.indexed_texts(title=title)
@@ -205,7 +197,7 @@ def encode(
 class _DistributedEncoder(BiEncoder):
     process: ProcessRank
     folder: Path
-    file_prefix: str = ""  # what is encoded, where it is neither passages nor questions
+    file_prefix: str = ""  # if neither passages nor questions are encoded
 
     @cached_property
     def files(self) -> dict[str, str]:

@@ -1,24 +1,23 @@
 """Measures of rankings, per question and averaged.
 
-For a question with relevant passages R, of which r_K are among the first K found, with the first at rank f:
-Recall@K = r_K / |R|; Hit@K = 1 where r_K > 0 (also called top-K accuracy); RR@K = 1 / f where f <= K, else 0, whose
-mean is MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first K
-(Jarvelin & Kekalainen 2002). Recall@K and Hit@K agree when every question has one relevant passage. All lie between
-0 and 1, higher is better.
+For a question with relevant passages R, of which r_K are among the first K results, the first one at rank f:
+Recall@K = r_K / |R|; Hit@K = 1 if r_K > 0 (also called top-K accuracy); RR@K = 1 / f if f <= K, else 0, with the mean
+MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first K (Jarvelin &
+Kekalainen 2002). All are between 0 and 1, higher is better.
 
-Of graded passages those of `RELEVANT_GRADE` and more are relevant, and DCG sums grade / log2(rank + 1): the linear gain
-of trec_eval. Where a grade is above 1, nDCG(dcg='exp-log2'), so named by ir-measures, stands beside it and sums
-(2^grade - 1) / log2(rank + 1) (Burges et al. 2005). Where a question needs one passage of each of several groups,
-Recall@K is the share of its groups that have one among the first K.
+Graded passages are relevant from `RELEVANT_GRADE` on, and DCG sums grade / log2(rank + 1): the linear gain of
+trec_eval. With grades above 1, nDCG(dcg='exp-log2'), a name of ir-measures, additionally sums (2^grade - 1) / log2(rank
++ 1) (Burges et al. 2005). If a question needs a passage of each of several groups, Recall@K is the fraction of groups
+with a passage among the first K.
 
-If it is known which passages were judged, relevant or not, Judged@K is the fraction of the first K results that were.
-Bpref (Buckley & Voorhees 2004) leaves unjudged results out: of R relevant and N judged non-relevant passages it is 1/R
-times the sum, over relevant results, of 1 - min(n, R) / min(R, N), with n judged non-relevant results above. It is
-computed within the deepest K that the rankings reach.
+If the judged passages are known, relevant or not, Judged@K is the fraction of judged results among the first K. Bpref
+(Buckley & Voorhees 2004) ignores unjudged results: with R relevant and N judged non-relevant passages it is 1/R times
+the sum, over relevant results, of 1 - min(n, R) / min(R, N), with n judged non-relevant results above. It uses the
+deepest K of the rankings.
 
-Metrics have the names of ir_measures (MacAvaney, Macdonald & Ounis 2022): `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)`. Names
-of the measures above are computed by `evaluate`, which equals ir_measures and knows groups of passages, every other
-name by ir_measures. All scores are per question; higher is better for all but counts.
+Metrics have the names of ir_measures (MacAvaney, Macdonald & Ounis 2022): `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)`.
+`evaluate` computes the measures above, with the same values and support for groups; ir_measures computes all others.
+Scores are per question; higher is better, except for counts.
 """
 
 import re
@@ -35,7 +34,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
-DEFAULT_CUTOFF = 10  # the usual depth of MRR and nDCG: a search is never less deep
+DEFAULT_CUTOFF = 10  # of MRR and nDCG, and the least depth of a search
 DEFAULT_KS = (1, 5, 10, 20, 50, 100)
 _NAMES = {
     **{"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"},
@@ -50,7 +49,7 @@ _OWN_NAMES = {
     **{name: name for name in ("ndcg", "judged", "bpref")},
 }
 _WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
-_MAX_VALUES = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
+_MAX_VALUES = {"cutoff": 10**9, "rel": 10**9}  # of parameters; the least is 1
 _EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
 _SUGGESTED = (
     *("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)"),
@@ -66,7 +65,6 @@ class Measure(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text. Raises `ValueError` where it is none of a measure."""
         name, _, cutoff = text.partition("@")
         if name not in _NAMES:
             raise ValueError(f"a measure is one of {', '.join(_NAMES)} with its K, like recall@10, not {text!r}")
@@ -96,7 +94,7 @@ class Scores:
 
 
 def measure_names(ks: Sequence[int]) -> list[str]:
-    """Names of all measures for these K that any questions have, in the order a table shows them."""
+    """Return the names of the measures of ungraded datasets for these K, in the order of tables."""
     cuts = sorted({*ks, DEFAULT_CUTOFF})
     return [
         *(f"{name}@{k}" for name in ("recall", "hit") for k in ks),
@@ -105,15 +103,15 @@ def measure_names(ks: Sequence[int]) -> list[str]:
 
 
 def required_depth(ks: Sequence[int]) -> int:
-    """How many passages a search must return for these K and for MRR@10 and nDCG@10."""
+    """Return the depth of a search for these K and for MRR@10 and nDCG@10."""
     return max(DEFAULT_CUTOFF, *ks)
 
 
 def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
     """Score rankings of the set's questions, row by row.
 
-    A measure that looks deeper than the rankings is left out, unless they hold the whole corpus. Raises `ValueError` if
-    the rankings are not as many as the questions, or a question has no relevant passage.
+    Measures deeper than the rankings are omitted, unless these cover the whole corpus. Raises `ValueError` if the
+    number of rankings differs from the number of questions, or a question has no relevant passage.
     """
     n_rankings, depth = rankings.indices.shape
     if n_rankings != len(question_set.questions) or not n_rankings:
@@ -137,7 +135,7 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
     if (gains := question_set.gains) is not None and cuts:
         per_question |= {f"ndcg@{k}": values for k, values in _graded_ndcg(rankings, gains, cuts).items()}
-        if gains.data.max() > 1:  # below that both gains are the same
+        if gains.data.max() > 1:  # else both gains are equal
             raised = csr_array((np.exp2(gains.data) - 1, gains.indices, gains.indptr), shape=gains.shape)
             per_question |= {f"ndcg_exp@{k}": values for k, values in _graded_ndcg(rankings, raised, cuts).items()}
         per_question |= _judged_measures(rankings, question_set.judged, hits, relevant_counts[:, None], cuts)
@@ -147,15 +145,13 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
 def _graded_ndcg(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[int, np.ndarray]:
     ranked_gains = _values_at_hits(rankings, gains)
     question_rows = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
-    order = np.lexsort((-gains.data, question_rows))  # those of a question stay together
+    order = np.lexsort((-gains.data, question_rows))  # grouped by question
     positions = np.arange(len(question_rows)) - gains.indptr[question_rows]
     ideal = np.zeros((len(ranked_gains), max(*cuts, int(np.diff(gains.indptr).max()))))
     ideal[question_rows, positions] = gains.data[order]
     discounts = 1.0 / np.log2(np.arange(2, ideal.shape[1] + 2))
-    return {
-        k: (ranked_gains[:, :k] @ discounts[: ranked_gains[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k])
-        for k in cuts
-    }
+    n_ranked = ranked_gains.shape[1]
+    return {k: (ranked_gains[:, :k] @ discounts[: min(k, n_ranked)]) / (ideal[:, :k] @ discounts[:k]) for k in cuts}
 
 
 def _judged_measures(
@@ -165,11 +161,10 @@ def _judged_measures(
     judged = _values_at_hits(rankings, known)
     is_hit = rankings.indices != NOT_FOUND
     depth = cuts[-1]
-    counts = {k: (judged[:, :k].sum(axis=1), is_hit[:, :k].sum(axis=1)) for k in cuts}
-    values = {
-        f"judged@{k}": np.where(n_hits, n_judged / np.maximum(n_hits, 1), 1.0)
-        for k, (n_judged, n_hits) in counts.items()
-    }
+    values = {}
+    for k in cuts:
+        n_hits = is_hit[:, :k].sum(axis=1)
+        values[f"judged@{k}"] = np.where(n_hits, judged[:, :k].sum(axis=1) / np.maximum(n_hits, 1), 1.0)
     non_relevant = np.diff(known.indptr)[:, None] - relevant
     above = np.minimum((judged & ~hits).cumsum(axis=1), relevant)
     contributions = 1 - above / np.maximum(np.minimum(relevant, non_relevant), 1)
@@ -177,7 +172,7 @@ def _judged_measures(
 
 
 def _group_recalls(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
-    """Return Recall by K where questions know groups, of the others that of their passages; empty where none does."""
+    """Return Recall by K of groups of passages; a question without groups has one per passage. Empty without any."""
     if not any(question.groups for question in question_set.questions):
         return {}
     needed = [question.groups or tuple((id_,) for id_ in question.relevant) for question in question_set.questions]
@@ -187,9 +182,8 @@ def _group_recalls(rankings: Rankings, question_set: QuestionSet, ks: Sequence[i
         rank = {passage: position for position, passage in enumerate(passages, 1)}
         distinct = [*dict.fromkeys(filter(None, groups)), *(group for group in groups if not group)]
         members = [{question_set.row_of_passage[id_] for id_ in group} for group in distinct]
-        firsts = [
-            min((rank[member] for member in group if member in rank), default=len(passages) + 1) for group in members
-        ]
+        missing = len(passages) + 1
+        firsts = [min((rank.get(member, missing) for member in group), default=missing) for group in members]
         for k in ks:
             recalls[k][row] = np.mean([first <= min(k, len(passages)) for first in firsts])
     return recalls
@@ -202,20 +196,20 @@ def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:
 
 
 def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
-    """Rank (1 is best) of each question's first relevant passage, `(n_questions,)` int64; 0 where none was found."""
+    """Return the rank (1 is best) of each question's first relevant result, `(n_questions,)` int64, or 0."""
     return _first_hit_ranks(relevant_hits(rankings, question_set))
 
 
 def relevant_hits(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
-    """Whether each passage of rankings of the set's questions is relevant, `(n_questions, k)` bool."""
+    """Return whether each result is relevant, `(n_questions, k)` bool."""
     return _values_at_hits(rankings, question_set.relevance)
 
 
 def _values_at_hits(rankings: Rankings, values: csr_array) -> np.ndarray:
-    """What a matrix `(n_questions, n_passages)` holds of each passage found, `(n_questions, k)`; 0 where none was."""
+    """Return the values of a matrix `(n_questions, n_passages)` at each result, `(n_questions, k)`, else 0."""
     rows = np.arange(len(rankings.indices))[:, None]
-    gathered = np.asarray(values[rows, np.maximum(rankings.indices, 0)].todense())
-    return np.where(rankings.indices != NOT_FOUND, gathered, gathered.dtype.type(0))
+    ranked = np.asarray(values[rows, np.maximum(rankings.indices, 0)].todense())
+    return np.where(rankings.indices != NOT_FOUND, ranked, ranked.dtype.type(0))
 
 
 def _first_hit_ranks(hits: np.ndarray) -> np.ndarray:
@@ -223,7 +217,7 @@ def _first_hit_ranks(hits: np.ndarray) -> np.ndarray:
 
 
 class MetricError(Failure, ValueError):
-    """A metric that is unknown, lacks a parameter, or cannot be computed here; the detail `metric` is its name."""
+    """A metric that is unknown, lacks a parameter, or cannot be computed; the detail `metric` is its name."""
 
     def __init__(self, code: str, message: str, metric: str) -> None:
         super().__init__(code, message, metric=metric)
@@ -243,24 +237,21 @@ def check_metric(name: str) -> None:
 
 
 def cutoff_of(name: str) -> int | None:
-    """Return how many results a metric looks at; None if it looks at all of them. Raises `MetricError`."""
+    """Return the cutoff of a metric; None if it uses all results. Raises `MetricError`."""
     own = own_measure(name)
     cutoff: int | None = own.cutoff if own else _parse_metric(name).params.get("cutoff")
     return cutoff
 
 
 def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return per-question values `(n_questions,)` float64 by name; below the rankings nothing counts.
-
-    Raises `MetricError`, and `ValueError` if a question has no relevant passage.
-    """
+    """Return per-question values `(n_questions,)` float64 by name. Raises `MetricError` and `ValueError`."""
     own_measures = {name: measure for name in names if (measure := own_measure(name))}
     values = {}
     if own_measures:
         ks = tuple(sorted({measure.cutoff for measure in own_measures.values()}))
         rankings_to_k = rankings.padded(min(max(ks), len(question_set.passages)))
         scores = evaluate(rankings_to_k, question_set, ks).per_question
-        # of sets without graded judgements, ir_measures computes the measures of these
+        # without graded judgements, ir_measures computes the graded measures
         values = {name: scores[str(measure)] for name, measure in own_measures.items() if str(measure) in scores}
     if others := [name for name in names if name not in values]:
         values |= _ir_measures_values(rankings, question_set, others)
@@ -273,7 +264,7 @@ def _ir_measures_values(rankings: Rankings, question_set: QuestionSet, names: Se
     parsed = {name: _parse_metric(name) for name in names}
     run = _to_run(rankings)
     row_of = question_set.row_of_passage
-    judgements = {  # grades by rows; 0 where a grade does not count as relevant here
+    judgements = {  # grades by rows; 0 below the relevance level
         str(row): {str(row_of[id_]): grade * (id_ in question.relevant) for id_, grade in question.grade_of.items()}
         for row, question in enumerate(question_set.questions)
     }
@@ -320,14 +311,13 @@ def _parse_metric(name: str) -> Any:
 
 
 def _check_parameters(name: str, measure: Any) -> None:
-    """Raise `MetricError` for parameters that ir_measures does not check; some of them end the process."""
-    missing = [
-        key for key, parameter in measure.SUPPORTED_PARAMS.items() if parameter.required and key not in measure.params
-    ]
+    """Raise `MetricError` for parameters that ir_measures does not check; some of them crash the process."""
+    supported = measure.SUPPORTED_PARAMS
+    missing = [key for key in supported if supported[key].required and key not in measure.params]
     if missing:
         message = f"{name} needs a value of {' and '.join(missing)}: write for example {_example(measure, missing)}"
         raise MetricError("wrong_parameter", message, name)
-    if unknown := [key for key in measure.params if key not in measure.SUPPORTED_PARAMS]:
+    if unknown := [key for key in measure.params if key not in supported]:
         raise MetricError("wrong_parameter", f"{measure.NAME} takes no {' or '.join(unknown)}: {name}", name)
     for key, largest in _MAX_VALUES.items():
         value = measure.params.get(key, 1)
@@ -337,7 +327,6 @@ def _check_parameters(name: str, measure: Any) -> None:
 
 
 def _example(measure: Any, missing: Sequence[str]) -> str:
-    """Return the name of the measure with example values of the missing parameters: `BPM(max_rel=1)@10`."""
     values = measure.params | {key: _EXAMPLE_VALUES.get(key, 1) for key in missing}
     cutoff_suffix = f"@{values.pop(measure.AT_PARAM)}" if measure.AT_PARAM in values else ""
     parameters = ",".join(f"{key}={value!r}" for key, value in values.items())

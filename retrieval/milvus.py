@@ -1,7 +1,7 @@
-"""Milvus as a retriever, from a file of this workspace to a cluster: one vector field, or several fused by Milvus.
+"""Milvus as a retriever, from a local file to a cluster: a single vector field, or several that Milvus fuses.
 
-Passages lie in one collection, their rows in the corpus as ids. A field is a vector of every passage: an encoder's
-vector, or BM25 weights by term, whose inner product with the term counts of a question is the BM25 score.
+A collection holds the passages, with corpus rows as ids. A field is a vector of every passage: an encoder's vector, or
+BM25 weights by term, which give the BM25 score as the inner product with a question's term counts.
 """
 
 import hashlib
@@ -20,34 +20,22 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analysis import Tokens, analyze, tokens_of
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.models.vectors import Encoder, LimitedEncoder
+from mrc_workbench.retrieval import dense
+from mrc_workbench.retrieval import milvus_connection as connection
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
-from mrc_workbench.retrieval.dense import (
-    HNSW_CANDIDATES,
-    HNSW_CANDIDATES_TO_BUILD,
-    HNSW_NEIGHBOURS,
-    IndexKind,
-    ivf_cell_counts,
-)
+from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, IndexKind
 from mrc_workbench.retrieval.lexical import counts_by_term, idf_of
 from mrc_workbench.retrieval.lexical.bm25 import BM25Options
-from mrc_workbench.retrieval.milvus_connection import (
-    MAX_HITS,
-    RETRY_OPTIONS,
-    ROW,
-    MilvusField,
-    MilvusSettings,
-    Vectors,
-    connected,
-    load,
-)
+from mrc_workbench.retrieval.milvus_connection import MilvusField, MilvusSettings, Vectors
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
-_VERSION = 1  # part of a collection's name: raise it when what lies in one changes
-_QUESTIONS = 100  # a request
+_VERSION = 1  # part of a collection's name: raise it when the content changes
+_QUESTIONS = 100  # per request
+_OUTPUT: dict[str, Any] = {"output_fields": [connection.ROW], **connection.RETRY_OPTIONS}
 
 
 class MilvusSearchMode(StrEnum):
-    """What is compared: BM25 weights of terms, vectors of a bi-encoder, or both, fused by Milvus."""
+    """The fields of a search: BM25 weights of terms, vectors of a bi-encoder, or both, fused by Milvus."""
 
     BM25 = "bm25"
     DENSE = "dense"
@@ -55,7 +43,7 @@ class MilvusSearchMode(StrEnum):
 
 
 class Ranker(StrEnum):
-    """How Milvus fuses: the sum of 1 / (60 + rank), or of weight * (1/2 + arctan(score) / pi), over what found it."""
+    """The fusion of Milvus: the sum over fields of 1 / (60 + rank), or of weight * (1/2 + arctan(score) / pi)."""
 
     RRF = "rrf"
     WEIGHTED = "weighted"
@@ -67,15 +55,11 @@ class EngineFusion:
 
     ranker: Ranker = Ranker.RRF
     depth: int = 100
-    weights: tuple[float, ...] | None = None  # all the same
+    weights: tuple[float, ...] | None = None  # equal by default
 
 
 class MilvusRetriever:
-    """A corpus in a Milvus collection; making one loads it, unless it is there. Raises `MilvusError`.
-
-    Several `fields` are fused by `fusion`. The collection's name identifies its content: another corpus, analyzer or
-    model is another collection.
-    """
+    """A corpus in a Milvus collection, named by its content and filled if missing. Raises `MilvusError`."""
 
     def __init__(
         self,
@@ -96,11 +80,11 @@ class MilvusRetriever:
         self._fusion = fusion
         self.collection = f"mrc_{key_of(_VERSION, n_passages, [field.key for field in fields])[:40]}"
         if n_passages:
-            with connected(settings, self.collection) as client:
-                load(client, self.collection, fields, n_passages, on_progress)
+            with connection.open_client(settings, self.collection) as client:
+                connection.load(client, self.collection, fields, n_passages, on_progress)
 
-    def cut_off(self) -> int:
-        return sum(field.cut_off() for field in self._fields if isinstance(field, VectorField))
+    def count_truncated(self) -> int:
+        return sum(field.count_truncated() for field in self._fields if isinstance(field, VectorField))
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         k = min(k, self._n_passages)
@@ -108,8 +92,8 @@ class MilvusRetriever:
         if not len(questions) or not self._n_passages:
             return rankings
         encoded = [field.question_vectors(questions) for field in self._fields]
-        with connected(self.settings, self.collection) as client:
-            client.load_collection(self.collection, **RETRY_OPTIONS)
+        with connection.open_client(self.settings, self.collection) as client:
+            client.load_collection(self.collection, **connection.RETRY_OPTIONS)
             if self._fusion is None:
                 (known, vectors) = encoded[0]
                 for start in range(0, len(known), _QUESTIONS):
@@ -123,19 +107,13 @@ class MilvusRetriever:
         k = rankings.indices.shape[1]
         max_depth = min(self._n_passages, field.max_hits)
         depth = min(depth or k + 1, max_depth)
-        search_options = {
-            "anns_field": field.name,
-            "limit": depth,
-            "search_params": field.search,
-            "output_fields": [ROW],
-        }
-        hits = client.search(self.collection, data=vectors, **search_options, **RETRY_OPTIONS)
+        options = {"anns_field": field.name, "search_params": field.search, **_OUTPUT}
+        hits = client.search(self.collection, data=vectors, limit=depth, **options)
         indices, scores = _to_arrays(hits, depth)
         best = rank_candidates(indices, scores, k)
-        rankings.indices[rows] = best.indices
-        rankings.scores[rows] = best.scores
+        rankings.assign(rows, best)
         if k <= depth < max_depth:
-            # Milvus picks freely among passages that tie with the k-th: there all that tie are fetched
+            # Milvus selects arbitrarily among passages that tie with the k-th: fetch all of them
             tied = np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (indices[:, -1] != NOT_FOUND))
             if len(tied):
                 self._fill(client, rankings, rows[tied], [vectors[row] for row in tied], 2 * depth)  # type: ignore[arg-type]
@@ -143,23 +121,19 @@ class MilvusRetriever:
     def _fill_fused(
         self, client: Any, rankings: Rankings, encoded: Sequence[tuple[np.ndarray, Vectors]], fusion: EngineFusion
     ) -> None:
-        """Fuse the fields that know a question: those of which nothing is known would bring passages by chance."""
+        """Fuse the fields with known terms or vectors of a question: others would return random passages."""
         vectors = [dict(zip(known.tolist(), arrays, strict=True)) for known, arrays in encoded]
         rows_by_fields: dict[tuple[int, ...], list[int]] = {}
         for row in range(len(rankings.indices)):
-            rows_by_fields.setdefault(tuple(field for field, known in enumerate(vectors) if row in known), []).append(
-                row
-            )
+            fields = tuple(field for field, known in enumerate(vectors) if row in known)
+            rows_by_fields.setdefault(fields, []).append(row)
         rows_by_fields.pop((), None)
         for fields, rows in rows_by_fields.items():
             for start in range(0, len(rows), _QUESTIONS):
                 block = rows[start : start + _QUESTIONS]
-                arrays = self._fused(
-                    client, {field: [vectors[field][row] for row in block] for field in fields}, fusion
-                )
-                best = rank_candidates(*arrays, rankings.indices.shape[1])
-                rankings.indices[block] = best.indices
-                rankings.scores[block] = best.scores
+                of_fields = {field: [vectors[field][row] for row in block] for field in fields}
+                arrays = self._fused(client, of_fields, fusion)
+                rankings.assign(block, rank_candidates(*arrays, rankings.indices.shape[1]))
 
     def _fused(self, client: Any, vectors: dict[int, list[Any]], fusion: EngineFusion) -> tuple[np.ndarray, np.ndarray]:
         from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
@@ -171,10 +145,8 @@ class MilvusRetriever:
         ]
         weights = [fusion.weights[field] if fusion.weights else 0.5 for field in vectors]
         ranker = RRFRanker(RRF_CONSTANT) if fusion.ranker is Ranker.RRF else WeightedRanker(*weights)
-        limit = min(sum(depths.values()), self._n_passages, MAX_HITS)  # all of them: ties are ours to order
-        hits = client.hybrid_search(
-            self.collection, requests, ranker, limit=limit, output_fields=[ROW], **RETRY_OPTIONS
-        )
+        limit = min(sum(depths.values()), self._n_passages, connection.MAX_HITS)  # all, to order ties here
+        hits = client.hybrid_search(self.collection, requests, ranker, limit=limit, **_OUTPUT)
         return _to_arrays(hits, limit)
 
 
@@ -195,16 +167,16 @@ class TermField:
     def __init__(self, passages: Sequence[Passage], options: BM25Options) -> None:
         texts = Passages.from_passages(passages).indexed_texts(title=options.title)
         self._analysis = options.analysis(texts)
-        analyze(self._analysis, [""])  # loads what it needs now: with tokens from disk it would wait for a question
+        analyze(self._analysis, [""])  # loads the analyzer before the first question
         tokens = tokens_of(self._analysis, texts)
-        self._weights = cache(partial(term_weights, tokens, options.k1, options.b))  # once they are asked for
+        self._weights = cache(partial(term_weights, tokens, options.k1, options.b))  # lazy
         self._term_ids = {term: number for number, term in enumerate(tokens.vocabulary)}
-        # the numbers of the terms are part of the key: a vector's dimensions mean nothing without them
+        # term numbers are part of the key: they are the dimensions of vectors
         digest = hashlib.sha256("\n".join(tokens.vocabulary).encode())
         for array in (tokens.ids, tokens.offsets):
             digest.update(array.astype(np.int64).tobytes())
         self.key = key_of("bm25", digest.hexdigest(), options.k1, options.b)
-        self.max_hits = MAX_HITS
+        self.max_hits = connection.MAX_HITS
         self.search: dict[str, Any] = {"metric_type": "IP", "params": {}}
 
     def schema(self) -> dict[str, Any]:
@@ -216,7 +188,7 @@ class TermField:
         return {"field_name": self.name, "index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"}
 
     def passage_vectors(self, start: int, stop: int) -> Vectors:
-        """Return weights by term. A passage without any, which Milvus does not take, holds a term nobody asks for."""
+        """Return weights by term; an empty passage, which Milvus rejects, gets a term outside the vocabulary."""
         return [vector or {len(self._term_ids): 1.0} for vector in to_sparse_dicts(self._weights()[start:stop])]
 
     def question_vectors(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
@@ -238,7 +210,7 @@ def term_weights(tokens: Tokens, k1: float, b: float, lengths: np.ndarray | None
 
 
 class VectorField:
-    """An encoder's vectors in an index of some kind; the scores are those of `Dense`, to the index's exactness."""
+    """An encoder's vectors in an index; the scores are those of `Dense`, up to the index's precision."""
 
     name = "vector"
 
@@ -248,15 +220,15 @@ class VectorField:
         self._texts = Passages.from_passages(passages).indexed_texts(title=title)
         self._encoder = encoder
         self._type, self._build, self.search = index_parameters(index, len(passages))
-        self.max_hits = HNSW_CANDIDATES if index is IndexKind.HNSW else MAX_HITS
+        self.max_hits = HNSW_CANDIDATES if index is IndexKind.HNSW else connection.MAX_HITS
         self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)
 
     @cached_property
     def _vectors(self) -> np.ndarray:
         return self._encoder.encode_passages(self._texts)
 
-    def cut_off(self) -> int:
-        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+    def count_truncated(self) -> int:
+        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def schema(self) -> dict[str, Any]:
         from pymilvus import DataType
@@ -264,7 +236,7 @@ class VectorField:
         return {"field_name": self.name, "datatype": DataType.FLOAT_VECTOR, "dim": self._vectors.shape[1]}
 
     def index(self) -> dict[str, Any]:
-        # within `params` once more: the client takes them out of one, and Lite looks for the other; a server takes both
+        # nested `params`: the client unpacks one level, and Lite reads the other; a server accepts both
         build = {"params": self._build}
         return {"field_name": self.name, "index_type": self._type, "metric_type": "IP", "params": build}
 
@@ -278,15 +250,15 @@ class VectorField:
 
 
 def to_sparse_dicts(vectors: csr_array) -> list[dict[int, float]]:
-    """Return each row of sparse vectors as Milvus takes it: values by column, none 0."""
+    """Return each row of sparse vectors in Milvus's format: values by column."""
     bounds = list(zip(vectors.indptr[:-1], vectors.indptr[1:], strict=True))
     return [dict(zip(vectors.indices[a:z].tolist(), vectors.data[a:z].tolist(), strict=True)) for a, z in bounds]
 
 
 def index_parameters(kind: IndexKind, n_passages: int) -> tuple[str, dict[str, int], dict[str, Any]]:
-    """Return Milvus's name of the index, how it is built and how it is searched: as the local one of that kind."""
-    count, n_probe = ivf_cell_counts(n_passages)
-    graph = {"M": HNSW_NEIGHBOURS, "efConstruction": HNSW_CANDIDATES_TO_BUILD}
+    """Return Milvus's name of the index, its build and its search parameters, equal to the local index."""
+    count, n_probe = dense.ivf_cell_counts(n_passages)
+    graph = {"M": dense.HNSW_NEIGHBOURS, "efConstruction": dense.HNSW_CANDIDATES_TO_BUILD}
     settings: dict[IndexKind, tuple[str, dict[str, int], dict[str, int]]] = {
         IndexKind.EXACT: ("FLAT", {}, {}),
         IndexKind.HNSW: ("HNSW", graph, {"ef": HNSW_CANDIDATES}),

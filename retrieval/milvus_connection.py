@@ -1,7 +1,7 @@
-"""Where Milvus is, connections that are open as long as they are used, and loading of a corpus into a collection.
+"""The address of Milvus, short-lived connections, and loading of a corpus into a collection.
 
-Milvus Lite's file belongs to one process at a time, so it is opened, used and closed. A collection is filled as
-`<name>_loading` in batches, continues where it was interrupted, and is renamed when it is complete.
+Milvus Lite allows a single process per file, so each use opens and closes it. A collection is filled as
+`<name>_loading` in batches, resumes after an interruption, and is renamed when it is complete.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
@@ -19,24 +19,24 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace
 
 FILES = "Milvus Lite"
-RETRY_OPTIONS = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
-_WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
+RETRY_OPTIONS = {"retry_times": 8}  # of calls that lose the connection: after 0.01, 0.03, ... 3 seconds, 10 in total
+_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds
 _SECONDS_TO_CONNECT = 5.0
-_SECONDS_FOR_A_TURN = 60.0
-MAX_HITS = 16_384  # hits that Milvus gives for a question
+_LOCK_TIMEOUT_SECONDS = 60.0
+MAX_HITS = 16_384  # per question
 Vectors = list[dict[int, float]] | list[list[float]]
 ROW = "row"  # the id of a passage: its row in the corpus
-_BATCH = 256  # passages a request
+_BATCH = 256  # passages per request
 _SECONDS_TO_INDEX = 600.0
 
 
 class MilvusError(Failure):
-    """Milvus cannot be used; the detail `milvus` is where. No message holds a user, a password or a token."""
+    """Milvus cannot be used; the detail `milvus` is its address. Messages never contain credentials."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MilvusSettings:
-    """A server's `address` (`http://host:port`) and `database`; without an address, files of the workspace."""
+    """A server's `address` (`http://host:port`) and `database`; without an address, files in the workspace."""
 
     address: str = ""
     database: str = ""
@@ -63,10 +63,10 @@ def milvus_settings() -> MilvusSettings:
         parts = urlsplit(uri)
         host = parts.hostname
         port = parts.port
-    except ValueError:  # it repeats the address, and with it the password
+    except ValueError:  # its message would contain the password
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        message = "MILVUS_URI is no address of a Milvus server; one looks like http://127.0.0.1:19530"
+        message = "MILVUS_URI must be the address of a Milvus server, such as http://127.0.0.1:19530"
         raise MilvusError("milvus_address", message, milvus="MILVUS_URI")
     host = f"[{host}]" if ":" in host else host
     address = f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 19530)}"
@@ -75,7 +75,7 @@ def milvus_settings() -> MilvusSettings:
 
 
 def is_reachable(settings: MilvusSettings, seconds: float = 2.0) -> bool:
-    """Whether something accepts connections at a server's address: it is asked nothing."""
+    """Whether the server's address accepts connections."""
     parts = urlsplit(settings.address)
     try:
         with socket.create_connection((str(parts.hostname), int(parts.port or 0)), seconds):
@@ -85,23 +85,17 @@ def is_reachable(settings: MilvusSettings, seconds: float = 2.0) -> bool:
 
 
 @contextmanager
-def connected(settings: MilvusSettings, collection: str) -> Iterator[Any]:
-    """Yield a `MilvusClient`; a collection in the workspace is a file, whose users wait for their turn.
-
-    Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_busy` (file in use), `milvus_failed`.
-    """
+def open_client(settings: MilvusSettings, collection: str) -> Iterator[Any]:
+    """Yield a `MilvusClient`; a local collection is a locked file. Raises `MilvusError`."""
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException
 
     try:
-        if settings.address:
-            with closing(_client(settings.address, settings)) as client:
-                yield client
-        else:
-            with _local_server(settings, collection) as address, closing(_client(address, settings)) as client:
-                yield client
+        server = nullcontext(settings.address) if settings.address else _local_server(settings, collection)
+        with server as address, closing(_client(address, settings)) as client:
+            yield client
     except (MilvusException, RpcError) as error:
-        raise _to_milvus_error(error, settings) from None  # what they say may hold more than anybody should read
+        raise _to_milvus_error(error, settings) from None  # their messages may contain credentials
 
 
 @contextmanager
@@ -112,14 +106,14 @@ def _local_server(settings: MilvusSettings, collection: str) -> Iterator[str]:
 
     folder = workspace() / "milvus"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{collection}.lock", timeout=_SECONDS_FOR_A_TURN)
+    lock = FileLock(folder / f"{collection}.lock", timeout=_LOCK_TIMEOUT_SECONDS)
     try:
         lock.acquire()
         server, database, port = start_server_in_thread(str(folder / f"{collection}.db"), host="127.0.0.1")
     except (Timeout, DataDirLockedError) as error:
         lock.release()
         message = f"another process has {collection}.db open; try again when it is done"
-        raise MilvusError("milvus_busy", message, milvus=settings.display_name) from error
+        raise MilvusError("milvus_locked", message, milvus=settings.display_name) from error
     except BaseException:
         lock.release()
         raise
@@ -135,15 +129,15 @@ def _client(address: str, settings: MilvusSettings) -> Any:
     from pymilvus import MilvusClient
     from pymilvus.exceptions import MilvusException
 
-    for wait in (*_WAITS, None):
+    for wait in (*_RETRY_DELAYS, None):
         try:
             return MilvusClient(
                 address,
                 token=settings.token,
                 db_name=settings.database,
                 timeout=_SECONDS_TO_CONNECT,
-                dedicated=True,  # shared ones stay open, also to a file that is closed
-                # a proxy of the system is not asked for what is on this machine
+                dedicated=True,  # shared clients stay open, also to a closed file
+                # no proxy for this machine
                 grpc_options={"grpc.enable_http_proxy": 0} if address.startswith("http://127.0.0.1:") else {},
             )
         except MilvusException as error:
@@ -154,7 +148,6 @@ def _client(address: str, settings: MilvusSettings) -> Any:
 
 
 def _to_milvus_error(error: Any, settings: MilvusSettings) -> MilvusError:
-    """Return what a `MilvusException` means, or the `RpcError` that it hides."""
     from grpc import RpcError
     from pymilvus.client.types import Status
 
@@ -174,11 +167,11 @@ def _to_milvus_error(error: Any, settings: MilvusSettings) -> MilvusError:
 
 
 class MilvusField(Protocol):
-    """A vector of every passage, compared with a question's by inner product: higher is better."""
+    """A vector of every passage; its inner product with a question's vector is the score."""
 
     name: str
-    key: str  # changes whenever a vector of a passage would, or its index
-    max_hits: int  # passages that a search ever finds
+    key: str  # changes with any vector of a passage, and with the index
+    max_hits: int  # of a search
     search: dict[str, Any]  # parameters of a search in this index
 
     def schema(self) -> dict[str, Any]: ...  # arguments of `create_schema().add_field`
@@ -187,9 +180,8 @@ class MilvusField(Protocol):
 
     def passage_vectors(self, start: int, stop: int) -> Vectors: ...  # of rows of the corpus
 
-    def question_vectors(
-        self, questions: Sequence[str]
-    ) -> tuple[np.ndarray, Vectors]: ...  # rows of known ones, vectors
+    def question_vectors(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
+        """Return the rows of questions with known terms or vectors, and their vectors."""
 
 
 def load(
@@ -199,7 +191,7 @@ def load(
     n_passages: int,
     on_progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Fill the collection, unless it is complete; two processes that do so at once write the same rows."""
+    """Fill the collection unless it is complete; concurrent processes write the same rows."""
     from pymilvus.exceptions import MilvusException
 
     if client.has_collection(name, **RETRY_OPTIONS):
@@ -226,7 +218,7 @@ def _fill(
         for field in fields:
             schema.add_field(**field.schema())
             indexes.add_index(**field.index())
-        try:  # strong: a search sees all that was written before it
+        try:  # strong: a search sees all earlier writes
             client.create_collection(
                 name, schema=schema, index_params=indexes, consistency_level="Strong", **RETRY_OPTIONS
             )
@@ -235,7 +227,7 @@ def _fill(
                 raise
     client.load_collection(name, **RETRY_OPTIONS)
     (row,) = client.query(name, filter="", output_fields=["count(*)"], **RETRY_OPTIONS)
-    # rows are written in order, so those there are the first
+    # rows are written in order: continue after the existing ones
     for start in range(int(row["count(*)"]), n_passages, _BATCH):
         stop = min(start + _BATCH, n_passages)
         columns = [field.passage_vectors(start, stop) for field in fields]
@@ -244,7 +236,7 @@ def _fill(
         client.upsert(name, rows, **RETRY_OPTIONS)
         report_progress(stop / n_passages)
     client.flush(name, **RETRY_OPTIONS)
-    # a server builds its indexes by the way: times measured before would tell nothing
+    # a server builds indexes in the background: wait, so that latencies are meaningful
     until = time.monotonic() + _SECONDS_TO_INDEX
     for field in fields:
         while int((client.describe_index(name, field.name, **RETRY_OPTIONS) or {}).get("pending_index_rows", 0)):
@@ -254,8 +246,7 @@ def _fill(
 
 
 def _wait_for_collection(client: Any, name: str) -> bool:
-    """Whether somebody else, who began at the same moment, makes the collection."""
-    for wait in (0.0, *_WAITS):
+    for wait in (0.0, *_RETRY_DELAYS):
         time.sleep(wait)
         if client.has_collection(name, **RETRY_OPTIONS):
             return True

@@ -1,61 +1,59 @@
-"""A learned mix: how much each retriever counts is learned in seconds from queries whose relevant passages are known.
+"""A learned mix of retrievers, whose weights are fitted in seconds to labelled queries.
 
-A retriever is a signal of two values for a passage of a query: its z-score in the retriever's list (see `combine`), and
-how far its score lies below the best of that list, in usual deviations of this retriever's lists: the first compares
-within the query, the second tells a clear best from one among many. A passage's score is the weighted sum of all
-values, higher is better: `n` signals have `VALUES * n` weights. With few training queries the mix stays near the
-untrained mix, with many it learns more (Bruch, Gai & Ingber 2023 find that a mix of two needs few). One fit minimises
+A retriever is a signal of two values for each candidate passage: its z-score in the retriever's list (see `combine`),
+and the distance of its score below the best of the list, in standard deviations of this retriever's lists. The first
+compares passages of a query; the second separates a clear best from a close race. A passage's score is the weighted sum
+of all values, higher is better: `n` signals have `VALUES_PER_SIGNAL * n` weights. With few training queries the weights
+stay near the untrained mix (Bruch, Gai & Ingber 2023 find that a mix of two needs few). One fit minimises
 
     sum over queries of the mean over relevant passages p of -log softmax(w . x)[p]  +  sum of s_j * (w_j - t * m_j)^2
 
-with the softmax over a query's candidates (a listwise loss, Cao et al. 2007), m the untrained mix, t the factor with
-which it alone explains the queries best, and s the strength: one number of `STRENGTHS` for the retrievers that are
-mixed, `EXTRA` times as much for the signals that count only as far as that is learned. The loss is convex. A few
-queries do not tell which strength is right, so the weights are the average of the fits of all strengths, chosen on
-development sets with all their queries and with samples of 60. Trees over the same values (LambdaMART, Burges 2010) and
-fits weighted by their held-out nDCG@10 ranked no better.
+with the softmax over a query's candidates (a listwise loss, Cao et al. 2007), m the untrained mix, t the best single
+factor for it, and s the strength: one of `STRENGTHS` for the mixed retrievers, `EXTRA_STRENGTH` times as much for
+signals outside the untrained mix. The loss is convex. A few queries cannot select the strength, so the weights are the
+average of the fits of all strengths (tuned on development sets, with all queries and with samples of 60). Trees over
+the same values (LambdaMART, Burges 2010) and fits weighted by their held-out nDCG@10 ranked no better.
 
-A model that was trained on some of these queries would be trusted too much for them: these queries teach how the other
-signals count, and the remaining queries alone how far to go from there with all of them, in the same way. No query is
-ranked by weights fitted to it: the training queries are in folds by groups of their passages, and those of a fold are
-ranked by weights learned from the other folds.
+A model that was trained on some of these queries looks too good on them. These queries therefore fit the other signals,
+and only the remaining queries then fit all signals, in the same way. No query is ranked by weights that were fitted to
+it: the queries are in folds by groups of their passages, and each fold uses weights from the other folds.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import FiniteFloat
+from pydantic import BeforeValidator, FiniteFloat
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.records import composed
 from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.retrieval.combine import Fusion, fuse, normalize_scores
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate, relevant_hits
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, rank_candidates
 
-VALUES_PER_SIGNAL = 2  # of a passage, by each signal
+VALUES_PER_SIGNAL = 2
 STRENGTHS = (30.0, 10.0, 3.0)  # of the pull to the untrained mix, in queries
-DEFAULT_STRENGTH = 10.0  # of a single fit, where several would take long
+DEFAULT_STRENGTH = 10.0  # of a single fit, if several would take long
 EXTRA_STRENGTH = 10.0  # times the strength, for signals that are not in the untrained mix
-_MAX_FACTOR = 100.0  # the largest factor of the untrained mix
-_CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
+_MAX_FACTOR = 100.0  # of the untrained mix
+_CANDIDATES = 50  # training candidates of a query
 _AT_ONCE = 1000  # questions that are ranked at a time
-_EXPLAINED_QUERIES = 1000  # questions on which it is looked up what each signal brings
+_EXPLAINED_QUERIES = 1000  # sample that measures the gain of each signal
 
 
 @dataclass(frozen=True)
 class TrainingLists:
-    """Candidates of the training queries, best of the untrained mix first.
+    """Candidates of the training queries, in the order of the untrained mix.
 
-    `indices` are rows of the corpus, `(n_queries, n)`, -1 for padding; `values` `(n_queries, n, n_values)` are those of
-    the signals; `relevant` is `(n_queries, n)` bool. `trained` `(n_values,)` bool marks values of models that were
-    trained on the queries of `lessons.known`.
+    `indices` are corpus rows, `(n_queries, n)`, -1 for padding; `values` is `(n_queries, n, n_values)`, `relevant`
+    `(n_queries, n)` bool. `trained` `(n_values,)` bool marks values of models that were trained on some of the queries.
     """
 
     training_queries: TrainingQueries
@@ -65,18 +63,14 @@ class TrainingLists:
     trained: np.ndarray
 
     def averaged(self, start: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return averaged weights `(FOLDS + 1, n_values)`, for each fold from the others; those not `free` are 0."""
+        """Return averaged weights `(FOLDS + 1, n_values)`, for each fold from the others; 0 unless `free`."""
         others = (self.training_queries.folds != fold for fold in range(FOLDS + 1))
         return np.stack([np.mean(self.fits(rows, start, free, STRENGTHS), axis=0) for rows in others])
 
     def fits(
         self, rows: np.ndarray, start: np.ndarray, free: np.ndarray, strengths: Sequence[float] = (DEFAULT_STRENGTH,)
     ) -> list[np.ndarray]:
-        """Return the weights `(n_values,)` of a fit of each strength to the queries at `rows` `(n_queries,)` bool.
-
-        A model's own training queries fit the other signals only; all signals are then fitted to the remaining queries,
-        pulled to those weights.
-        """
+        """Return the weights `(n_values,)` of a fit of each strength to the queries at `rows` `(n_queries,)` bool."""
         is_mixed = np.repeat(start.reshape(-1, VALUES_PER_SIGNAL).any(axis=1), VALUES_PER_SIGNAL)
         pulls = [np.where(is_mixed, strength, EXTRA_STRENGTH * strength) for strength in strengths]
         others = np.where(self.trained, 0.0, start)
@@ -87,19 +81,18 @@ class TrainingLists:
         return [new.fit(first, free, [pull])[0] for first, pull in zip(firsts, pulls, strict=True)]
 
     def ndcg(self, weights: Mapping[int, np.ndarray]) -> float:
-        """Return mean nDCG@10 of queries that no model was trained on, ranked by the weights of its fold, else 0."""
+        """Return mean nDCG@10 of queries that no model was trained on, each ranked by the weights of its fold."""
         new = np.flatnonzero(~self.training_queries.was_trained_on)
         if not len(new):
             return 0.0
         query_weights = np.stack([weights[fold] for fold in self.training_queries.folds[new].tolist()])
         scores = np.einsum("qcv,qv->qc", self.values[new], query_weights)
         queries = self.training_queries.question_set.with_questions(new)
-        return evaluate(rank_candidates(self.indices[new], scores, DEFAULT_CUTOFF), queries, (DEFAULT_CUTOFF,)).means()[
-            f"ndcg@{DEFAULT_CUTOFF}"
-        ]
+        rankings = rank_candidates(self.indices[new], scores, DEFAULT_CUTOFF)
+        return evaluate(rankings, queries, (DEFAULT_CUTOFF,)).means()[f"ndcg@{DEFAULT_CUTOFF}"]
 
     def _queries(self, rows: np.ndarray) -> "_Queries":
-        """Return the queries at `rows` that have both relevant and other candidates: the rest teach nothing."""
+        """Return the queries at `rows` that have both relevant and other candidates: only these affect the fit."""
         others = ~self.relevant & (self.indices != NOT_FOUND)
         rows = rows & self.relevant.any(axis=1) & others.any(axis=1)
         return _Queries(self.values[rows], self.relevant[rows], self.indices[rows] != NOT_FOUND)
@@ -115,16 +108,15 @@ class _Queries:
         self._targets = relevant / np.maximum(relevant.sum(axis=1, keepdims=True), 1)
 
     def fit(self, start: np.ndarray, free: np.ndarray, pulls: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Minimise the loss for each of the `pulls` `(n_values,)` to the scaled `start`; those not `free` are 0."""
+        """Minimise the loss for each of the `pulls` `(n_values,)` to the scaled `start`; weights not `free` are 0."""
         if not len(self._values):
             return [start] * len(pulls)
         start = np.where(free, start, 0.0)
         scores = self._values @ start
-        factor = minimize_scalar(
-            lambda scale: self._loss(scale * scores)[0], bounds=(0.0, _MAX_FACTOR), method="bounded"
-        ).x
+        bounds = (0.0, _MAX_FACTOR)
+        factor = minimize_scalar(lambda scale: self._loss(scale * scores)[0], bounds=bounds, method="bounded").x
         centre = (factor * start)[free]
-        values = self._values[:, :, free].reshape(-1, len(centre))  # a row a candidate: products of matrices
+        values = self._values[:, :, free].reshape(-1, len(centre))  # one row per candidate
         results = np.zeros((len(pulls), len(start)))
         weights = centre
         for row, pull in enumerate(pulls):
@@ -133,7 +125,7 @@ class _Queries:
         return [*results]
 
     def _fit_weights(self, values: np.ndarray, centre: np.ndarray, pull: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Minimise the penalised loss from `first` on, all `(n_free,)`; `values` are `(n_candidates, n_free)`."""
+        """Minimise the penalised loss, starting at `first`, all `(n_free,)`; `values` is `(n_candidates, n_free)`."""
 
         def penalized_loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
             loss, likelihoods = self._loss((values @ weights).reshape(self._shape))
@@ -155,19 +147,24 @@ class _Queries:
         return -float((self._targets * np.where(self._is_candidate, logs, 0.0)).sum()), np.exp(logs)
 
 
-class SignalDetails(TypedDict):
-    """Notes about a signal, see `explained`."""
+class _SignalFields(TypedDict):
+    weight: FiniteFloat
+    gain: FiniteFloat
 
-    share: FiniteFloat
-    brings: FiniteFloat
+
+def read_signal(details: Any) -> Any:
+    """Return notes about a signal, see `describe_mix`, under the current names."""
+    return current_names(details, {"share": "weight", "brings": "gain"}, "signals of a mix")
+
+
+SignalDetails = Annotated[_SignalFields, BeforeValidator(read_signal)]
 
 
 @dataclass(frozen=True)
 class FittedMix:
-    """The fitted weights `(FOLDS + 1, VALUES * n)`: for each fold from the others, and last from all queries.
+    """The fitted weights `(FOLDS + 1, VALUES_PER_SIGNAL * n)`: for each fold from the others, last from all queries.
 
-    `shares` `(n,)` are the untrained mix, `deviations` `(n,)` the unit of each signal's gaps; `trained` `(n,)` bool
-    marks signals of models that were trained on some of the queries.
+    `untrained_weights`, `deviations` (the unit of a signal's gaps) and `trained` are `(n,)`, one value per signal.
     """
 
     weights: np.ndarray
@@ -178,12 +175,11 @@ class FittedMix:
 
 @dataclass(eq=False)
 class LearnedMix:
-    """The first `depth` passages of each retriever, ordered by the mix fitted to the `lessons`; see the module.
+    """Ranks the first `depth` passages of each retriever by the fitted mix; see the module.
 
-    `halves` name for each retriever its component of the untrained mix: components count the same, and so do the
-    retrievers of one; without one (None) a retriever counts only as far as that is learned. `trained` are the
-    retrievers whose models were trained on the lessons' `known` queries; for `depths` see `Hybrid`, for `notes`
-    `explained`.
+    `components` names the component of each retriever in the untrained mix: components have equal weights, and so have
+    the retrievers of a component. A retriever without a component (None) has a learned weight only. `trained` marks
+    retrievers whose models were trained on some of the queries. For `depths` see `Hybrid`, for `notes` `describe_mix`.
     """
 
     name: str
@@ -191,15 +187,15 @@ class LearnedMix:
     training_queries: TrainingQueries
     _: KW_ONLY
     n_passages: int
-    halves: Sequence[str | None]
+    components: Sequence[str | None]
     trained: Sequence[bool] = ()
     depth: int = 100
     depths: Sequence[int] = ()
     notes: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        if not any(self.halves):
-            raise ValueError("a mix needs a retriever that counts before anything is learned")
+        if not any(self.components):
+            raise ValueError("a mix needs a retriever with a component of the untrained mix")
         self.trained = self.trained or [False] * len(self.retrievers)
         self.depths = self.depths or [self.depth] * len(self.retrievers)
 
@@ -208,26 +204,21 @@ class LearnedMix:
         _ = self.learned
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        retrievers_and_depths = zip(self.retrievers, self.depths, strict=True)
+        searched = zip(self.retrievers, self.depths, strict=True)
         learned = self.learned
-        rankings = [retriever.search(questions, self.depth).first(depth) for retriever, depth in retrievers_and_depths]
-        folds = np.array(
-            [self.training_queries.fold_by_text.get(composed(text), FOLDS) for text in questions], dtype=np.int64
-        )
+        rankings = [retriever.search(questions, self.depth).first(depth) for retriever, depth in searched]
+        fold_by_text = self.training_queries.fold_by_text
+        folds = np.array([fold_by_text.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
         return rank_by_mix(rankings, learned, folds, self.n_passages, k)
 
     @cached_property
     def learned(self) -> FittedMix:
-        retriever_settings = zip(self.retrievers, self.trained, self.depths, strict=True)
-        rankings = [
-            self._training_rankings(retriever, is_trained).first(depth)
-            for retriever, is_trained, depth in retriever_settings
-        ]
-        learned = learn(rankings, self.training_queries, self.halves, self.n_passages, self.trained)
+        settings = zip(self.retrievers, self.trained, self.depths, strict=True)
+        rankings = [self._training_rankings(retriever, trained).first(depth) for retriever, trained, depth in settings]
+        learned = fit_mix(rankings, self.training_queries, self.components, self.n_passages, self.trained)
         if self.training_queries.texts:
-            self.notes = describe_mix(
-                rankings, learned, self.training_queries, [retriever.name for retriever in self.retrievers]
-            )
+            names = [retriever.name for retriever in self.retrievers]
+            self.notes = describe_mix(rankings, learned, self.training_queries, names)
         return learned
 
     def _training_rankings(self, retriever: Retriever, is_trained: bool) -> Rankings:
@@ -236,20 +227,18 @@ class LearnedMix:
             return retriever.search(training_queries.texts, self.depth)
         rankings = Rankings.empty(len(training_queries.texts), min(self.depth, self.n_passages))
         if len(unseen := np.flatnonzero(~training_queries.was_trained_on)):
-            hits = retriever.search([training_queries.texts[row] for row in unseen], self.depth)
-            rankings.indices[unseen] = hits.indices
-            rankings.scores[unseen] = hits.scores
+            rankings.assign(unseen, retriever.search([training_queries.texts[row] for row in unseen], self.depth))
         return rankings
 
 
-def learn(
+def fit_mix(
     rankings: Sequence[Rankings],
     training_queries: TrainingQueries,
     components: Sequence[str | None],
     n_passages: int,
     trained: Sequence[bool] = (),
 ) -> FittedMix:
-    """Fit a mix to what each signal found for the training queries, without copies of a signal before it."""
+    """Fit a mix to the rankings of the training queries; a signal that copies an earlier one gets weight 0."""
     originals = _originals(rankings)
     distinct = originals == np.arange(len(rankings))
     untrained_weights = _untrained_weights(components, originals)
@@ -268,7 +257,7 @@ def learn(
 
 
 def _untrained_weights(components: Sequence[str | None], originals: np.ndarray) -> np.ndarray:
-    """Return weights of the untrained mix, `(n_signals,)` of sum 1; a copy leaves its own to the original."""
+    """Return the weights of the untrained mix, `(n_signals,)` of sum 1; a copy adds its weight to the original."""
     pairs = [*zip(components, originals.tolist(), strict=True)]
     own_component = [component if original == row else None for row, (component, original) in enumerate(pairs)]
     if not any(own_component):
@@ -278,45 +267,40 @@ def _untrained_weights(components: Sequence[str | None], originals: np.ndarray) 
     return np.array([1.0 / (len(sizes) * sizes[component]) if component else 0.0 for component in own_component])
 
 
-def rank_by_mix(
-    rankings: Sequence[Rankings], learned: FittedMix, folds: np.ndarray, n_passages: int, k: int
-) -> Rankings:
-    """Order the untrained mix's candidates by the weights of each question's fold, `FOLDS` of a new question."""
+def rank_by_mix(rankings: Sequence[Rankings], mix: FittedMix, folds: np.ndarray, n_passages: int, k: int) -> Rankings:
+    """Order the untrained mix's candidates by the weights of each question's fold; new questions have `FOLDS`."""
     longest = max(k, *(signal.indices.shape[1] for signal in rankings))
-    candidates = fuse(rankings, n_passages, Fusion.Z_SCORE, learned.untrained_weights.tolist(), longest).indices
+    candidates = fuse(rankings, n_passages, Fusion.Z_SCORE, mix.untrained_weights.tolist(), longest).indices
     scores = np.full(candidates.shape, -np.inf)
     for first in range(0, len(candidates), _AT_ONCE):
         block = slice(first, first + _AT_ONCE)
-        lists = [Rankings(ranking.indices[block], ranking.scores[block]) for ranking in rankings]
-        values = _signal_values(lists, candidates[block], learned.deviations, n_passages)
-        scores[block] = np.einsum("qcv,qv->qc", values, learned.weights[folds[block]])
+        lists = [ranking.select(block) for ranking in rankings]
+        values = _signal_values(lists, candidates[block], mix.deviations, n_passages)
+        scores[block] = np.einsum("qcv,qv->qc", values, mix.weights[folds[block]])
     return rank_candidates(candidates, scores, min(k, n_passages))
 
 
 def describe_mix(
     rankings: Sequence[Rankings], learned: FittedMix, training_queries: TrainingQueries, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Describe a mix, JSON-able: the number of training `questions`, and of the `signals`, by name, `share`, `brings`.
+    """Describe a mix for JSON: the number of training `questions`, and the `weight` and `gain` of each of `signals`.
 
-    `leaks` are queries that share a relevant passage with a query of another fold. A share is the fraction of the
-    spread of scores among candidates of queries that no model was trained on. `brings` is by how much nDCG@10 of
-    held-out training queries (a sample) falls without the signal.
+    `leaking_queries` share a relevant passage with a query of another fold. A `weight` is the signal's fraction of the
+    spread of scores among candidates of queries that no model was trained on. A `gain` is the drop of nDCG@10 of
+    held-out training queries (a sample) without the signal.
     """
     sample = np.sort(np.random.default_rng(0).permutation(len(training_queries.texts))[:_EXPLAINED_QUERIES])
-    sampled_rankings = [Rankings(signal.indices[sample], signal.scores[sample]) for signal in rankings]
+    sampled_rankings = [signal.select(sample) for signal in rankings]
     sampled_queries = training_queries.select_rows(sample)
     lists = training_lists(sampled_rankings, learned, sampled_queries, len(training_queries.question_set.passages))
     start = np.zeros((len(names), VALUES_PER_SIGNAL))
     free = np.repeat(_originals(rankings) == np.arange(len(names)), VALUES_PER_SIGNAL)
     start[:, 0] = learned.untrained_weights
-    values = (
-        (lists.values * learned.weights[FOLDS])
-        .reshape(*lists.values.shape[:2], len(names), VALUES_PER_SIGNAL)
-        .sum(axis=3)
-    )
+    shape = (*lists.values.shape[:2], len(names), VALUES_PER_SIGNAL)
+    values = (lists.values * learned.weights[FOLDS]).reshape(shape).sum(axis=3)
     values = values if sampled_queries.was_trained_on.all() else values[~sampled_queries.was_trained_on]
     spread = np.sqrt(((values - values.mean(axis=1, keepdims=True)) ** 2).mean(axis=(0, 1)))
-    spread /= spread.sum() or 1.0  # of a single passage no score differs
+    spread /= spread.sum() or 1.0  # a single passage has no spread
     full_ndcg = _held_out_ndcg(lists, start.ravel(), free)
     signals: dict[str, SignalDetails] = {}
     for row, name in enumerate(names):
@@ -325,13 +309,12 @@ def describe_mix(
         without[row] = 0.0
         others[row] = False
         gain = full_ndcg - _held_out_ndcg(lists, without.ravel(), others.ravel())
-        signals[name] = {"share": float(spread[row]), "brings": float(gain)}
-    leaks = {"leaks": training_queries.leaks} if training_queries.leaks else {}
+        signals[name] = {"weight": float(spread[row]), "gain": float(gain)}
+    leaks = {"leaking_queries": training_queries.leaks} if training_queries.leaks else {}
     return {"questions": len(training_queries.texts), **leaks, "signals": signals}
 
 
 def _held_out_ndcg(lists: TrainingLists, start: np.ndarray, free: np.ndarray) -> float:
-    """Return nDCG@10, 0 to 1, of a single fit, each fold ranked by weights of the others; 0 if no signal is left."""
     if not free.any():
         return 0.0
     folds = lists.training_queries.folds
@@ -341,7 +324,7 @@ def _held_out_ndcg(lists: TrainingLists, start: np.ndarray, free: np.ndarray) ->
 def training_lists(
     rankings: Sequence[Rankings], learned: FittedMix, training_queries: TrainingQueries, n_passages: int
 ) -> TrainingLists:
-    """Return the candidates of the training queries, those that the untrained mix ranks first."""
+    """Return the candidates that the untrained mix ranks first."""
     indices = fuse(rankings, n_passages, Fusion.Z_SCORE, learned.untrained_weights.tolist(), _CANDIDATES).indices
     values = _signal_values(rankings, indices, learned.deviations, n_passages)
     relevant = relevant_hits(Rankings(indices, np.zeros(indices.shape)), training_queries.question_set)
@@ -351,7 +334,7 @@ def training_lists(
 def _signal_values(
     rankings: Sequence[Rankings], candidates: np.ndarray, deviations: np.ndarray, n_passages: int
 ) -> np.ndarray:
-    """Return each signal's values of candidates, `(n_questions, n, n_values)`; absent ones as the last in its list."""
+    """Return each signal's values of candidates, `(n_questions, n, n_values)`; absent ones equal the list's last."""
     values = np.zeros((*candidates.shape, len(rankings), VALUES_PER_SIGNAL))
     rows = np.arange(len(candidates), dtype=np.int64)[:, None] * n_passages
     target_codes = rows + candidates
@@ -376,14 +359,14 @@ def _gaps(rankings: Rankings) -> np.ndarray:
 
 
 def _score_deviation(rankings: Rankings) -> float:
-    """The standard deviation of scores within a list, the root of the mean of squares over lists; 1 where it is 0."""
+    """Return the root mean square over lists of the standard deviation within a list; 1 if it is 0."""
     gaps = np.ma.masked_invalid(_gaps(rankings))
     variances = gaps.var(axis=1).compressed() if gaps.size else np.zeros(0)
     return float(np.sqrt(variances.mean())) or 1.0 if len(variances) else 1.0
 
 
 def _originals(rankings: Sequence[Rankings]) -> np.ndarray:
-    """Return for each signal the first that has the same lists and, up to a factor, scores, `(n_signals,)` int64."""
+    """Return for each signal the first one with the same lists and proportional scores, `(n_signals,)` int64."""
     scores = [normalize_scores(signal, Fusion.Z_SCORE)[0] for signal in rankings]
 
     def is_same(row: int, other: int) -> bool:

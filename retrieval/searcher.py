@@ -1,10 +1,10 @@
-"""A retriever of a stored comparison or of an experiment file, opened and asked from Python.
+"""Search with a retriever of a stored comparison or of an experiment file, from Python.
 
     searcher = open_searcher("experiment.toml", "Hybrid")
     for hit in searcher.search(["자격루는 누가 만들었는가?"], k=10)[0]:
         print(hit.score, hit.id, hit.text)
 
-Hits and their order are those of Compare for the same retriever. Nothing that is asked is written to the disk.
+Hits and their order equal those of a comparison with the same retriever. Queries are never written to disk.
 """
 
 import os
@@ -22,11 +22,13 @@ from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import find_experiment, read_provenance
 from mrc_workbench.retrieval.milvus_connection import is_reachable, milvus_settings
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Retriever
+from mrc_workbench.retrieval.rankings import QueryHits, Retriever
+
+Progress = Callable[[str, float], None]  # gets the name of a retriever and the fraction of its work
 
 
 class SearchHit(NamedTuple):
-    """A passage found: higher scores are better."""
+    """A passage in the results; higher scores are better."""
 
     id: str
     title: str
@@ -36,7 +38,7 @@ class SearchHit(NamedTuple):
 
 @dataclass(frozen=True)
 class Searcher:
-    """A retriever, built, and the passages it finds; `reaches` tells whether the engine it searches in answers."""
+    """A built retriever with its passages; `is_engine_reachable` checks an external search engine."""
 
     retriever: Retriever
     passages: Passages
@@ -47,49 +49,42 @@ class Searcher:
         return self.retriever.name
 
     def search(self, questions: Sequence[str], k: int = 10) -> list[list[SearchHit]]:
-        """Return at most k passages of each question, best first. Not for several threads at once."""
         with without_caching():
             rankings = self.retriever.search(list(questions), k)
-        hits = []
-        for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True):
-            scored_passages = [
-                (self.passages[row], score) for row, score in zip(rows, scores, strict=True) if row != NOT_FOUND
-            ]
-            hits.append(
-                [SearchHit(passage.id, passage.title, passage.text, score) for passage, score in scored_passages]
-            )
-        return hits
+        results = [QueryHits.from_rankings(rankings, question) for question in range(len(questions))]
+        return [[self._hit(row, score) for row, score in zip(hits.rows, hits.scores, strict=True)] for hits in results]
+
+    def _hit(self, row: int, score: float) -> SearchHit:
+        passage = self.passages[row]
+        return SearchHit(passage.id, passage.title, passage.text, score)
 
 
-def open_searcher(
-    reference: str | Path, name: str = "", on_progress: Callable[[str, float], None] | None = None
-) -> Searcher:
-    """Open one retriever, by its name where there are several. As `open_searchers` otherwise."""
+def open_searcher(reference: str | Path, name: str = "", on_progress: Progress | None = None) -> Searcher:
+    """Open a single retriever; `name` selects one of several. See `open_searchers`."""
     if not name and len(names := searchable_retrievers(find_experiment(reference)[0])) > 1:
-        raise ValueError(f"{reference} holds several retrievers, so name one: {', '.join(names)}")
+        raise ValueError(f"{reference} holds several retrievers; select one: {', '.join(names)}")
     (searcher,) = open_searchers(reference, [name] if name else [], on_progress).values()
     return searcher
 
 
 def open_searchers(
-    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
+    reference: str | Path, names: Sequence[str] = (), on_progress: Progress | None = None
 ) -> dict[str, Searcher]:
-    """Open retrievers of a stored comparison (its key) or of an experiment file, by name; all if none is named.
+    """Open retrievers of a stored comparison (its key) or of an experiment file, by name; all without `names`.
 
-    Models are shared. `on_progress` gets the name of a retriever and the fraction of its work. Raises `ValueError` if
-    one is missing or only replays an imported run, and what building it raises.
+    Models are shared. Raises `ValueError` if a retriever is missing or only replays an imported run, and the errors of
+    building it.
     """
-    # threads of BM25, model and index spin after each of their turns, which slows questions down on shared cores
+    # the threads of BM25, model and index spin after each task, which slows queries down on shared cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     experiment, base = find_experiment(reference)
     question_set = find(experiment.data, base)
     compared_fingerprint = read_provenance(base).get("data", {}).get("corpus_fingerprint")
     if compared_fingerprint and compared_fingerprint != question_set.corpus_fingerprint:
-        raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
+        raise ValueError(f"the passages of {experiment.data!r} changed since the comparison: compare them again")
     known = searchable_retrievers(experiment)
     if missing := [name for name in names if name not in known]:
-        available = ", ".join(known)
-        raise ValueError(f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {available}")
+        raise ValueError(f"{reference} has no searchable retriever {missing[0]!r}; available: {', '.join(known)}")
     return build_searchers(experiment, question_set, base, names, on_progress)
 
 
@@ -98,7 +93,7 @@ def build_searchers(
     question_set: QuestionSet,
     base: Path | None = None,
     names: Sequence[str] = (),
-    on_progress: Callable[[str, float], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> dict[str, Searcher]:
     """Open searchable retrievers of an experiment over a dataset, by name, as `open_searchers` does."""
     selected = list(dict.fromkeys(names or searchable_retrievers(experiment)))
@@ -124,13 +119,11 @@ def build_searchers(
         milvus = milvus_settings() if is_in_milvus else None
         check_reachable = partial(is_reachable, milvus) if milvus and milvus.address else None
         searchers[name] = Searcher(retriever, question_set.passages, check_reachable)
-        searchers[name].search(
-            warmup_queries, 1
-        )  # loads, or compiles, what the first question that finds something needs
+        searchers[name].search(warmup_queries, 1)  # loads and compiles everything that a query needs
     return searchers
 
 
 def searchable_retrievers(experiment: Experiment) -> list[str]:
-    """Return the names of the retrievers that answer any question: a run of elsewhere knows its own alone."""
+    """Return the names of the retrievers that answer any question; an imported run answers only its own."""
     names = [spec.name for spec in experiment.retriever]
     return [name for name in names if all(spec.searchable for spec in experiment.with_dependencies([name]))]

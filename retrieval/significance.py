@@ -1,10 +1,10 @@
 """Confidence intervals of metrics, and tests of differences, over groups of questions about the same passages.
 
-The statistic of a difference is t = |sum over groups| / root of the sum of squares over groups. If there is no
-difference, the two retrievers can be swapped within any group, which changes the sign of the group's sum and leaves the
-denominator unchanged (Smucker, Allan & Carterette 2007). Groups are resampled as a whole (the cluster bootstrap:
-Davison & Hinkley 1997, 3.8). Differences that are tested together share the distribution of the largest statistic of
-the family under chance (the single-step maxT procedure of Westfall & Young 1993). All draws are seeded.
+The statistic of a difference is t = |sum over groups| / root of the sum of squares over groups. Under the null
+hypothesis the two retrievers can be swapped within any group, which flips the sign of the group's sum and keeps the
+denominator (Smucker, Allan & Carterette 2007). Whole groups are resampled (the cluster bootstrap: Davison & Hinkley
+1997, 3.8). Differences of a family share the null distribution of its largest statistic (the single-step maxT procedure
+of Westfall & Young 1993). All random numbers are seeded.
 """
 
 import math
@@ -27,16 +27,13 @@ _ROUNDING = 1e-12
 
 
 def blocks(count: int, columns: int, cells: int) -> Iterator[int]:
-    """Yield how many rows at a time of a matrix of `count` rows hold no more than so many `cells`, one at least."""
+    """Yield the sizes of blocks of a matrix's `count` rows with at most so many `cells`, at least a row each."""
     step = max(1, cells // max(1, columns))
     return (min(step, count - start) for start in range(0, count, step))
 
 
 def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group: bool = False) -> Iterator[np.ndarray]:
-    """Yield how often each group is drawn in resamples of as many groups as there are, `(size, n_groups)` float64.
-
-    Random numbers are drawn resample by resample, or `by_group` for all resamples of a block.
-    """
+    """Yield counts of groups in bootstrap resamples, `(size, n_groups)`; `by_group` draws resamples together."""
     rng = np.random.default_rng(seed)
     for size in sizes:
         samples = rng.integers(n_groups, size=(n_groups, size) if by_group else (size, n_groups))
@@ -47,23 +44,23 @@ def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group:
 def max_t(observed: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.ndarray, float]:
     """Return the p-values `(m,)` of a family's statistics, and the critical value of its intervals.
 
-    `largest` `(tries,)`, ascending, is the largest statistic of the family in each try under chance; `seen` counts as
-    one more try if it is not among them (`itself` 1, else 0). A statistic above the critical value has p below 5 %;
-    with few tries none has, and the value is infinite.
+    `largest` `(n_permutations,)`, ascending, is the largest statistic of the family in each permutation. `itself` is 1
+    if the observed statistics are not among them, else 0. A statistic above the critical value has p below 5 %; with
+    few permutations the value is infinite.
     """
     tries = len(largest) + itself
     p = (len(largest) - np.searchsorted(largest, observed) + itself) / tries
-    allowed = math.ceil((1 - LEVEL) * tries - itself - _ROUNDING) - 1  # tries that may reach what is still told apart
+    allowed = math.ceil((1 - LEVEL) * tries - itself - _ROUNDING) - 1  # exceedances at p < 5 %
     return p, float(largest[-1 - allowed]) if allowed >= 0 else math.inf
 
 
 PERMUTATIONS = 10_000
-_CELLS = 4_000_000  # of the random matrix that is in memory at a time
-_NEARLY_ONE = 1 - 1e-9  # what is equal but for rounding counts as equal
+_CELLS = 4_000_000  # of the random matrix in memory
+_NEARLY_ONE = 1 - 1e-9  # tolerance of equality
 
 
 class Interval(NamedTuple):
-    """A value and the ends of its 95% interval; all NaN where it is not defined."""
+    """A value and its 95% interval; all NaN if undefined."""
 
     value: float
     low: float
@@ -72,11 +69,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The value of a less that of b over the same cases, with its 95% interval; `p` is that of this pair alone.
-
-    The interval and `p_family` allow for all pairs tested together: the interval excludes 0 where `p_family` is below
-    .05.
-    """
+    """The difference a - b with its 95% interval; interval and `p_family` are corrected for the family, `p` is not."""
 
     a: str
     b: str
@@ -92,13 +85,12 @@ class PairedTest:
 
     @property
     def reversed(self) -> "PairedTest":
-        """The same test with a and b exchanged."""
         return PairedTest(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairTest(PairedTest):
-    """The test of two retrievers by one measure, 0 to 1 each; a `wins` where its value of a question is higher."""
+    """The test of two retrievers by a measure, 0 to 1; `wins` counts questions with a higher value of a."""
 
     measure: str
     wins: int
@@ -107,7 +99,7 @@ class PairTest(PairedTest):
 
 
 class Pair(NamedTuple):
-    """Two retrievers by name, and their values of a measure, question by question, `(n_questions,)`."""
+    """Two retrievers by name, and their per-question values of a measure, `(n_questions,)`."""
 
     a: str
     b: str
@@ -117,11 +109,11 @@ class Pair(NamedTuple):
 
 
 def question_groups(question_set: QuestionSet) -> np.ndarray:
-    """Number the groups of questions that depend on each other, `(n_questions,)` int32, from 0 without gaps.
+    """Number the groups of dependent questions, `(n_questions,)` int32, from 0 without gaps.
 
-    A group is all questions that are linked by relevant passages. If that links more than half of all questions, as in
-    TREC collections, a group is the questions with the same relevant passages: the topic is the unit of tests there
-    (Sakai 2006; Smucker, Allan & Carterette 2007).
+    A group is all questions that are linked by relevant passages. If more than half of all questions are linked, as in
+    TREC collections, a group is the questions with the same relevant passages: tests there are by topic (Sakai 2006;
+    Smucker, Allan & Carterette 2007).
     """
     relevance = question_set.relevance
     n_questions, n_passages = relevance.shape
@@ -134,7 +126,7 @@ def question_groups(question_set: QuestionSet) -> np.ndarray:
 
 
 def _groups_of_equal_passages(relevance: csr_array) -> np.ndarray:
-    """Number the distinct sets of relevant passages; a question without any is a group of its own."""
+    """Number the distinct sets of relevant passages; each question without any is a separate group."""
     n_questions = relevance.shape[0]
     group_numbers: dict[bytes, int] = {}
     groups = np.arange(n_questions)
@@ -152,11 +144,10 @@ def _renumber(labels: np.ndarray) -> np.ndarray:
 def mean_intervals(
     values: np.ndarray, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """95% percentile bootstrap intervals `(m, 2)` of the column means of `values` `(n_questions, m)`.
+    """Return 95% percentile bootstrap intervals `(m, 2)` of the column means of `values` `(n_questions, m)`.
 
-    Groups are drawn with replacement, as many as there are, and the mean is over the questions of those drawn (the
-    cluster bootstrap: Davison & Hinkley 1997, 3.8); without `groups` every question is its own. Columns are drawn
-    together, so the intervals of differences are those of the paired bootstrap (Sakai 2006).
+    Groups are resampled (the cluster bootstrap: Davison & Hinkley 1997, 3.8), by default single questions. All columns
+    share the resamples, so intervals of differences are those of the paired bootstrap (Sakai 2006).
     """
     sums, counts = _sum_by_group(values, groups)
     draws = group_draws(len(counts), blocks(resamples, len(counts), _CELLS), seed)
@@ -166,10 +157,10 @@ def mean_intervals(
 
 
 def proportion_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """`mean_intervals` of shares between 0 and 1, honest where every question has all, or every one nothing.
+    """Return `mean_intervals` of values between 0 and 1, corrected if all values are 0 or all are 1.
 
-    There the bootstrap knows no spread, so the end that is open is the exact one of Clopper & Pearson (1934) over the
-    groups: 300 groups without a miss still leave room for 1.2 %. A part of all in one group alone says nothing.
+    There the bootstrap has no variance, so the open end is the exact one of Clopper & Pearson (1934) over the groups:
+    300 groups without a miss leave 1.2 %. A single group gives the interval 0 to 1.
     """
     n_groups = len(values) if groups is None else len(np.unique(groups))
     intervals = mean_intervals(values, groups)
@@ -182,20 +173,20 @@ def proportion_intervals(values: np.ndarray, groups: np.ndarray | None = None) -
 
 
 def difference_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """`mean_intervals` of differences of shares, -1 to 1: one group alone knows no spread and leaves all of it open."""
+    """Return `mean_intervals` of differences of proportions; a single group gives the interval -1 to 1."""
     n_groups = len(values) if groups is None else len(np.unique(groups))
     return mean_intervals(values, groups) if n_groups > 1 else np.tile([-1.0, 1.0], (values.shape[1], 1))
 
 
 def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, tuple[float, float]]:
-    """Return the `share_intervals` of every measure, by its name."""
+    """Return the `proportion_intervals` of every measure by name."""
     values = np.stack(list(scores.per_question.values()), axis=1)
     pairs = proportion_intervals(values, groups).tolist()
     return {measure: (low, high) for measure, (low, high) in zip(scores.per_question, pairs, strict=True)}
 
 
 def mean_interval(values: np.ndarray, groups: np.ndarray | None = None) -> tuple[float, float]:
-    """95% interval of the mean of per-question values or differences `(n_questions,)`; see `mean_intervals`."""
+    """Return the 95% interval of the mean of per-question values `(n_questions,)`; see `mean_intervals`."""
     ((low, high),) = mean_intervals(values[:, None], groups).tolist()
     return low, high
 
@@ -207,7 +198,7 @@ def pair_tests(
     *,
     baseline: str | None = None,
 ) -> list[PairTest]:
-    """Test all pairs of retrievers, or each against the baseline; a measure is a family. No score, no test."""
+    """Test all pairs of retrievers with scores, or each against the baseline; a measure is a family."""
     pairs = []
     for measure in measures:
         values = {
@@ -221,7 +212,7 @@ def pair_tests(
 
 
 def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> list[PairTest]:
-    """Test these pairs as `pair_tests` does; those of a measure are a family."""
+    """Test these pairs; pairs of a measure are a family."""
     if not pairs:
         return []
     differences = np.stack([pair.values_a - pair.values_b for pair in pairs], axis=1)
@@ -238,7 +229,7 @@ def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> lis
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Correct p-values `(n,)` of tests made together: 95 of 100 such families then hold no false alarm (Holm 1979)."""
+    """Correct p-values `(n,)` of a family of tests: the family-wise error rate is 5 % (Holm 1979)."""
     order = np.argsort(p, kind="stable")
     raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     corrected = np.empty_like(p)
@@ -257,7 +248,7 @@ def _sum_by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.nda
 
 @dataclass(frozen=True)
 class FamilyTests:
-    """All `(m,)`: p-values alone and in the family, and intervals; one has no 0 exactly if `p_family` < .05."""
+    """All `(m,)`: uncorrected and family p-values, and intervals, which exclude 0 exactly if `p_family` < .05."""
 
     p: np.ndarray
     p_family: np.ndarray
@@ -266,10 +257,10 @@ class FamilyTests:
 
 
 def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> FamilyTests:
-    """Test columns of differences, summed by group `(n_groups, m)`; groups have `sizes`, `(n_groups,)`.
+    """Test columns of differences, summed by group `(n_groups, m)`, of groups with `sizes` `(n_groups,)`.
 
-    `families`, `(m,)` int, says which columns are tested together. All swaps are tried of few groups, else random ones,
-    the same for all columns.
+    `families` `(m,)` int numbers the family of each column. Few groups are permuted exhaustively, others by random
+    swaps, the same for all columns.
     """
     scale = np.sqrt((sums**2).sum(axis=0))
     scaled = np.divide(sums, scale, out=np.zeros_like(sums), where=scale > 0)
@@ -281,7 +272,7 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
         permuted = np.abs(signs @ scaled)
         extreme += (permuted >= observed * _NEARLY_ONE - 1e-12).sum(axis=0)
         largest.append(np.stack([permuted[:, columns].max(axis=1) for columns in members], axis=1))
-    # random swaps do not hold what was seen, which is one of them; all of them do
+    # only the exhaustive permutations include the observed statistics
     n_observed = 0 if _is_enumerable(len(sums)) else 1
     highest = np.sort(np.concatenate(largest), axis=0)
     p_family, low, high = (np.empty(len(observed)) for _ in range(3))
@@ -293,12 +284,12 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
 
 
 def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of all d with t of `sums` - d * `sizes` <= critical: a quadratic in d, cut off at -1 and 1."""
+    """Return the ends of all d with t(`sums` - d * `sizes`) <= critical: a quadratic in d, limited to -1 and 1."""
     n = sizes.sum()
     total = sums.sum(axis=0)
     square = critical**2
     leading = n**2 - square * (sizes**2).sum()
-    if not leading > 0:  # so few groups that nothing can be told
+    if not leading > 0:  # too few groups
         return np.full(sums.shape[1], -1.0), np.full(sums.shape[1], 1.0)
     middle = total * n - square * (sizes @ sums)
     last = total**2 - square * (sums**2).sum(axis=0)
@@ -311,7 +302,7 @@ def _is_enumerable(n_groups: int) -> bool:
 
 
 def _sign_flips(n_groups: int) -> Iterator[np.ndarray]:
-    """Signs by which groups are swapped, `(rows, n_groups)` of 1 and -1: all there are, else random ones."""
+    """Yield signs of swaps, `(rows, n_groups)` of 1 and -1: all of them if they are enumerable, else random ones."""
     if _is_enumerable(n_groups):
         yield 1.0 - 2.0 * ((np.arange(2**n_groups)[:, None] >> np.arange(n_groups)) & 1)
         return

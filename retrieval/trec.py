@@ -1,6 +1,6 @@
-"""TREC files, which every evaluation tool reads: judgements and runs are written, and imported runs are read.
+"""TREC files: writes judgements and runs, and reads imported runs.
 
-A run may also be JSON lines, by texts or by ids: `{"question": "...", "passages": ["...", "..."]}`, the best first.
+A run may also be JSON lines of texts or ids: `{"question": "...", "passages": ["...", "..."]}`, best first.
 """
 
 import codecs
@@ -28,27 +28,26 @@ _SPACE = re.compile(r"\s+")
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _QRELS = "qrels"
 _BLOCK = 100_000  # lines written at a time
-_LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
+_MAX_STEM = 60  # a file name has at most 255 bytes, and a Korean character takes 3
 _COLUMNS = ["question", "Q0", "passage", "rank", "score", "name"]
 _EXTRA_COLUMN = "more"
 _BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
 def write_qrels(path: Path, question_set: QuestionSet) -> None:
-    """Write `question 0 passage grade` for every passage of every question that was judged; 1 where nobody graded."""
+    """Write `question 0 passage grade` for every judged passage; the grade is 1 if judgements are binary."""
     questions, passages = trec_ids(question_set)
-    pairs = zip(questions, question_set.questions, strict=True)
     row_of = question_set.row_of_passage
     lines = [
-        f"{id_} 0 {passages[row_of[passage_id]]} {grade}"
-        for id_, question_row in pairs
-        for passage_id, grade in question_row.grade_of.items()
+        f"{id_} 0 {passages[row_of[passage_id]]} {grade}\n"
+        for id_, question in zip(questions, question_set.questions, strict=True)
+        for passage_id, grade in question.grade_of.items()
     ]
-    write_text(path, "".join(line + "\n" for line in lines))
+    write_text(path, "".join(lines))
 
 
 def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
-    """Write `question Q0 passage rank score name`; tied scores are lowered by a float32, as tools order by id."""
+    """Write `question Q0 passage rank score name`; tied scores are lowered, as tools break ties by id."""
     questions, passages = (pa.array(ids, pa.large_string()) for ids in trec_ids(question_set))
     rows, positions = np.nonzero(rankings.indices != NOT_FOUND)
     scores = without_ties(rankings.scores)
@@ -62,16 +61,16 @@ def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: s
                 pa.scalar("Q0", pa.large_string()),
                 passages.take(pa.array(rankings.indices[row, position])),
                 pc.cast(pa.array(position + 1), pa.large_string()),
-                pc.cast(pa.array(scores[row, position]), pa.large_string()),  # so that reading gives the same float32
+                pc.cast(pa.array(scores[row, position]), pa.large_string()),  # round-trips float32
                 last,
                 pa.scalar(" ", pa.large_string()),
             )
-            # no writer of tables: an id may hold their quotation marks, which mean nothing here
+            # no CSV writer, as quotation marks in ids have no meaning here
             file.write("".join(pc.binary_join_element_wise(*columns).to_pylist()).encode())
 
 
 def without_ties(scores: np.ndarray) -> np.ndarray:
-    """Lower each score that is not under the one before it, of the same row, to the next float32 below that one."""
+    """Lower each score that is not below its left neighbour to the next float32 below it."""
     scores = scores.copy()
     for column in range(1, scores.shape[1]):
         next_lower = np.nextafter(scores[:, column - 1], np.float32(-np.inf))
@@ -80,13 +79,13 @@ def without_ties(scores: np.ndarray) -> np.ndarray:
 
 
 def trec_ids(question_set: QuestionSet) -> tuple[list[str], list[str]]:
-    """Ids of questions and passages without white space, which separates the columns; still all different."""
+    """Return distinct ids of questions and passages without white space, which separates columns."""
     question_ids = [question.id for question in question_set.questions]
     return _without_space(question_ids), _without_space(list(question_set.passages.ids), question_set.aliases)
 
 
 def changed_ids(question_set: QuestionSet) -> pd.DataFrame:
-    """List the ids that TREC files write differently: columns "kind" (question or passage), "id" and "trec_id"."""
+    """List the ids that differ in TREC files: columns "kind" (question or passage), "id" and "trec_id"."""
     question_ids, passage_ids = trec_ids(question_set)
     pairs = [("question", question.id, id_) for question, id_ in zip(question_set.questions, question_ids, strict=True)]
     pairs += [("passage", id_, written) for id_, written in zip(question_set.passages.ids, passage_ids, strict=True)]
@@ -95,7 +94,7 @@ def changed_ids(question_set: QuestionSet) -> pd.DataFrame:
 
 
 def _without_space(ids: list[str], reserved: Iterable[str] = ()) -> list[str]:
-    """Replace white space by "_"; an id without white space stays as it is, so another engine may use it."""
+    """Replace white space by "_"; other ids stay unchanged, so that other engines share them."""
     if not any(map(_SPACE.search, ids)):
         return ids
     taken = {id_ for id_ in chain(ids, reserved) if not _SPACE.search(id_)}
@@ -113,17 +112,17 @@ def _candidate_names(stem: str) -> Iterator[str]:
 
 
 def file_names(names: list[str]) -> list[str]:
-    """Return a safe, different file stem for each name of a retriever; none is that of the judgements."""
-    stems = {_QRELS: _QRELS}  # by the form that a file system without letter case sees
+    """Return a safe, distinct file stem for each retriever's name, other than that of the judgements."""
+    stems = {_QRELS: _QRELS}  # by lower-case form: file systems may ignore case
     for name in names:
-        stem = _UNSAFE.sub("_", name).strip(".")[:_LONGEST_STEM] or "retriever"
+        stem = _UNSAFE.sub("_", name).strip(".")[:_MAX_STEM] or "retriever"
         free = next(choice for choice in _candidate_names(stem) if choice.casefold() not in stems)
         stems[free.casefold()] = free
     return list(stems.values())[1:]
 
 
 class RunError(Failure):
-    """A run that cannot be used; details are its path (`run`) and the first wrong `line`, from 1, or 0."""
+    """A run that cannot be used; details are its path (`run`) and the first wrong `line`, from 1, else 0."""
 
     def __init__(self, code: str, message: str, run: str, line: int = 0) -> None:
         super().__init__(code, message, run=run, line=line)
@@ -131,22 +130,22 @@ class RunError(Failure):
 
 @dataclass(frozen=True)
 class RunNotes:
-    """What a run holds, of the questions asked."""
+    """The coverage of an imported run."""
 
-    depth: int  # most passages of any question: what lies below is not known
-    questions: int  # that it answers
-    other_questions: int  # that are not asked here
-    unknown_passages: int  # lines that name a passage the corpus does not have
-    repeated: int  # lines that name a passage again, which counts once, at its best
-    aliases: int = 0  # lines that name a merged copy, which counts as the stored passage
+    depth: int  # most passages of any question
+    questions: int  # with results
+    other_questions: int  # that are not in the dataset
+    unknown_passages: int  # lines of passages that are not in the corpus
+    repeated: int  # duplicate lines of a passage, which counts once, at its best rank
+    aliases: int = 0  # lines of merged copies, which count as the stored passage
 
 
 class ImportedRun:
     """The rankings of a TREC run: `question Q0 passage rank score name` in lines of any order.
 
-    As in trec_eval, passages are ordered by score (float32), ties by descending id, ranks ignored; a tied score is one
-    float32 step lower than the one before. Rankings have no more columns than the run or `depth`, if more passages were
-    searched for. `measured_seconds` of a search follow from `seconds_per_query`.
+    As in trec_eval, passages are ordered by score (float32), ties by descending id, and ranks are ignored; tied scores
+    are lowered. Rankings have at least `depth` columns, the depth of the original search. `measured_seconds` of a
+    search follow from `seconds_per_query`.
     """
 
     def __init__(
@@ -169,8 +168,7 @@ class ImportedRun:
         self.notes = asdict(known)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question, `(n_questions, at most the run's depth)`."""
-        if list(questions) == self._texts:  # also where two questions have the same text
+        if list(questions) == self._texts:  # also if two questions have the same text
             rows = np.arange(len(self._texts))
         else:
             rows = np.array([self._row_of_text.get(text, -1) for text in questions], dtype=np.int64)
@@ -181,7 +179,7 @@ class ImportedRun:
 
 
 def find_run(reference: str, base: Path | None) -> Path:
-    """Return the path of a run, from `base` or absolute. Raises `RunError` (`run_not_found`)."""
+    """Return the path of a run, relative to `base` or absolute. Raises `RunError` (`run_not_found`)."""
     path = (base or Path()) / reference
     if not os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
         raise RunError("run_not_found", f"there is no file {reference!r}; give the path of a TREC run", reference)
@@ -189,20 +187,20 @@ def find_run(reference: str, base: Path | None) -> Path:
 
 
 def fingerprint(path: Path) -> str:
-    """Key of a run's content: its size and time, as for models."""
+    """Return a key of a run's content, by size and time, as for models."""
     status = path.stat()
     return key_of(status.st_size, status.st_mtime_ns)
 
 
 def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, RunNotes]:
-    """Read a run over the set's questions, by ids or texts. Raises `RunError`: unreadable, broken line, other ids."""
+    """Read a run of the set's questions, by ids or texts. Raises `RunError`."""
     reference = reference or path.name
     table, is_of_texts = read_run_table(path, reference)
     return rankings_from_table(table, question_set, reference, is_of_texts=is_of_texts)
 
 
 def read_run_table(path: Path, reference: str) -> tuple[pd.DataFrame, bool]:
-    """Read a run as a table for `run_of_rows`; return also whether it is of JSON lines. Raises `RunError`."""
+    """Read a run as a table for `rankings_from_table`; return also whether it is JSON lines. Raises `RunError`."""
     try:
         with path.open("rb") as file:
             is_of_texts = file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
@@ -218,10 +216,9 @@ def rankings_from_table(
     question_ids, passage_ids = trec_ids(question_set)
     question = _rows_of_ids(table["question"], question_ids)
     passage = _rows_of_ids(table["passage"], passage_ids)
-    if is_of_texts:  # white space is no separator there, so ids may have it
-        question = _fill_missing(
-            question, table["question"], {item.id: row for row, item in enumerate(question_set.questions)}
-        )
+    if is_of_texts:  # ids in JSON may contain white space
+        row_of_question = {item.id: row for row, item in enumerate(question_set.questions)}
+        question = _fill_missing(question, table["question"], row_of_question)
         passage = _fill_missing(passage, table["passage"], question_set.row_of_passage)
     is_unknown = passage < 0
     passage = _fill_missing(passage, table["passage"], _rows_of_aliases(question_set))
@@ -234,10 +231,8 @@ def rankings_from_table(
     if not known.any():
         column, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
         example = table[column].iloc[int((question >= 0).argmax())]
-        message = (
-            f"names no {column} of the dataset: its ids are like {example!r}, those of the dataset like {ids[0]!r}"
-        )
-        raise RunError("run_other_ids", f"{reference} {message}", reference)
+        known_ids = f"its ids are like {example!r}, those of the dataset like {ids[0]!r}"
+        raise RunError("run_other_ids", f"{reference} names no {column} of the dataset: {known_ids}", reference)
     scores = table["score"].to_numpy()[known]
     rankings, repeated = _rank_rows(question[known], passage[known], scores, len(question_ids), passage_ids)
     notes = RunNotes(
@@ -252,7 +247,7 @@ def rankings_from_table(
 
 
 def _rows_of_aliases(question_set: QuestionSet) -> dict[str, int]:
-    """Map each alias to the row of its passage, also as TREC files write it; without ambiguous ones."""
+    """Map each alias to its passage's row, also in the form of TREC files, without ambiguous ones."""
     stored = question_set.row_of_passage.rows([*question_set.aliases.values()])
     rows = dict(zip(question_set.aliases, stored, strict=True))
     written: dict[str, int] = {}
@@ -299,7 +294,6 @@ def _read_json_lines(path: Path, reference: str) -> pd.DataFrame:
 
 
 def _rows_of_texts(column: "pd.Series[str]", texts: Iterable[str]) -> np.ndarray:
-    """Row of each text however it is spaced, the first of several, -1 where it is none of `texts`."""
     row_of = {composed(text): row for row, text in reversed(list(enumerate(texts)))}
     rows = np.array([row_of.get(composed(text), -1) for text in column.cat.categories], dtype=np.int64)
     return np.asarray(rows[column.cat.codes.to_numpy()])
@@ -323,9 +317,9 @@ def _read_table(path: Path, reference: str) -> pd.DataFrame:
         raise RunError("run_unreadable", f"{reference} is no UTF-8 text: {error}", reference) from error
     except OSError as error:
         raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
-    except ValueError as error:  # also pandas' own: a line with more fields, a score that is no number
+    except ValueError as error:  # also a pandas error: a line with more fields, or a score that is no number
         raise _find_broken_line(path, reference) from error
-    # as text first: categories of numbers would lose leading zeros, and equal no id
+    # text first: categories of numbers would lose leading zeros
     table = table.astype(dict.fromkeys((name for name in names if name != "score"), "category"))
     with np.errstate(over="ignore"):
         table["score"] = table["score"].astype(np.float32)
@@ -336,7 +330,6 @@ def _read_table(path: Path, reference: str) -> pd.DataFrame:
 
 
 def _find_broken_line(path: Path, reference: str) -> RunError:
-    """Find the first wrong line: slow and exact, after the fast reader has failed."""
     expected = f"expected six columns: {' '.join(_COLUMNS)}"
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
@@ -366,18 +359,13 @@ def _rank_rows(
     id_order = np.empty(len(passage_ids), dtype=np.int64)
     id_order[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
     order = np.lexsort((-id_order[passage], -score, question))
-    question = question[order]
-    passage = passage[order]
-    score = score[order]
-    _, best = np.unique(question * len(passage_ids) + passage, return_index=True)
-    best.sort()
-    repeated = len(question) - len(best)
+    codes = (question * len(passage_ids) + passage)[order]
+    best = order[np.sort(np.unique(codes, return_index=True)[1])]
+    repeated = len(order) - len(best)
     question = question[best]
-    passage = passage[best]
-    score = score[best]
     counts = np.bincount(question, minlength=n_questions)
     rankings = Rankings.empty(n_questions, int(counts.max()))
     position = positions_within_groups(counts)
-    rankings.indices[question, position] = passage
-    rankings.scores[question, position] = score
+    rankings.indices[question, position] = passage[best]
+    rankings.scores[question, position] = score[best]
     return Rankings(rankings.indices, without_ties(rankings.scores)), repeated

@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext, Spec
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
-from mrc_workbench.retrieval.mix import learn, rank_by_mix
+from mrc_workbench.retrieval.mix import fit_mix, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings
 
 _RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
@@ -102,7 +102,7 @@ class _Results:
         folds = training_queries.folds if np.array_equal(rows, training) else np.full(len(rows), FOLDS)
         n_passages = len(self.question_set.passages)
         parts = [*_RETRIEVERS, *[None] * (len(self.rankings) - len(_SPECS))]
-        learned = learn(_select_rows(self.rankings, training), training_queries, parts, n_passages)
+        learned = fit_mix(_select_rows(self.rankings, training), training_queries, parts, n_passages)
         mix = rank_by_mix(_select_rows(self.rankings, rows), learned, folds, n_passages, DEFAULT_CUTOFF)
         means = {name: float(query_ndcg[rows].mean()) for name, query_ndcg in self.ndcg.items()}
         means[_MIX.name] = evaluate(mix, self.question_set.with_questions(rows), (DEFAULT_CUTOFF,)).means()[MEASURE]

@@ -128,7 +128,7 @@ def _build_segments(clones: Clones | None) -> "Iterator[Segment]":
     counts = counts_of(clones.parts())
     n_passages = len(clones.tokens)
     mean_length = float(counts["n_tokens"]) / n_passages
-    statistics = TermStatistics(counts["hashes"], counts["holders"], n_passages, mean_length)
+    statistics = TermStatistics(counts["hashes"], counts["document_frequencies"], n_passages, mean_length)
     return bm25_segments(clones.parts(), statistics, K1, B)
 
 

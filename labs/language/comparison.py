@@ -263,7 +263,7 @@ def _train(
     """Train, measure and store the missing tokenizers; those with one split share their training data."""
     results = {}
     for sample, members in groupby(missing.items(), key=lambda item: item[1].sample):
-        with tokenizer_training.gathered(corpus, sample, steps.report) as training_data:
+        with tokenizer_training.gather_documents(corpus, sample, steps.report) as training_data:
             steps.advance(corpus.name)
             for label, options in members:
                 trained = tokenizer_training.train_on(training_data, options.kind, options.vocabulary, steps.report)

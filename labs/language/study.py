@@ -184,7 +184,7 @@ def compare_tokenizers(
     seed: Annotated[int, Parameter(help="seed that selects these documents")] = 0,
     most_characters: Annotated[
         int, Parameter("--max-characters", help="characters to train on; bounds the memory")
-    ] = Sample.most_characters,
+    ] = Sample.max_characters,
     out: Annotated[Path | None, Parameter(help="folder for the tokenizers")] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -192,7 +192,7 @@ def compare_tokenizers(
 
     JSON has fractions from 0 to 1.
     """
-    sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, most_characters=most_characters)
+    sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, max_characters=most_characters)
     options = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
     request_options: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in options.items() if values}
     request = TokenizerGrid(sample=sample, **request_options)

@@ -161,7 +161,7 @@ def _request_answers(
             if not _has_text(answer):
                 failures[messages.key] = _empty_answer_error()
             return
-        if answer.code in ("broken_off", "timeout", "too_long", "too_much"):
+        if answer.code in ("truncated", "timeout", "too_long", "too_large"):
             budget.settle(messages.key, None)  # it may have cost
         else:
             budget.release(messages.key)

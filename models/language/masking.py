@@ -1,8 +1,8 @@
-"""Masked language modelling: which tokens are hidden, rows cut from a file of tokens, and how well tokens are guessed.
+"""Masked language modelling: masking of tokens, rows from a file of tokens, and scores of predictions.
 
-Tokens are hidden as in Devlin et al. 2019, 3.1. The perplexity of a masked language model is exp of the mean of -ln P
-over the hidden tokens, each given all that is shown (table 6 there). It depends on the tokenizer and on the share
-hidden: only models that guess the same tokens of the same rows can be compared by it.
+Tokens are masked as in Devlin et al. 2019, 3.1. The perplexity of a masked language model is exp of the mean of -ln P
+over the masked tokens, given all visible tokens (table 6 there). It depends on the tokenizer and on the masked
+fraction: compare only models that predict the same tokens of the same rows.
 """
 
 from array import array
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import MaskedNetwork
 
 
-IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it
-# what a second segment is, as BERT numbers it
+IGNORED = -100  # label of visible tokens in torch's cross-entropy
+# labels of second segments in BERT
 NEXT = 0
 RANDOM = 1
 PERPLEXITY = "perplexity"
@@ -35,57 +35,54 @@ _COLUMNS = ("losses", "hidden", "right", "follow_right")
 
 @dataclass(frozen=True)
 class MaskingOptions:
-    """The share of tokens to guess, and the shares of these that are shown as [MASK] and as any other token."""
+    """The fraction of masked tokens, and the fractions of these that [MASK] and random tokens replace."""
 
-    share: float = 0.15
+    fraction: float = 0.15
     masked: float = 0.8
-    random: float = 0.1  # the rest is shown as it is
+    random: float = 0.1  # the rest is unchanged
 
 
 @dataclass(frozen=True)
 class Masker:
-    """Hides tokens by chance. Special tokens are never hidden, and never shown in place of another."""
+    """Masks tokens at random, except special tokens."""
 
     options: MaskingOptions
     mask: int  # the id of [MASK]
-    special: np.ndarray = field(repr=False)  # (vocabulary,) bool, true of the ids that are no text
+    special: np.ndarray = field(repr=False)  # (vocabulary,) bool
 
     def mask_tokens(
         self, tokens: np.ndarray, words: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens shown, and the labels (`IGNORED` where nothing is hidden), both like `tokens` `(n, width)`.
+        """Return the masked tokens and the labels (`IGNORED` at visible tokens), both like `tokens` `(n, width)`.
 
-        `words`, of the same shape, numbers the word of each token, from 0 in each row: a word is hidden as a whole with
-        the probability `share`. How each of its tokens is shown is drawn separately.
+        `words`, of the same shape, numbers the words of each row from 0: whole words are masked with the probability
+        `fraction`, and the replacement of each of their tokens is independent.
         """
         random_values = np.take_along_axis(rng.random(tokens.shape), words, axis=1)
-        is_selected = (random_values < self.options.share) & ~self.special[tokens]
+        is_selected = (random_values < self.options.fraction) & ~self.special[tokens]
         labels = np.where(is_selected, tokens, IGNORED)
         replacement_draw = rng.random(tokens.shape)
         others = np.flatnonzero(~self.special)
         inputs = np.where(is_selected & (replacement_draw < self.options.masked), self.mask, tokens)
-        is_random = (
-            is_selected
-            & (replacement_draw >= self.options.masked)
-            & (replacement_draw < self.options.masked + self.options.random)
-        )
+        random_end = self.options.masked + self.options.random
+        is_random = is_selected & (replacement_draw >= self.options.masked) & (replacement_draw < random_end)
         inputs[is_random] = others[rng.integers(len(others), size=int(is_random.sum()))]
         return inputs, labels
 
 
 def words_of(starts: np.ndarray) -> np.ndarray:
-    """Number the words of rows of tokens from 0, `(n, width)`, by where they start: `(n, width)` bool."""
+    """Number the words of rows of tokens from 0, `(n, width)`, by their starts, `(n, width)` bool."""
     return np.asarray(np.maximum(np.cumsum(starts, axis=1) - 1, 0))
 
 
 class Rows(NamedTuple):
-    """What is read at once. `tokens`, `segments` and `words` are `(n, width)`, `lengths` and `follows` `(n,)`."""
+    """A batch of rows: `tokens`, `segments` and `words` are `(n, width)`, `lengths` and `follows` `(n,)`."""
 
     tokens: np.ndarray  # int64, padded on the right
     segments: np.ndarray  # int64, 1 of a second segment
     words: np.ndarray  # int64, the number of each token's word in its row
     lengths: np.ndarray
-    follows: np.ndarray | None  # `NEXT` or `RANDOM`, None where there are no pairs
+    follows: np.ndarray | None  # `NEXT` or `RANDOM`, None without pairs
 
 
 class Blocks(Protocol):
@@ -96,7 +93,7 @@ class Blocks(Protocol):
     def lengths(self) -> np.ndarray: ...
 
     def read(self, rows: Sequence[int], rng: np.random.Generator) -> Rows:
-        """Return some rows; what is left to chance is drawn from `rng`."""
+        """Return some rows; `rng` makes random choices."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class PackedBlocks:
 
     def __post_init__(self) -> None:
         if not len(self.file.tokens):
-            raise LanguageError("no_tokens", "no token is left to learn from or to measure on: give more text")
+            raise LanguageError("no_tokens", "no tokens are left for training or evaluation: add more text")
 
     def __len__(self) -> int:
         return max(1, len(self.file.tokens) // self._room)
@@ -118,7 +115,7 @@ class PackedBlocks:
         return np.full(len(self), min(len(self.file.tokens), self._room) + 2)
 
     def read(self, rows: Sequence[int], rng: np.random.Generator) -> Rows:
-        del rng  # nothing is left to chance
+        del rng
         bodies = [slice(row * self._room, (row + 1) * self._room) for row in rows]
         return _rows(self.file, [[body] for body in bodies], self.specials)._replace(follows=None)
 
@@ -129,16 +126,16 @@ class PackedBlocks:
 
 @dataclass(frozen=True)
 class SegmentPairs:
-    """Two segments of about half a row each: [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3.1).
+    """Rows of two segments of half a row each: [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3.1).
 
-    A document is cut into segments of equal size that begin with words, and every two of them are a row. Half the time
-    the second is replaced by one of another document, never of a copy. Raises `LanguageError` (`one_document`).
+    A document is cut at words into segments of equal size, and each two of them are a row. Half of the second segments
+    are replaced by those of other, different documents. Raises `LanguageError` (`one_document`).
     """
 
     file: TokenFile
     length: int
     specials: Specials
-    pairs: np.ndarray = field(init=False, repr=False)  # (n, 3) where the first begins, the second, and where that ends
+    pairs: np.ndarray = field(init=False, repr=False)  # (n, 3): begins of both segments, and the end
     document: np.ndarray = field(init=False, repr=False)  # (n,) rows of `TokenFile.same`
 
     def __post_init__(self) -> None:
@@ -152,7 +149,7 @@ class SegmentPairs:
         object.__setattr__(self, "pairs", np.array(bounds, dtype=np.int64).reshape(-1, 3))
         object.__setattr__(self, "document", np.array(document, dtype=np.int64))
         if len(np.unique(self.file.same[self.document])) < 2:
-            message = "one document has no segment of another beside it: give several, or learn without pairs"
+            message = "pairs need several documents: add some, or train without pairs"
             raise LanguageError("one_document", message)
 
     def __len__(self) -> int:
@@ -181,7 +178,6 @@ class SegmentPairs:
 
 
 def _segments(first: int, starts: np.ndarray, room: int) -> np.ndarray:
-    """Bounds of the pairs of a document of tokens from `first` on, `(n_pairs, 3)`; none of a single token."""
     size = len(starts)
     if size < 2:
         return np.zeros((0, 3), dtype=np.int64)
@@ -196,7 +192,7 @@ def _segments(first: int, starts: np.ndarray, room: int) -> np.ndarray:
 def _truncate_pair(first: slice, second: slice, room: int) -> tuple[slice, slice]:
     sizes = [first.stop - first.start, second.stop - second.start]
     while sum(sizes) > room:
-        sizes[sizes[0] < sizes[1]] -= 1
+        sizes[1 if sizes[0] < sizes[1] else 0] -= 1
     return slice(first.start, first.start + sizes[0]), slice(second.start, second.start + sizes[1])
 
 
@@ -232,7 +228,7 @@ class Size(StrEnum):
 
 
 class BertShape(NamedTuple):
-    """Layers, and the dimensions of their vectors."""
+    """The number of layers, and the dimensions of vectors."""
 
     layers: int
     hidden: int
@@ -249,13 +245,13 @@ SHAPES = {
 
 
 def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[str, Any]:
-    """Return what transformers' `BertConfig` is made of, for so many pieces and texts of `length` tokens at most."""
+    """Return the arguments of transformers' `BertConfig` for texts of at most `length` tokens."""
     shape = SHAPES[size]
     return {
         "vocab_size": vocabulary,
         "hidden_size": shape.hidden,
         "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.hidden // 64,  # dimensions of a head, in all sizes
+        "num_attention_heads": shape.hidden // 64,  # dimensions per head
         "intermediate_size": 4 * shape.hidden,
         "max_position_embeddings": max(512, length),
         "pad_token_id": pad,
@@ -264,15 +260,14 @@ def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[st
 
 @dataclass(frozen=True)
 class MaskedPredictions:
-    """What was said of hidden tokens, row by row: sums of -ln P (natural), how many were hidden, how many right."""
+    """Predictions of masked tokens by row: sums of -ln P, numbers of masked tokens and of correct predictions."""
 
     losses: np.ndarray  # (n,) float64
     hidden: np.ndarray  # (n,) int64
     right: np.ndarray  # (n,) int64
-    follow_right: np.ndarray  # (n,) bool, of pairs, whether it was told if they belong together; (0,) without pairs
+    follow_right: np.ndarray  # (n,) bool, correct predictions of pairs; (0,) without pairs
 
     def means(self) -> dict[str, float]:
-        """Perplexity, from 1, lower is better; the rest is better higher: mean of ln P, and shares that were right."""
         loss = float(self.losses.sum() / max(1, self.hidden.sum()))
         means = {
             PERPLEXITY: float(np.exp(loss)),
@@ -282,7 +277,6 @@ class MaskedPredictions:
         return means | ({FOLLOWED: float(self.follow_right.mean())} if len(self.follow_right) else {})
 
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """95% intervals: of the bootstrap over rows, and Wilson's of pairs, as each of these is right or wrong."""
         losses, right, hidden = (self._resampled(values) for values in (self.losses, self.right, self.hidden))
         loss = _quantile_interval(losses / np.maximum(1, hidden))
         intervals = {
@@ -293,7 +287,6 @@ class MaskedPredictions:
         return intervals | ({FOLLOWED: proportion_interval(self.follow_right)} if len(self.follow_right) else {})
 
     def gain(self, before: "MaskedPredictions") -> tuple[float, tuple[float, float]]:
-        """How much larger the share guessed right is than before, and its 95% interval, of the same rows drawn."""
         difference = self._resampled(self.right - before.right)
         hidden = self._resampled(self.hidden)
         return self.means()[GUESSED] - before.means()[GUESSED], _quantile_interval(difference / np.maximum(1, hidden))
@@ -307,14 +300,14 @@ class MaskedPredictions:
         return cls(*(np.array(stored[name], dtype=dtype) for name, dtype in zip(_COLUMNS, types, strict=True)))
 
     def _resampled(self, values: np.ndarray) -> np.ndarray:
-        """Sums over as many rows drawn with replacement, `(2000,)`: the same rows every time."""
+        """Return sums over bootstrap resamples of rows, `(2000,)`, the same for all values."""
         rng = np.random.default_rng(0)
         n = len(values)
         return np.array([values[rng.integers(n, size=n)].sum() for _ in range(2000)])
 
 
 def proportion_interval(right: np.ndarray) -> tuple[float, float]:
-    """Wilson's 95% interval (1927) of the share of what is right, `(n,)` bool."""
+    """Return Wilson's 95% interval (1927) of a proportion, `(n,)` bool."""
     from scipy.stats import binomtest
 
     interval = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
@@ -324,7 +317,7 @@ def proportion_interval(right: np.ndarray) -> tuple[float, float]:
 def predict_masked_tokens(
     network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], precision: Precision
 ) -> MaskedPredictions:
-    """Let a model guess the hidden tokens of batches; it stays as it is. Raises `ModelError` (`not_finite`)."""
+    """Score a model's predictions of masked tokens in batches. Raises `ModelError` (`not_finite`)."""
     import torch
 
     was_training = network.training
@@ -338,7 +331,7 @@ def predict_masked_tokens(
     network.train(was_training)
     columns = {name: np.concatenate(values) for name, values in values_by_name.items()}
     if not np.isfinite(columns["token_losses"]).all():
-        raise ModelError("not_finite", "the model answers with what is no number: its weights are damaged", model="")
+        raise ModelError("not_finite", "the model returns no finite numbers: its weights are damaged", model="")
     return MaskedPredictions(
         columns["token_losses"].astype(np.float64),
         columns["hidden"].astype(np.int64),
@@ -348,10 +341,10 @@ def predict_masked_tokens(
 
 
 def unigram_predictions(labels: Sequence[np.ndarray], counts: np.ndarray, special: np.ndarray) -> MaskedPredictions:
-    """Guess the same tokens, `labels` of rows, by frequency alone: P = (count + 1) / (sum of counts + pieces).
+    """Predict masked tokens, `labels` of rows, by frequency: P = (count + 1) / (sum of counts + pieces).
 
-    `counts` `(vocabulary,)` are those of the training text; `special` pieces, of the same shape, are never hidden. The
-    likeliest piece is always the most frequent one; pairs are not guessed.
+    `counts` `(vocabulary,)` are those of the training text; `special` pieces are never masked. The prediction is always
+    the most frequent piece; pairs are not predicted.
     """
     counts = np.where(special, 0, counts)
     losses = -np.log((counts + 1) / (counts.sum() + (~special).sum()))

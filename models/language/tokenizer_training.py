@@ -1,9 +1,9 @@
 """Tokenizers trained on a user's text: WordPiece, BPE, byte-level BPE and Unigram, over words or over morphemes.
 
-Training documents lie in a file, so that several kinds and vocabularies read the same text and Kiwi analyzes it once.
-Trainers hold all distinct words in memory: of a corpus larger than `most_characters` they read a sample of documents.
-Each tokenizer is a standard `tokenizer.json` for `tokenizers.Tokenizer.from_file` and transformers'
-`PreTrainedTokenizerFast`. One that was trained on morphemes expects texts in which `marked` has marked them.
+Training documents are in a file, so that several tokenizers read the same text and Kiwi analyzes it once. Trainers hold
+all distinct words in memory: a corpus larger than `max_characters` is sampled. Each tokenizer is a standard
+`tokenizer.json` for `tokenizers.Tokenizer.from_file` and transformers' `PreTrainedTokenizerFast`. A tokenizer over
+morphemes expects texts that `mark_morphemes` prepared.
 """
 
 import tempfile
@@ -35,18 +35,16 @@ from mrc_workbench.data.workspace import replacing, write_json
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # numbered from 0
-BLANKS = ("▁", "Ġ")  # as Metaspace and byte-level BPE write one
-BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # nobody sees it, NFC keeps it, and texts of people hold none
-_BLOCK = 256  # texts that Kiwi is given at a time: its morphemes take a hundred times the memory of the text
-# pieces of a vocabulary
+BLANKS = ("▁", "Ġ")  # a blank in Metaspace and byte-level BPE
+BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # invisible, unchanged by NFC, and missing in natural texts
+_BLOCK = 256  # texts per call of Kiwi, which takes a hundred times the memory of the text
 MIN_VOCABULARY = 1_000
 MAX_VOCABULARY = 64_000
-TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
+TRAINED = "trained"  # key of provenance in tokenizer_config.json
 MAX_CHARACTERS = 50_000_000
-_MIN_PAIR_FREQUENCY = 2  # times that a pair occurs before it is a piece
-_READING_FRACTION = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
+_MIN_PAIR_FREQUENCY = 2
+_READING_FRACTION = 0.6  # of the progress; the library reports no progress of the rest
 _CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     "pad_token": PAD,
@@ -57,15 +55,15 @@ _CONFIG = {
     "clean_up_tokenization_spaces": False,
     "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
 }
-_SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a word
+_SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols are single words
 
 
 class TokenizerKind(StrEnum):
-    """How a vocabulary is found.
+    """The algorithm of a vocabulary.
 
-    `WORDPIECE` (Schuster & Nakajima 2012) is trained as the library does, by BPE's merges, and cuts as BERT does, the
-    longest piece first. `BPE` (Sennrich et al. 2016), `BYTE_BPE` of bytes, which knows every letter (Radford et al.
-    2019), `UNIGRAM` (Kudo 2018).
+    `WORDPIECE` (Schuster & Nakajima 2012) is trained by BPE's merges, as in the library, and cuts the longest piece
+    first, as in BERT. `BPE` (Sennrich et al. 2016), `BYTE_BPE` without unknown characters (Radford et al. 2019),
+    `UNIGRAM` (Kudo 2018).
     """
 
     WORDPIECE = "wordpiece"
@@ -75,36 +73,28 @@ class TokenizerKind(StrEnum):
 
 
 class PreTokenization(StrEnum):
-    """What no piece crosses: the ends of words, or those of the morphemes in them as well."""
+    """Boundaries that no piece crosses: of words, or also of morphemes."""
 
     WORDS = "words"
     MORPHEMES = "morphemes"
 
 
 def normalize_text(text: str) -> str:
-    """Return a text as cuts are told in it: its letters composed (NFC), and no boundary marked."""
+    """Return a text in NFC without boundary marks; positions of cuts refer to it."""
     return unicodedata.normalize("NFC", text).replace(BOUNDARY, "")
 
 
 def cut_positions(spans: np.ndarray, text: str) -> np.ndarray:
-    """Return the places `(n,)` between two letters or digits at which a span begins and over which none reaches.
-
-    `spans` `(n, 2)` are in the order of their beginnings. Blanks and punctuation are no cuts, and pieces that share a
-    letter are not cut apart there.
-    """
+    """Return positions in words at which one of the ordered `spans` `(n, 2)` begins and that no span crosses."""
     starts, ends = spans.T
     reached = np.maximum.accumulate(np.concatenate([[0], ends]))[:-1]
     positions = np.unique(starts[starts >= reached])
-    inside = [
-        position
-        for position in positions.tolist()
-        if 0 < position < len(text) and text[position - 1 : position + 1].isalnum()
-    ]
-    return np.array(inside, dtype=np.int64)
+    inside = positions[(positions > 0) & (positions < len(text))].tolist()
+    return np.array([position for position in inside if text[position - 1 : position + 1].isalnum()], dtype=np.int64)
 
 
 def morpheme_boundaries(texts: Sequence[str]) -> list[np.ndarray]:
-    """Return the places inside the words of each text at which a morpheme begins, by Kiwi: 갔다 is 갔 | 다."""
+    """Return the positions inside words at which a morpheme of Kiwi begins: 갔다 is 갔 | 다."""
     boundaries = []
     for block in in_blocks(texts, _BLOCK):
         for text, tokens in zip(block, kiwi_tokens(block), strict=True):
@@ -114,52 +104,41 @@ def morpheme_boundaries(texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def mark_morphemes(texts: Sequence[str]) -> list[str]:
-    """Return the texts composed, with `BOUNDARY` where a morpheme begins inside a word.
-
-    A tokenizer that was trained on morphemes expects such texts. Without the marks each is as `composed_letters`
-    returns it.
-    """
+    """Return normalized texts with `BOUNDARY` before each morpheme inside a word, for tokenizers over morphemes."""
     composed = [normalize_text(text) for text in texts]
-    return [
-        insert_boundaries(text, positions)
-        for text, positions in zip(composed, morpheme_boundaries(composed), strict=True)
-    ]
+    return [*map(insert_boundaries, composed, morpheme_boundaries(composed))]
 
 
 def insert_boundaries(text: str, positions: np.ndarray) -> str:
-    """Return a text with `BOUNDARY` at the places."""
+    """Return a text with `BOUNDARY` at the positions."""
     ends = [0, *positions.tolist(), len(text)]
     return BOUNDARY.join(text[start:end] for start, end in pairwise(ends))
 
 
 def to_unmarked_offsets(positions: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return where positions `at` of a text that was marked at `places` stand in the text without the marks."""
-    return (
-        offsets - np.searchsorted(positions + np.arange(1, len(positions) + 1), offsets, side="right")
-        if len(positions)
-        else offsets
-    )
+    """Convert offsets in a text with marks at `positions` to offsets in the text without marks."""
+    return np.asarray(offsets - np.searchsorted(positions + np.arange(1, len(positions) + 1), offsets, side="right"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Which documents are learned from. `held_out` is the share kept for measuring, chosen by `seed`."""
+    """A sample of training documents; the fraction `held_out`, selected by `seed`, is for evaluation."""
 
     split: PreTokenization = PreTokenization.WORDS
     lowercase: bool = False
     held_out: float = 0.1
     seed: int = 0
-    most_characters: int = MAX_CHARACTERS
+    max_characters: int = MAX_CHARACTERS
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
-            message = f"the share held out is {self.held_out}: it is at least 0 and below 1"
+            message = f"held_out must be at least 0 and below 1, not {self.held_out}"
             raise LanguageError("held_out", message, share=str(self.held_out))
 
 
 @dataclass(frozen=True)
 class TrainingDocuments:
-    """Documents to learn from, a line each at `path`; `letters` by frequency, `share` of the documents not held out."""
+    """Training documents, a line each at `path`; `alphabet` by frequency, `fraction` of documents not held out."""
 
     corpus: Corpus
     sample: Sample
@@ -167,10 +146,10 @@ class TrainingDocuments:
     alphabet: tuple[str, ...]
     documents: int
     characters: int
-    share: float
+    fraction: float
 
     def lines(self, alphabet_size: int | None = None, on_progress: ProgressCallback | None = None) -> Iterator[str]:
-        """With `letters`, all but so many of the most frequent leave a gap in their word."""
+        """Yield the lines; a blank replaces characters beyond the `alphabet_size` most frequent ones."""
         n_frequent = len(self.alphabet) if alphabet_size is None else alphabet_size
         rare = {ord(letter): " " for letter in self.alphabet[n_frequent:] if letter != BOUNDARY}
         with self.path.open(encoding="utf-8", newline="\n") as file:
@@ -179,42 +158,39 @@ class TrainingDocuments:
 
 
 @contextmanager
-def gathered(
+def gather_documents(
     corpus: Corpus, sample: Sample, on_progress: ProgressCallback | None = None
 ) -> Iterator[TrainingDocuments]:
     """Write the documents to a temporary file. Raises `LanguageError` (`nothing_to_learn`) if all are held out."""
     character_counts = Counter[str]()
     documents = 0
     characters = 0
-    share = min(1.0, sample.most_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
+    fraction = min(1.0, sample.max_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
             all_documents = report_documents(corpus.documents(), corpus.characters, on_progress)
-            not_held_out = (
-                document for document in all_documents if not is_held_out(document, sample.held_out, sample.seed)
-            )
-            learned = (document for document in not_held_out if is_held_out(document, share, sample.seed + 1))
+            not_held_out = (text for text in all_documents if not is_held_out(text, sample.held_out, sample.seed))
+            learned = (document for document in not_held_out if is_held_out(document, fraction, sample.seed + 1))
             for block in in_blocks(learned, _BLOCK):
-                for text in (
-                    mark_morphemes(block) if sample.split is PreTokenization.MORPHEMES else map(normalize_text, block)
-                ):
+                uses_morphemes = sample.split is PreTokenization.MORPHEMES
+                for text in mark_morphemes(block) if uses_morphemes else map(normalize_text, block):
                     line = " ".join(text.split())
                     line = line.lower() if sample.lowercase else line
                     character_counts.update(line)
                     file.write(line + "\n")
-                    documents = documents + 1
-                    characters = characters + len(line)
+                    documents += 1
+                    characters += len(line)
         if not documents:
-            message = f"{corpus.name} is too small: all of its documents are held out for measuring"
+            message = f"{corpus.name} is too small: all documents are held out for evaluation"
             raise LanguageError("nothing_to_learn", message, corpus=corpus.name)
         frequent = sorted(character_counts, key=lambda letter: (-character_counts[letter], letter))
-        yield TrainingDocuments(corpus, sample, path, tuple(frequent), documents, characters, share)
+        yield TrainingDocuments(corpus, sample, path, tuple(frequent), documents, characters, fraction)
 
 
 @dataclass(frozen=True)
 class TokenizerOptions:
-    """The kind and vocabulary size, special pieces included. Raises `LanguageError` (`vocabulary`)."""
+    """The kind and vocabulary size, including special pieces. Raises `LanguageError` (`vocabulary`)."""
 
     kind: TokenizerKind = TokenizerKind.WORDPIECE
     vocabulary: int = 8_000
@@ -233,37 +209,36 @@ class TokenizerOptions:
 
 @dataclass(frozen=True)
 class TrainedTokenizer:
-    """A tokenizer and how it came to be, `share` as of its material."""
+    """A tokenizer with its provenance; `fraction` is that of its `TrainingDocuments`."""
 
     tokenizer: "Tokenizer"
     options: TokenizerOptions
     corpus: str
     fingerprint: str
-    share: float
+    fraction: float
     seconds: float
 
     def provenance(self) -> dict[str, Any]:
         options = {"kind": self.options.kind, "vocabulary": self.options.vocabulary, **asdict(self.options.sample)}
-        statistics = {"pieces": self.tokenizer.get_vocab_size(), "share": self.share, "seconds": self.seconds}
+        statistics = {"pieces": self.tokenizer.get_vocab_size(), "fraction": self.fraction, "seconds": self.seconds}
         return {**options, **statistics, "corpus": self.corpus, "fingerprint": self.fingerprint}
 
     def save(self, folder: Path) -> None:
-        """Write a folder that `AutoTokenizer.from_pretrained` reads; one that stands there is replaced."""
+        """Write or replace a folder for `AutoTokenizer.from_pretrained`."""
         with replacing(folder) as new:
             new.mkdir()
             self.tokenizer.save(str(new / "tokenizer.json"))
-            # of what it does not know, transformers keeps and saves all: whoever loads it learns of the marks it needs
+            # transformers keeps unknown keys, so that loaded tokenizers declare their marks
             write_json(new / "tokenizer_config.json", {**_CONFIG, TRAINED: self.provenance()})
 
 
 def train_on(
     documents: TrainingDocuments, kind: TokenizerKind, vocabulary: int, on_progress: ProgressCallback | None = None
 ) -> TrainedTokenizer:
-    """Train a tokenizer on gathered documents; `on_progress` is called while they are read.
+    """Train a tokenizer on gathered documents; `on_progress` reports reading.
 
-    Letters take at most half of the vocabulary; rarer ones are unknown. Bytes are 256. All kinds but `UNIGRAM` are
-    deterministic: the library sums Unigram's expectations in random order. Memory is that of the distinct words. Raises
-    `LanguageError` (`vocabulary`).
+    Characters take at most half of the vocabulary; rarer ones are unknown. Only `UNIGRAM` is not deterministic: the
+    library sums its expectations in random order. Raises `LanguageError` (`vocabulary`).
     """
     began = perf_counter()
     options = TokenizerOptions(kind, vocabulary, documents.sample)
@@ -276,23 +251,23 @@ def train_on(
         tokenizer.train_from_iterator(lines, _trainer(kind, vocabulary, SPECIAL))
     corpus = documents.corpus
     return TrainedTokenizer(
-        tokenizer, options, corpus.name, corpus.fingerprint, documents.share, perf_counter() - began
+        tokenizer, options, corpus.name, corpus.fingerprint, documents.fraction, perf_counter() - began
     )
 
 
 def _train_wordpiece(
     tokenizer: "Tokenizer", documents: TrainingDocuments, vocabulary: int, on_progress: ProgressCallback | None
 ) -> None:
-    """Train by BPE's merges in an order that is always the same.
+    """Train by BPE's merges deterministically.
 
-    The library numbers letters inside words in random order, which decides between merges of the same frequency. A
-    training without merges finds them first, so that they are numbered like special pieces.
+    The library numbers characters inside words in random order, which decides ties between merges. A first training
+    without merges collects them, so that they get fixed numbers like special pieces.
     """
     from tokenizers import AddedToken, models
 
     def trained(first: Sequence[str], size: int, report: ProgressCallback | None) -> dict[str, int]:
         learner = untrained(TokenizerKind.WORDPIECE, documents.sample.split)
-        # a letter is a piece at the beginning of words and another inside
+        # a character is two pieces: at the beginning of words and inside
         lines = documents.lines(vocabulary // 4, report)
         learner.train_from_iterator(lines, _trainer(TokenizerKind.WORDPIECE, size, first))
         pieces: dict[str, int] = learner.get_vocab()
@@ -323,17 +298,16 @@ def _trainer(kind: TokenizerKind, vocabulary: int, first: Sequence[str]) -> Any:
 
 
 def untrained(kind: TokenizerKind, split: PreTokenization, *, lowercase: bool = False) -> "Tokenizer":
-    """Return a tokenizer without a vocabulary: BERT's `[CLS] a [SEP] b [SEP]`, letters composed (NFC), accents kept.
+    """Return a tokenizer without a vocabulary: BERT's `[CLS] a [SEP] b [SEP]`, in NFC with accents.
 
-    All kinds split words alike, at blanks and around each sign. WordPiece marks a piece inside a word with ##; the
-    others mark the first of a word with ▁ (or, of bytes, the blank itself).
+    All kinds split words at blanks and around each symbol. WordPiece marks continuations with ##; the others mark the
+    first piece of a word with ▁ or the blank.
     """
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
     model, pre_tokenizer_steps, decoder = _of_kind(kind)
-    if (
-        split is PreTokenization.MORPHEMES
-    ):  # WordPiece has no other sign that a morpheme goes on with a word: the boundary stays
+    if split is PreTokenization.MORPHEMES:
+        # WordPiece keeps the boundary as the mark of a morpheme inside a word
         behaviour = "merged_with_next" if kind is TokenizerKind.WORDPIECE else "removed"
         pre_tokenizer_steps.append(pre_tokenizers.Split(BOUNDARY, behaviour))
     final_normalizers = []
@@ -355,7 +329,6 @@ def untrained(kind: TokenizerKind, split: PreTokenization, *, lowercase: bool = 
 
 
 def _of_kind(kind: TokenizerKind) -> tuple[Any, list[Any], Any]:
-    """The model without pieces, what parts words at blanks and around signs, and what makes text of pieces."""
     from tokenizers import Regex, decoders, models, pre_tokenizers
 
     if kind is TokenizerKind.WORDPIECE:

@@ -1,7 +1,4 @@
-"""A tokenizer as it is used, trained here or a model's; the merges of a BPE; and files of tokens to learn from.
-
-Text of any size is cut once into tokens that lie in a file, never in memory as a whole.
-"""
+"""Tokenizers that were trained here or come with models, merges of a BPE, and files of training tokens."""
 
 import json
 from array import array
@@ -20,36 +17,25 @@ from mrc_workbench.data.text.analyzers import kiwi_tokens
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.models.files import hub_revision, hub_token
-from mrc_workbench.models.language.tokenizer_training import (
-    BLANKS,
-    BOUNDARY,
-    TRAINED,
-    UNKNOWN,
-    PreTokenization,
-    TrainedTokenizer,
-    insert_boundaries,
-    mark_morphemes,
-    morpheme_boundaries,
-    normalize_text,
-    to_unmarked_offsets,
-)
+from mrc_workbench.models.language import tokenizer_training as training
+from mrc_workbench.models.language.tokenizer_training import BOUNDARY, PreTokenization, TrainedTokenizer
 from mrc_workbench.models.sources import ModelSource, find_model, is_starter
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_CHARACTERS_AT_ONCE = 1 << 18  # of documents tokenized together
+_CHARACTERS_AT_ONCE = 1 << 18  # of documents that are tokenized together
 
 
 class Cut(NamedTuple):
-    """The piece numbers of a text `(n,)` and their letters `(n, 2)` without blanks; bytes of a letter share them."""
+    """The piece ids of a text `(n,)` and their character spans `(n, 2)` without blanks; bytes share characters."""
 
     numbers: np.ndarray
     spans: np.ndarray
 
 
 class TokenPiece(NamedTuple):
-    """One piece of a text: its letters there, its name in the vocabulary, and whether it is in it."""
+    """A piece of a text: its characters, its name in the vocabulary, and whether it is known."""
 
     text: str
     name: str
@@ -58,12 +44,12 @@ class TokenPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedTokenizer:
-    """A tokenizer under the name that a person gave it. `trained` says how, where that was done here."""
+    """A named tokenizer; `trained` is its provenance if it was trained here."""
 
     name: str
     tokenizer: "Tokenizer"
     trained: dict[str, Any] = field(default_factory=dict)
-    folder: Path | None = None  # that it was loaded from
+    folder: Path | None = None
 
     @classmethod
     def from_trained(cls, trained: TrainedTokenizer) -> "PreparedTokenizer":
@@ -80,31 +66,33 @@ class PreparedTokenizer:
 
     @cached_property
     def unknown(self) -> int | None:
-        """The number of the piece for what it does not know; None where it knows every byte."""
+        """The id of the unknown piece; None of byte-level tokenizers."""
         model = self.content["model"]
         piece = model.get("unk_token")
         return model.get("unk_id") if piece is None else self.tokenizer.token_to_id(piece)
 
     def prepared(self, texts: Sequence[str]) -> list[str]:
-        return mark_morphemes(texts) if self.marks_morphemes else [normalize_text(text) for text in texts]
+        return (
+            training.mark_morphemes(texts)
+            if self.marks_morphemes
+            else [training.normalize_text(text) for text in texts]
+        )
 
     def cut(self, texts: Sequence[str], morphemes: Sequence[np.ndarray]) -> list[Cut]:
-        """Cut texts (`composed_letters`) without special pieces; `morphemes` are their `morpheme_cuts`."""
+        """Cut normalized texts without special pieces; `morphemes` are their `morpheme_boundaries`."""
         if not self.marks_morphemes:
             morphemes = [np.zeros(0, dtype=np.int64)] * len(texts)
-        marked_texts = [insert_boundaries(text, positions) for text, positions in zip(texts, morphemes, strict=True)]
+        marked_texts = [*map(training.insert_boundaries, texts, morphemes)]
         encodings = self.tokenizer.encode_batch(marked_texts, add_special_tokens=False)
-        return [_cut(*item) for item in zip(encodings, texts, morphemes, strict=True)]
+        return [*map(_cut, encodings, texts, morphemes)]
 
     def pieces(self, text: str) -> list[TokenPiece]:
-        text = normalize_text(text)
-        ((numbers, spans),) = self.cut([text], morpheme_boundaries([text]) if self.marks_morphemes else ())
+        text = training.normalize_text(text)
+        ((numbers, spans),) = self.cut([text], training.morpheme_boundaries([text]) if self.marks_morphemes else ())
         names = map(self.tokenizer.id_to_token, numbers.tolist())
         known = (numbers != self.unknown).tolist()
-        return [
-            TokenPiece(text[a:b], *name_and_known)
-            for (a, b), *name_and_known in zip(spans.tolist(), names, known, strict=True)
-        ]
+        texts = [text[start:end] for start, end in spans.tolist()]
+        return [*map(TokenPiece, texts, names, known)]
 
 
 def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
@@ -114,17 +102,14 @@ def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
     name = name or folder.name
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # the library raises no kind of its own
+    except Exception as error:  # the library has no exception class
         raise _no_tokenizer(name) from error
-    trained = read_json(folder / "tokenizer_config.json").get(TRAINED)
+    trained = read_json(folder / "tokenizer_config.json").get(training.TRAINED)
     return PreparedTokenizer(name, _without_truncation(tokenizer), trained if isinstance(trained, dict) else {}, folder)
 
 
 def find_tokenizer(reference: str) -> PreparedTokenizer:
-    """Return the tokenizer of a model, named as for `find_model`.
-
-    Raises `LanguageError` `no_tokenizer` where the model has none that the library reads, and `ModelError`.
-    """
+    """Return the tokenizer of a model by reference. Raises `LanguageError` (`no_tokenizer`) and `ModelError`."""
     source = find_model(reference)
     if is_starter(source):
         raise _no_tokenizer(reference)
@@ -138,14 +123,13 @@ def find_tokenizer(reference: str) -> PreparedTokenizer:
 def _by_transformers(source: ModelSource) -> "Tokenizer":
     from transformers import AutoTokenizer
 
-    where: dict[str, Any] = {"pretrained_model_name_or_path": source.folder}
+    options: dict[str, Any] = {}
     if source.hub_id:
         revision = hub_revision(source.hub_id)
-        known = {"revision": revision.commit, "local_files_only": not revision.online, "token": hub_token()}
-        where = {"pretrained_model_name_or_path": source.hub_id, **known}
+        options = {"revision": revision.commit, "local_files_only": not revision.online, "token": hub_token()}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(**where)
-    except (ImportError, ValueError) as error:  # it needs a library that is not here, or code of its own
+        tokenizer = AutoTokenizer.from_pretrained(source.hub_id or source.folder, **options)
+    except (ImportError, ValueError) as error:  # a missing library, or custom code
         raise _no_tokenizer(source.reference) from error
     if not tokenizer.is_fast:
         raise _no_tokenizer(source.reference)
@@ -154,30 +138,28 @@ def _by_transformers(source: ModelSource) -> "Tokenizer":
 
 
 def _without_truncation(tokenizer: "Tokenizer") -> "Tokenizer":
-    """Have texts cut whole, and as they are: some are saved as a model used them."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
 def _cut(encoding: Any, text: str, morphemes: np.ndarray) -> Cut:
-    spans = to_unmarked_offsets(morphemes, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
-    blank = np.array([letter.isspace() for letter in text] + [False])
-    next_non_blank = np.where(blank, len(text), np.arange(len(text) + 1))
-    next_filled = np.minimum.accumulate(next_non_blank[::-1])[::-1]
+    spans = training.to_unmarked_offsets(morphemes, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
+    blank = np.array([character.isspace() for character in text] + [False])
+    next_filled = np.minimum.accumulate(np.where(blank, len(text), np.arange(len(text) + 1))[::-1])[::-1]
     starts = np.minimum(next_filled[spans[:, 0]], spans[:, 1])
-    # the blank that is put before the first word has the place of that word's first letter
-    ends = np.where([name in BLANKS for name in encoding.tokens], starts, spans[:, 1])
+    # the added blank before the first word has the position of its first character
+    ends = np.where([name in training.BLANKS for name in encoding.tokens], starts, spans[:, 1])
     return Cut(np.array(encoding.ids, dtype=np.int64), np.stack([starts, ends], axis=1))
 
 
 def _no_tokenizer(name: str) -> LanguageError:
-    message = f"{name[:200]!r} has no tokenizer that can be read: a folder with a tokenizer.json, or a model, is one"
+    message = f"{name[:200]!r} has no readable tokenizer: use a folder with a tokenizer.json, or a model"
     return LanguageError("no_tokenizer", message, name=name[:200])
 
 
 def readable(name: str, *, in_bytes: bool) -> str:
-    """Return a piece as a person reads it: blanks as ▁; of bytes, their text, or their numbers where they are none."""
+    """Return a readable piece: blanks as ▁, and bytes as text or, if invalid, in hexadecimal."""
     if not in_bytes or not set(name) <= _byte_of().keys():
         return name
     content = bytes(_byte_of()[letter] for letter in name)
@@ -188,21 +170,21 @@ def readable(name: str, *, in_bytes: bool) -> str:
 
 
 def is_of_bytes(tokenizer: PreparedTokenizer) -> bool:
-    """Whether its pieces are of bytes, which `readable` has to know."""
+    """Whether the pieces of a tokenizer are bytes, see `readable`."""
     return "ByteLevel" in json.dumps(tokenizer.content["pre_tokenizer"])
 
 
 @cache
 def _byte_of() -> dict[str, int]:
-    """By the letter that stands for it in byte-level BPE (Radford et al. 2019): what can be seen, else 256 and on."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in seen]
-    return {chr(byte): byte for byte in seen} | {chr(256 + row): byte for row, byte in enumerate(others)}
+    """Map the characters of byte-level BPE (Radford et al. 2019) to bytes: visible ones, else from 256 on."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(256 + row): byte for row, byte in enumerate(others)}
 
 
 @dataclass(frozen=True)
 class MergeStep:
-    """The pieces of a word, readable, after the first `merges` of a tokenizer, when `pair` was `joined` last."""
+    """The readable pieces of a word after the first `merges` of a tokenizer, the last of which `joined` the `pair`."""
 
     merges: int
     pair: tuple[str, str]
@@ -211,17 +193,16 @@ class MergeStep:
 
 
 def merge_steps(word: str, tokenizer: PreparedTokenizer) -> list[MergeStep]:
-    """Return how a word is built: its letters or bytes first (`merges` 0, no `pair`), and then each merge that joins.
+    """Return the steps that build a word: characters or bytes (`merges` 0, no `pair`), then each applied merge.
 
-    Of the pairs that stand beside each other the one learned first is joined wherever it stands, until none was learned
-    (Sennrich et al. 2016). After the first n merges alone, the tokenizer makes the pieces of the last step with at most
-    n. Two steps may have as many: a pair learned early may stand beside each other only after one that was learned
-    later is joined. Raises `LanguageError` `no_merges`.
+    The first learned merge of adjacent pieces is applied everywhere, repeatedly (Sennrich et al. 2016). A tokenizer
+    with only the first n merges makes the pieces of the last step with at most n. Steps may have equal numbers: a later
+    merge can make an earlier one applicable. Raises `LanguageError` (`no_merges`).
     """
     learned = tokenizer.content["model"].get("merges")
     in_bytes = is_of_bytes(tokenizer)
     if learned is None:
-        message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
+        message = f"{tokenizer.name} is no BPE and has no merges: select bpe or byte-bpe"
         raise LanguageError("no_merges", message, name=tokenizer.name)
     merge_ranks = {(first, second): rank for rank, (first, second) in enumerate(learned)}
     backend = tokenizer.tokenizer
@@ -229,7 +210,7 @@ def merge_steps(word: str, tokenizer: PreparedTokenizer) -> list[MergeStep]:
     normal = backend.normalizer.normalize_str(prepared_word) if backend.normalizer else prepared_word
     pre_tokenized = backend.pre_tokenizer.pre_tokenize_str(normal) if backend.pre_tokenizer else [(normal, None)]
     known = backend.get_vocab()
-    parts = [[letter if letter in known else UNKNOWN for letter in part] for part, _ in pre_tokenized]
+    parts = [[letter if letter in known else training.UNKNOWN for letter in part] for part, _ in pre_tokenized]
 
     def step(merges: int, pair: tuple[str, str] = ("", "")) -> MergeStep:
         first, second, joined, *names = (
@@ -256,18 +237,18 @@ def _merge_pair(part: list[str], pair: tuple[str, str]) -> list[str]:
 
 
 class WholeWords(StrEnum):
-    """What is hidden at once, so that no rest of a word gives it away (Cui et al. 2021)."""
+    """The unit of masking; whole words leave no hints (Cui et al. 2021)."""
 
-    OFF = "off"  # each token by itself
+    OFF = "off"  # single tokens
     SPACES = "spaces"  # words between spaces, an eojeol of Korean
-    MORPHEMES = "morphemes"  # as Kiwi parts them
+    MORPHEMES = "morphemes"  # of Kiwi
 
 
 def word_starts(texts: Sequence[str], offsets: Sequence[np.ndarray], whole_words: WholeWords) -> list[np.ndarray]:
-    """Say of every token of each text whether a word begins with it, `(n_tokens,)` bool.
+    """Return whether each token of each text begins a word, `(n_tokens,)` bool.
 
-    `letters` holds the first and the last letter and one of every token, `(n_tokens, 2)`. Words that share a token, or
-    a letter, as morphemes may, are one. Where `whole_words` is off, words are those between spaces.
+    `offsets` are the character spans of tokens, `(n_tokens, 2)`. Words that share a token or a character, as morphemes
+    may, are merged. If `whole_words` is off, words are those between spaces.
     """
     if whole_words is WholeWords.MORPHEMES:
         begins = _morpheme_starts(texts)
@@ -278,21 +259,21 @@ def word_starts(texts: Sequence[str], offsets: Sequence[np.ndarray], whole_words
 
 
 def _morpheme_starts(texts: Sequence[str]) -> list[np.ndarray]:
-    """The letters that morphemes begin with, bool: as they are marked, or as Kiwi finds them where nothing is."""
+    """Return whether each character begins a morpheme, by marks if there are any, else by Kiwi."""
     tokens_of_texts = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
     starts_of_texts = []
     for text in texts:
-        starts = np.array([letter == BOUNDARY for letter in text], dtype=bool)
+        starts = np.array([character == BOUNDARY for character in text], dtype=bool)
         end = 0
         for token in () if BOUNDARY in text else next(tokens_of_texts):
-            starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
+            starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었, which share a character
             end = max(end, token.start + token.len)
         starts_of_texts.append(starts)
     return starts_of_texts
 
 
 def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
-    """The number of the word of each letter: one begins at `starts` or after a blank, which belongs to what follows."""
+    """Return the word number of each character; words begin at `starts` and after blanks."""
     blank = np.fromiter(map(str.isspace, text), dtype=bool, count=len(text))
     starts = starts | (~blank & np.concatenate([[True], blank[:-1]])[: len(text)])
     return np.asarray(np.cumsum(starts) + blank)
@@ -308,7 +289,7 @@ def _starts(numbers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 class Specials(NamedTuple):
-    """Ids that a tokenizer puts around texts."""
+    """Ids of special tokens around texts."""
 
     pad: int
     begin: int  # [CLS]
@@ -317,10 +298,10 @@ class Specials(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Tokens of documents, each followed by [SEP], one after the other.
+    """Concatenated tokens of documents, each followed by [SEP].
 
-    `bounds` says where documents begin and where the last one ends, `(n_documents + 1,)`; `same`, `(n_documents,)`, is
-    equal for those of the same text; `counts` how often every token of the vocabulary occurs, [SEP] left out.
+    `bounds` `(n_documents + 1,)` are the begins of documents and the end; `same` `(n_documents,)` is equal for equal
+    documents; `counts` are the frequencies of the vocabulary's tokens without [SEP].
     """
 
     tokens: np.ndarray = field(repr=False)
@@ -339,22 +320,17 @@ class TokenFile:
 def write_tokens(
     folder: Path, documents: Iterable[str], tokenizer: Any, specials: Specials, whole_words: WholeWords
 ) -> None:
-    """Write the tokens of documents into a folder, some documents at a time.
-
-    `tokenizer` is a fast one of transformers; morphemes are marked for one that was trained so
-    (`models.language.tokenizer_training`).
-    """
+    """Write the tokens of documents into a folder; `tokenizer` is a fast one of transformers."""
     morphemes = getattr(tokenizer, "init_kwargs", {}).get("trained", {}).get("split") == PreTokenization.MORPHEMES
     size = len(tokenizer)
     dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.uint32)
     folder.mkdir(parents=True, exist_ok=True)
-    # of numbers, not of objects
     counts = np.zeros(size, dtype=np.int64)
     lengths = array("q")
     same = array("Q")
     with (folder / "tokens.bin").open("wb") as tokens, (folder / "starts.bin").open("wb") as starts:
         for block in _some(documents):
-            texts = mark_morphemes(block) if morphemes else [normalize_text(text) for text in block]
+            texts = training.mark_morphemes(block) if morphemes else [training.normalize_text(text) for text in block]
             encodings = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
             offsets = [np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) for encoding in encodings]
             for text, encoding, begins in zip(texts, encodings, word_starts(texts, offsets, whole_words), strict=True):

@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.pace import TimeEstimator
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate, required_depth
-from mrc_workbench.retrieval.mix import SignalDetails
+from mrc_workbench.retrieval.mix import SignalDetails, read_signal
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
 
@@ -90,8 +90,8 @@ class Result(SearchCosts):
 
     @property
     def signals(self) -> Mapping[str, SignalDetails]:
-        """The signals of a learned mix by name, with `share` and `brings`; empty for other retrievers."""
-        return dict(self.notes.get("signals", {}))
+        """The `weight` and `gain` of each signal of a learned mix, by name; empty for other retrievers."""
+        return {name: read_signal(details) for name, details in self.notes.get("signals", {}).items()}
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -149,7 +149,7 @@ class LearnedSpec(Spec):
                 [*components, *own_signals],
                 TrainingQueries.from_question_set(full_set, *self._training_rows(context, any(trained))),
                 n_passages=len(context.passages),
-                halves=[*groups, *[None] * own],  # the untrained mix does not use own signals
+                components=[*groups, *[None] * own],  # the untrained mix does not use own signals
                 trained=[*trained, *[False] * own],
                 depth=self.top_k,
                 depths=[*depths, *[self.top_k] * own],

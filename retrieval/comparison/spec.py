@@ -160,11 +160,11 @@ class CachedRetriever:
 
     def _truncation_notes(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
         """Return the number of passages that the model truncates, if any; a single question is not worth the count."""
-        cut_off = getattr(retriever, "cut_off", None)
-        if cut_off is None or len(questions) == 1:
+        count_truncated = getattr(retriever, "count_truncated", None)
+        if count_truncated is None or len(questions) == 1:
             return {}
         try:
-            count = int(cut_off())
+            count = int(count_truncated())
         except (ModelError, OSError) as error:  # the rankings are valid
             logger.warning("the passages that %r truncates are unknown: %s", self.name, error)
             return {}
@@ -347,8 +347,8 @@ class RetrieverContext:
 
     def _encoder(self, model: str, title: bool, precision: Precision) -> BiEncoder:
         options: dict[str, Any] = {"precision": precision, "on_progress": self.on_progress}
-        passages_share = _passage_cost_fraction(self.question_set)
-        return BiEncoder(self.source(model), self.texts(title), passages_share=passages_share, **options)
+        passages_fraction = _passage_cost_fraction(self.question_set)
+        return BiEncoder(self.source(model), self.texts(title), passages_fraction=passages_fraction, **options)
 
     def _term_encoder(self, model: str, title: bool, precision: Precision) -> SparseTextEncoder:
         texts = self.texts(title)
@@ -362,7 +362,7 @@ class RetrieverContext:
             self.texts(title),
             also=[entry["layers"] for entry in values if "layers" in entry and entry["model"] == model],
             on_progress=on_progress and (lambda fraction: on_progress(ENCODING_FRACTION * fraction)),
-            passages_share=_passage_cost_fraction(self.question_set),
+            passages_fraction=_passage_cost_fraction(self.question_set),
             **options,
         )
 

@@ -1,4 +1,4 @@
-"""Why BM25 gives a passage its score, as a whole or by its best window: what each term of the question adds to it."""
+"""Explanations of BM25 scores, of whole passages or of their best windows: the contribution of each term."""
 
 import math
 import unicodedata
@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND
 
 
 class LocatedTerm(Protocol):
-    """A term, what it adds to the score, and its spans in the composed texts."""
+    """A term with its contribution to the score, and its spans in the composed texts."""
 
     @property
     def value(self) -> float: ...
@@ -39,7 +39,7 @@ Weights = list[tuple[Span, float]]
 
 @dataclass(frozen=True)
 class Explanation(ABC):
-    """A score told by letters: each text cut into pieces by what its letters add."""
+    """A score as contributions of characters: each text is cut into pieces by contribution."""
 
     question: str
     passage: IndexedText
@@ -47,7 +47,7 @@ class Explanation(ABC):
     @property
     @abstractmethod
     def weights(self) -> tuple[Weights, Weights]:
-        """What spans of the question add, and spans of the passage as it is indexed."""
+        """Contributions of spans of the question, and of spans of the indexed passage."""
 
     def title_pieces(self) -> list[Piece]:
         return self.passage.title_pieces(self.weights[1])
@@ -58,7 +58,7 @@ class Explanation(ABC):
 
 @dataclass(frozen=True)
 class TermExplanation(Explanation, Generic[T]):
-    """The terms of a question over one passage, those that add most first; their values sum to the score."""
+    """The terms of a question, the largest contributions to the score first."""
 
     terms: tuple[T, ...]
 
@@ -75,7 +75,7 @@ class TermExplanation(Explanation, Generic[T]):
 
 
 class TokenOccurrences(NamedTuple):
-    """How often a token stands in a text, and where, if that was looked for."""
+    """The count of a token in a text, and its spans if known."""
 
     times: int = 0
     spans: tuple[Span, ...] = ()
@@ -86,10 +86,10 @@ OccurrencesByToken = Mapping[str, TokenOccurrences]  # by token, in the order of
 
 @dataclass(frozen=True)
 class TermContribution:
-    """A term of the question, its counts, and `value`, its part of the score; spans are those in both composed texts.
+    """A term of the question, its counts, `value`, its contribution to the score, and its spans in the composed texts.
 
-    `passages` is its document frequency, 0 of a term that no passage holds. `weight` is its count in the question,
-    unless feedback changed it; `sources` are the rows of the passages that feedback took it from.
+    `passages` is its document frequency. `weight` is its count in the question unless feedback changed it; `sources`
+    are the rows of the passages from which feedback added it.
     """
 
     text: str
@@ -116,10 +116,7 @@ class TermContribution:
 
 @dataclass(frozen=True)
 class BM25Explanation(TermExplanation[TermContribution]):
-    """The terms of a question over one passage; lengths are in tokens, of this passage and of all on average.
-
-    A title that is a field of its own has `title_length` and `mean_title_length`, and is not a part of `length`.
-    """
+    """The terms of a question in a passage, and lengths in tokens; title lengths are 0 unless it is a field."""
 
     length: int
     mean_length: float
@@ -130,8 +127,8 @@ class BM25Explanation(TermExplanation[TermContribution]):
 class BM25Explainer:
     """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
 
-    It counts the same tokens and follows the written formula, so it needs no index, except with feedback. Build it once
-    and use it often. `read` returns the tokens of a composed text; without it, an analyzer is loaded.
+    It evaluates the formula on token counts, so it needs no index, except with feedback. Reuse it: building is slow.
+    `read` returns the tokens of a composed text; the default loads an analyzer.
     """
 
     def __init__(
@@ -146,7 +143,7 @@ class BM25Explainer:
         self.analysis = self.options.analysis(texts)
         self._read = read or self._find_occurrences
         if read is None:
-            self._find_occurrences("")  # loads what it needs now, not with the first question
+            self._find_occurrences("")  # loads the analyzer before the first question
         self._feedback = None
         if feedback := self.options.feedback:
             self._feedback = Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts))
@@ -182,40 +179,30 @@ class BM25Explainer:
         (located,) = spans_by_token(self.analysis, [text])
         return {token: TokenOccurrences(len(spans), spans) for token, spans in located.items()}
 
-    def _expanded_terms(
-        self, feedback: Feedback, question: str, occurrences: OccurrencesByToken
-    ) -> dict[str, "_QueryTerm"]:
+    def _expanded_terms(self, feedback: Feedback, question: str, tokens: OccurrencesByToken) -> dict[str, "_QueryTerm"]:
         first = self._first.search([question], feedback.options.passages)
         expanded = feedback.expand_queries(analyze(self.analysis, [question]), first)
         weights = dict(zip(expanded.tokens.texts()[0], expanded.factors.tolist(), strict=True))
         rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
-        passage_tokens = [(row, set(tokens)) for row, tokens in zip(rows, feedback.tokens(rows), strict=True)]
-        question_terms = {
-            token: _QueryTerm(weights.get(token, 0.0), occurrence) for token, occurrence in occurrences.items()
-        }
-        added = {
-            token: _QueryTerm(
-                weight, TokenOccurrences(), tuple(row for row, tokens in passage_tokens if token in tokens)
-            )
-            for token, weight in weights.items()
-            if token not in occurrences
-        }
-        return question_terms | added
+        passage_tokens = [(row, set(words)) for row, words in zip(rows, feedback.tokens(rows), strict=True)]
+        terms = {token: _QueryTerm(weights.get(token, 0.0), occurrence) for token, occurrence in tokens.items()}
+        for token, weight in weights.items():
+            if token not in tokens:
+                sources = tuple(row for row, words in passage_tokens if token in words)
+                terms[token] = _QueryTerm(weight, TokenOccurrences(), sources)
+        return terms
 
     def _fields(self, passage: IndexedText) -> list["_Field"]:
         if not self.options.title_weight:
             return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
         start = passage.start
-        text = self._read(passage.text[start:])
+        text = dict(self._read(passage.text[start:]))
         title = self._read(passage.text[: max(0, start - 1)])
-        shifted = {
-            token: TokenOccurrences(
-                occurrence.times, tuple((begin + start, end + start) for begin, end in occurrence.spans)
-            )
-            for token, occurrence in text.items()
-        }
-        weights = (1.0, self.options.title_weight)
-        return [_Field(*values) for values in zip(weights, (shifted, title), self._mean_lengths, strict=True)]
+        for token, occurrence in text.items():
+            spans = tuple((begin + start, end + start) for begin, end in occurrence.spans)
+            text[token] = TokenOccurrences(occurrence.times, spans)
+        text_length, title_length = self._mean_lengths
+        return [_Field(1.0, text, text_length), _Field(self.options.title_weight, title, title_length)]
 
     def _term(
         self,
@@ -227,16 +214,10 @@ class BM25Explainer:
     ) -> TermContribution:
         question, passage = texts
         occurrences = [field.occurrences.get(token, TokenOccurrences()) for field in fields] if position >= 0 else []
-        spans = tuple(sorted(span for field_occurrence in occurrences for span in field_occurrence.spans))
-        idf, document_frequency = (
-            (float(self._idf[position]), int(self._corpus.document_frequencies[position]))
-            if position >= 0
-            else (0.0, 0)
-        )
-        count = sum(
-            field.counted(occurrence.times, self.options.b)
-            for field, occurrence in zip(fields, occurrences, strict=False)
-        )
+        spans = tuple(sorted(span for occurrence in occurrences for span in occurrence.spans))
+        idf = float(self._idf[position]) if position >= 0 else 0.0
+        counts = zip(fields, occurrences, strict=False)
+        count = sum(field.counted(occurrence.times, self.options.b) for field, occurrence in counts)
         saturation = self._factor * count / (count + self.options.k1) if count else 0.0
         texts_and_spans = ((question, query_term.occurrences.spans), (passage.text, spans))
         surface = next((text[slice(*of_text[0])].lower() for text, of_text in texts_and_spans if of_text), "")
@@ -244,7 +225,7 @@ class BM25Explainer:
             *describe_token(self.analysis, token, surface),
             in_question=query_term.occurrences.times,
             in_passage=sum(occurrence.times for occurrence in occurrences),
-            passages=document_frequency,
+            passages=int(self._corpus.document_frequencies[position]) if position >= 0 else 0,
             idf=idf,
             value=query_term.weight * idf * saturation,
             question_spans=query_term.occurrences.spans,
@@ -258,18 +239,15 @@ class BM25Explainer:
 def counting_explainer(
     passages: Sequence[Passage], options: BM25Options, questions: Sequence[str]
 ) -> BM25Explainer | None:
-    """Return an explainer that reads the stored tokens of these questions and all passages, without their spans.
+    """Return an explainer without spans that reads the stored tokens of these questions and all passages.
 
-    It loads no analyzer: that of Korean takes two seconds. None if tokens are not stored, or if the options need more
-    than these tokens. Any other question is a `KeyError`.
+    It loads no analyzer, which takes two seconds for Korean. None if tokens are missing, or if the options need more
+    than tokens. Other questions raise `KeyError`.
     """
     texts = Passages.from_passages(passages).indexed_texts(title=options.title)
     analysis = options.analysis(texts)
-    if (
-        options.title_weight
-        or options.feedback
-        or not all(has_cached_tokens(analysis, batch) for batch in (texts, questions))
-    ):
+    are_cached = all(has_cached_tokens(analysis, batch) for batch in (texts, questions))
+    if options.title_weight or options.feedback or not are_cached:
         return None
     rows_by_text: dict[str, tuple[Tokens, int]] = {}
     for batch in (texts, questions):
@@ -286,16 +264,12 @@ def counting_explainer(
 
 
 class _QueryTerm(NamedTuple):
-    """How much a term counts in a question, where it stands there, and the passages that feedback took it from."""
-
     weight: float
     occurrences: TokenOccurrences
     sources: tuple[int, ...] = ()
 
 
 class _Field(NamedTuple):
-    """A text that has a length of its own: what it weighs, where its tokens stand, and the mean length of all such."""
-
     weight: float
     occurrences: OccurrencesByToken
     mean_length: float
@@ -308,21 +282,20 @@ class _Field(NamedTuple):
         return self.weight * times / (1 - b + b * self.length / self.mean_length) if times else 0.0
 
 
-def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:
-    """Okapi's idf; where it is below 0, for a term of more than half of the passages, a quarter of the mean idf."""
-    idf = np.log((n_passages - holders + 0.5) / (holders + 0.5))
+def _floored_idf(frequencies: np.ndarray, n_passages: int) -> np.ndarray:
+    """Okapi's idf; a quarter of the mean idf for terms of more than half of the passages, which have an idf below 0."""
+    idf = np.log((n_passages - frequencies + 0.5) / (frequencies + 0.5))
     return np.where(idf < 0, 0.25 * idf.mean(), idf) if len(idf) else idf
 
 
 class WindowedBM25Explainer:
-    """Explains the scores of a `WindowedBM25` over the same passages with the same options and sentences a window."""
+    """Explains the scores of a `WindowedBM25` with the same passages, options and sentences per window."""
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None, *, sentences: int = 1) -> None:
         texts, self._bounds = windows_of(passages, sentences)
         self._explainer = BM25Explainer(texts, options_for(passages, options))
 
     def explain(self, question: str, row: int) -> BM25Explanation:
-        """Explain the score of the passage in a row of the corpus; the passage explained is its best window."""
-        of_passage = range(self._bounds[row], self._bounds[row + 1])
-        explanations = (self._explainer.explain(question, window) for window in of_passage)
+        windows = range(self._bounds[row], self._bounds[row + 1])
+        explanations = (self._explainer.explain(question, window) for window in windows)
         return max(explanations, key=lambda explanation: explanation.score)

@@ -1,7 +1,4 @@
-"""Why a model gives a passage its score: by tokens, terms, matched tokens, sentences, or windows of tokens.
-
-Nothing here imports torch before a model is read.
-"""
+"""Explanations of a model's scores by tokens, terms, token matches, sentences or windows."""
 
 import json
 import math
@@ -17,15 +14,9 @@ import numpy as np
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text import marking
 from mrc_workbench.data.text.analyzers import Analyzer, Span
-from mrc_workbench.data.text.marking import (
-    IndexedText,
-    TokenKind,
-    describe_token,
-    indexed_text,
-    sentence_spans,
-    spans_by_token,
-)
+from mrc_workbench.data.text.marking import IndexedText, TokenKind
 from mrc_workbench.models.encoders import CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.sources import find_model, is_starter, starter_bi_encoder_folder
 from mrc_workbench.models.token_encoder import TokenEncoder
@@ -33,12 +24,12 @@ from mrc_workbench.models.vectors import Encoder, WindowEncoder
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.explain import Explanation, TermExplanation, Weights
 
-NumberedPiece = tuple[str, tuple[int, ...]]  # a stretch of text, and the matches, by their places, that stand there
+NumberedPiece = tuple[str, tuple[int, ...]]  # a piece of text, and the indices of matches that cover it
 
 
 @dataclass(frozen=True)
 class TokenContribution:
-    """A distinct token, and `value`, what it adds to the cosine: 0 if the model does not know it."""
+    """A distinct token, and `value`, its contribution to the cosine: 0 of unknown tokens."""
 
     text: str
     kind: TokenKind
@@ -49,14 +40,13 @@ class TokenContribution:
 
 @dataclass(frozen=True)
 class StaticExplanation(Explanation):
-    """The cosine of two texts, told twice: the values of either's tokens, the highest first, sum to it."""
+    """The cosine of two texts, which is the sum of the values of either text's tokens, the highest first."""
 
     question_tokens: tuple[TokenContribution, ...]
     passage_tokens: tuple[TokenContribution, ...]
 
     @property
     def score(self) -> float:
-        """The cosine; 0 where nothing is known of one of the texts."""
         return math.fsum(token.value for token in self.question_tokens)
 
     @property
@@ -68,11 +58,11 @@ class StaticExplanation(Explanation):
 
 
 class StaticExplainer:
-    """Explains the cosines of a starter bi-encoder, read from its folder. Build it once and use it often.
+    """Explains the cosines of a starter bi-encoder from its folder. Reuse it: building is slow.
 
     With v_i the vectors of the distinct known tokens of a question and w_j those of a passage, the cosine is `(sum v_i)
-    . (sum w_j) / (|sum v_i| |sum w_j|)`: token i adds `v_i . (sum w_j) / (|sum v_i| |sum w_j|)`, and token j the same
-    with its own vector. An index of 8 bits scores the pair a little differently.
+    . (sum w_j) / (|sum v_i| |sum w_j|)`: token i adds `v_i . (sum w_j) / (|sum v_i| |sum w_j|)`, and token j `(sum v_i)
+    . w_j / (|sum v_i| |sum w_j|)`. The score of an 8-bit index differs slightly.
     """
 
     def __init__(self, folder: Path, passages: Sequence[Passage], *, title: bool = True) -> None:
@@ -85,15 +75,15 @@ class StaticExplainer:
         self._passages = passages
         self._title = title
         self._token_ids: dict[str, int] = Tokenizer.from_file(str(module / "tokenizer.json")).get_vocab()
-        # rows are read when they are asked for: all of them may be 100 MB
+        # a lazy slice, as all vectors may take 100 MB
         weights: Any = safe_open(module / "model.safetensors", framework="np")
         self._vectors = weights.get_slice("embedding.weight")
-        spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
+        marking.spans_by_token(self.analyzer, [""])  # loads the analyzer before the first question
 
     def explain(self, question: str, row: int) -> StaticExplanation:
         question = unicodedata.normalize("NFC", question)
-        passage = indexed_text(self._passages[row], title=self._title)
-        question_tokens, passage_tokens = spans_by_token(self.analyzer, [question, passage.text])
+        passage = marking.indexed_text(self._passages[row], title=self._title)
+        question_tokens, passage_tokens = marking.spans_by_token(self.analyzer, [question, passage.text])
         question_vectors = self._vectors_of(question_tokens)
         passage_vectors = self._vectors_of(passage_tokens)
         question_sum = question_vectors.sum(axis=0)
@@ -118,7 +108,7 @@ class StaticExplainer:
     ) -> tuple[TokenContribution, ...]:
         contributions = []
         for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True):
-            text_and_kind = describe_token(self.analyzer, token, text[slice(*spans[0])].lower())
+            text_and_kind = marking.describe_token(self.analyzer, token, text[slice(*spans[0])].lower())
             contributions.append(TokenContribution(*text_and_kind, token in self._token_ids, value, spans))
         return tuple(sorted(contributions, key=lambda token: -token.value))
 
@@ -126,7 +116,7 @@ class StaticExplainer:
 def static_explainer(
     model: str, passages: Sequence[Passage], *, title: bool = True, base: Path | None = None
 ) -> StaticExplainer | None:
-    """Return an explainer of a starter, None of other models. Raises `ModelError`, `FileNotFoundError`."""
+    """Return an explainer of a starter, None for other models. Raises `ModelError`, `FileNotFoundError`."""
     source = find_model(model, base)
     if not is_starter(source):
         return None
@@ -136,7 +126,7 @@ def static_explainer(
 
 @dataclass(frozen=True)
 class WeightedTerm:
-    """A term and its weights; its spans are in the composed texts, and a term without any is expansion."""
+    """A term, its weights, and its spans in the composed texts; a term without spans is an expansion."""
 
     text: str
     question: float
@@ -158,42 +148,36 @@ class SparseExplanation(TermExplanation[WeightedTerm]):
 
     @property
     def by_expansion(self) -> float:
-        """What terms add to the score that stand in neither text."""
         return math.fsum(term.value for term in self.terms if term.is_expansion)
 
 
 def term_contributions(
     encoder: SparseTextEncoder, question: str, passage: Passage, *, title: bool = True
 ) -> SparseExplanation:
-    """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
+    """Explain a score by encoding both texts again; bfloat16 differs slightly. Raises `ModelError`."""
     passage_text = Passages.from_passages([passage]).indexed_texts(title=title)[0]
     question_weights = encoder.encode("question", [question])
     passage_weights = encoder.encode("passage", [passage_text])
     composed = unicodedata.normalize("NFC", question)
-    indexed = indexed_text(passage, title=title)
+    indexed = marking.indexed_text(passage, title=title)
     in_question = encoder.spans_by_term(composed)
     in_passage = encoder.spans_by_term(indexed.text)
-    shared, question_positions, passage_positions = np.intersect1d(
-        question_weights.indices, passage_weights.indices, return_indices=True
-    )
-    weights = zip(
-        question_weights.data[question_positions].tolist(),
-        passage_weights.data[passage_positions].tolist(),
-        strict=True,
-    )
+    shared, *positions = np.intersect1d(question_weights.indices, passage_weights.indices, return_indices=True)
+    ids = shared.tolist()
+    weights = [question_weights.data[positions[0]].tolist(), passage_weights.data[positions[1]].tolist()]
     terms = [
-        WeightedTerm(text, *term_weights, in_question.get(term, ()), in_passage.get(term, ()))
-        for term, text, term_weights in zip(shared.tolist(), encoder.readings(shared.tolist()), weights, strict=True)
+        WeightedTerm(text, in_question_weight, in_passage_weight, in_question.get(term, ()), in_passage.get(term, ()))
+        for term, text, in_question_weight, in_passage_weight in zip(ids, encoder.readings(ids), *weights, strict=True)
     ]
     return SparseExplanation(composed, indexed, tuple(sorted(terms, key=lambda term: -term.value)))
 
 
 @dataclass(frozen=True)
 class TokenMatch:
-    """A token of the question and the passage's that is most like it, as spans of both texts, and their cosine.
+    """A token of the question and its most similar token of the passage, as spans of both texts, and their cosine.
 
-    `above` is how far that lies above the mean over all tokens of the passage: near 0 the match says little. A special
-    token has an empty span. `weight` is how much the token counts, 1 on the mean over the question.
+    `above` is the cosine minus the mean over all tokens of the passage: near 0 the match means little. Special tokens
+    have empty spans. `weight` is the token's weight, with a mean of 1 over the question.
     """
 
     question_span: Span
@@ -205,7 +189,7 @@ class TokenMatch:
 
 @dataclass(frozen=True)
 class LateExplanation:
-    """The matches of a question's tokens, in their order; the score is the weighted mean of their cosines."""
+    """The matches of a question's tokens in order; the score is the weighted mean of their cosines."""
 
     question: str
     passage: IndexedText
@@ -217,13 +201,11 @@ class LateExplanation:
 
     @cached_property
     def visible_matches(self) -> tuple[TokenMatch, ...]:
-        """The matches of tokens that stand for letters of the question: those that a person can be shown."""
         return tuple(match for match in self.matches if match.question_span[0] < match.question_span[1])
 
     def question_matches(self) -> list[NumberedPiece]:
-        return _numbered_pieces(
-            self.question, [match.question_span for match in self.visible_matches], 0, len(self.question)
-        )
+        spans = [match.question_span for match in self.visible_matches]
+        return _numbered_pieces(self.question, spans, 0, len(self.question))
 
     def title_matches(self) -> list[NumberedPiece]:
         return self._passage_matches(0, max(0, self.passage.start - 1))  # empty if no title is indexed
@@ -236,7 +218,7 @@ class LateExplanation:
 
 
 def _numbered_pieces(text: str, spans: Sequence[Span], start: int, end: int) -> list[NumberedPiece]:
-    """Cut `text[start:end]` where a span begins or ends, each piece with the places of the spans over it."""
+    """Cut `text[start:end]` at the edges of spans, each piece with the indices of the spans that cover it."""
     cuts = sorted({start, end, *(edge for span in spans for edge in span if start < edge < end)})
     return [
         (text[a:b], tuple(number for number, (first, last) in enumerate(spans) if first <= a < last))
@@ -245,34 +227,27 @@ def _numbered_pieces(text: str, spans: Sequence[Span], start: int, end: int) -> 
 
 
 def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:
-    """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
+    """Explain a score by encoding both texts again; bfloat16 differs slightly. Raises `ModelError`."""
     corpus = Passages.from_passages([passage])
     composed = unicodedata.normalize("NFC", question)
-    indexed = indexed_text(passage, title=title)
+    indexed = marking.indexed_text(passage, title=title)
     question_vectors, question_spans = encoder.read("question", composed)
     passage_vectors, passage_spans = encoder.read("passage", indexed.text, int(corpus.title_lengths(title=title)[0]))
     weights = np.linalg.norm(question_vectors, axis=1)
     similarities = question_vectors @ passage_vectors.T / np.maximum(weights, 1e-12)[:, None]
     best = similarities.argmax(axis=1)
     means = similarities.mean(axis=1)
-    matches = [
-        TokenMatch(
-            span,
-            passage_spans[position],
-            float(similarities[row, position]),
-            float(similarities[row, position] - means[row]),
-            weight,
-        )
-        for row, (span, position, weight) in enumerate(
-            zip(question_spans, best.tolist(), weights.tolist(), strict=True)
-        )
-    ]
+    matches = []
+    for row, (span, position) in enumerate(zip(question_spans, best.tolist(), strict=True)):
+        cosine = similarities[row, position]
+        above = float(cosine - means[row])
+        matches.append(TokenMatch(span, passage_spans[position], float(cosine), above, float(weights[row])))
     return LateExplanation(composed, indexed, tuple(matches))
 
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """A sentence as letters of the indexed text, and its cosine with the question when it is read by itself."""
+    """A sentence as a span of the indexed text, and its cosine with the question."""
 
     span: Span
     cosine: float
@@ -280,7 +255,7 @@ class SentenceScore:
 
 @dataclass(frozen=True)
 class SentenceExplanation:
-    """The cosine of the whole passage, and those of its sentences, which do not add up: each was read alone."""
+    """The cosines of the whole passage and of its sentences, which are encoded separately and do not add up."""
 
     passage: IndexedText
     score: float
@@ -290,9 +265,9 @@ class SentenceExplanation:
 def sentence_contributions(
     encoder: Encoder, question: str, passage: Passage, *, title: bool = True
 ) -> SentenceExplanation:
-    """Score a passage sentence by sentence with a dense retriever's model, a title that is indexed as one of them."""
-    indexed = indexed_text(passage, title=title)
-    spans = sentence_spans(indexed.text)
+    """Score the sentences of a passage, including an indexed title, with a dense retriever's model."""
+    indexed = marking.indexed_text(passage, title=title)
+    spans = marking.sentence_spans(indexed.text)
     vectors = encoder.encode_passages([indexed.text, *(indexed.text[start:end] for start, end in spans)])
     whole, *cosines = (vectors @ encoder.encode_questions([question])[0]).tolist()
     sentences = (SentenceScore(span, cosine) for span, cosine in zip(spans, cosines, strict=True))
@@ -301,7 +276,7 @@ def sentence_contributions(
 
 @dataclass(frozen=True)
 class WindowScore:
-    """A window of the indexed text, and its cosine with the question or the reranker's score of both."""
+    """A window of the indexed text, and its cosine with the question or its reranker score."""
 
     window: Window
     score: float
@@ -309,14 +284,13 @@ class WindowScore:
 
 @dataclass(frozen=True)
 class WindowExplanation:
-    """The windows of a passage, as it is indexed, in their order: one or more."""
+    """The windows of an indexed passage in order, at least one."""
 
     text: str
     windows: tuple[WindowScore, ...]
 
     @property
     def best(self) -> int:
-        """Place of the window whose score is the passage's; of equals the first."""
         return max(range(len(self.windows)), key=lambda index: self.windows[index].score)
 
     @property
@@ -327,7 +301,7 @@ class WindowExplanation:
 def dense_windows(
     encoder: WindowEncoder, question: str, passage: Passage, options: WindowOptions, *, title: bool = True
 ) -> WindowExplanation | None:
-    """Score a passage window by window with a bi-encoder, which may load it; None where the model reads it whole."""
+    """Score the windows of a passage with a bi-encoder, which may load it; None if the model reads it whole."""
     text, title_length = _indexed(passage, title=title)
     windows = encoder.windows_of([text], np.array([title_length]), options).windows_of(0)
     if not windows:
@@ -339,7 +313,7 @@ def dense_windows(
 def reranker_windows(
     scorer: CrossEncoderScorer, question: str, passage: Passage, options: WindowOptions, *, title: bool = True
 ) -> WindowExplanation | None:
-    """Score a passage window by window with a cross-encoder, which loads it; None where it fits beside the question."""
+    """Score the windows of a passage with a cross-encoder, which loads it; None if the pair fits."""
     text, title_length = _indexed(passage, title=title)
     windows = scorer.windows_of(question, text, title_length, options)
     if not windows:

@@ -1,7 +1,4 @@
-"""Why a passage has its rank: compared with another passage, and in a hybrid or reranked list.
-
-Two passages are compared by the parts of both scores; for a hybrid and a reranker, by what each component adds.
-"""
+"""Why a passage has its rank: comparison with another passage, and contributions in a hybrid or reranked list."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +16,8 @@ from mrc_workbench.retrieval.rankings import QueryHits, Rankings
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")
 WEIGHED = (
-    *("term", "kind", "asked", "in_right", "held_right", "right"),
-    *("in_wrong", "held_wrong", "wrong", "difference"),
+    *("term", "kind", "question_weight", "in_right", "right_weight", "right"),
+    *("in_wrong", "wrong_weight", "wrong", "difference"),
 )
 TOKENS = ("term", "kind", "known", "right", "wrong", "difference")
 
@@ -41,10 +38,7 @@ class PassagePair:
 
 @dataclass(frozen=True)
 class WordReason:
-    """How many of the question's words (`asked`) each passage holds; `nowhere` are words that no passage holds.
-
-    `telling` is the word that adds most to the lead of the passage that is ahead, with its counts in both, or empty.
-    """
+    """Words of the question in each passage and in none; `decisive_word` adds most to the lead, or is empty."""
 
     question_words: int
     in_right: int
@@ -56,25 +50,20 @@ class WordReason:
 
 
 def select_passage_pair(hits: QueryHits, relevant: Sequence[int], *, against: int | None = None) -> PassagePair:
-    """Return the two passages to set against each other; `against` names the wrong one."""
+    """Return the two passages to compare; `against` selects the wrong one."""
     right = next((row for row in hits.rows if row in relevant), relevant[0])
     wrong = against if against is not None else next((row for row in hits.rows if row not in relevant), None)
     return PassagePair(right, hits.rank_of(right), wrong, None if wrong is None else hits.rank_of(wrong))
 
 
 def term_table(right: BM25Explanation, wrong: BM25Explanation) -> pd.DataFrame:
-    """Set the terms of two explanations side by side: columns `TERMS`, the largest differences first.
-
-    `in_...` are counts, `passages` the document frequency; `right` and `wrong` sum to the two scores.
-    """
+    """Compare the terms of two explanations, with counts (`in_...`): columns `TERMS`, largest differences first."""
     wrong_terms = {(term.text, term.kind): term for term in wrong.terms}
     rows = []
     for term in right.terms:
         other = wrong_terms[term.text, term.kind]
-        shared_cells = (term.text, term.kind.value, term.in_question, term.passages, term.idf)
-        rows.append(
-            (*shared_cells, term.in_passage, term.value, other.in_passage, other.value, term.value - other.value)
-        )
+        row = (term.text, term.kind.value, term.in_question, term.passages, term.idf, term.in_passage, term.value)
+        rows.append((*row, other.in_passage, other.value, term.value - other.value))
     return _by_difference(pd.DataFrame(rows, columns=list(TERMS)))
 
 
@@ -87,32 +76,28 @@ def option_table(
     fields: bool,
     feedback: bool,
 ) -> pd.DataFrame:
-    """Return the `term_table` with what options of BM25 add to it; `called` returns the name of a passage by its row.
+    """Return the `term_table` with columns for options of BM25; `passage_name` returns the name of a passage by row.
 
-    Fields: "title_..." and "text_..." count where a term stands. Feedback: "weight" in the question, "sources", and the
-    kind "added". A dictionary: "own", whether it holds the term, and "stands_as", its synonyms in the texts.
+    Fields add the counts "title_..." and "text_...". Feedback adds the "weight" in the question, "sources", and the
+    kind "added". A dictionary adds "own", whether it contains the term, and "surfaces", its synonyms in the texts.
     """
     table = term_table(right, wrong)
     right_terms, wrong_terms = (_terms_in_table_order(item, table) for item in (right, wrong))
     if fields:
         for side, terms in (("right", right_terms), ("wrong", wrong_terms)):
-            counts = {
-                f"title_{side}": [item.in_title for item in terms],
-                f"text_{side}": [item.in_text for item in terms],
-            }
-            table = table.drop(columns=f"in_{side}").assign(**counts)
+            table[f"title_{side}"] = [item.in_title for item in terms]
+            table[f"text_{side}"] = [item.in_text for item in terms]
+            table = table.drop(columns=f"in_{side}")
     if feedback:
         sources = [", ".join(map(passage_name, item.sources)) for item in right_terms]
         table = table.assign(weight=[item.weight for item in right_terms], sources=sources)
         table["kind"] = ["added" if item.added else item.kind.value for item in right_terms]
     if dictionary:
         dictionary_words = {*dictionary.parts, *dictionary.names.values()}
-        surfaces = [
-            ", ".join(_surfaces(pair, (right, wrong), dictionary))
-            for pair in zip(right_terms, wrong_terms, strict=True)
-        ]
+        pairs = zip(right_terms, wrong_terms, strict=True)
+        surfaces = [", ".join(_surfaces(pair, (right, wrong), dictionary)) for pair in pairs]
         is_own = [item.text in dictionary_words and item.kind is not TokenKind.BIGRAM for item in right_terms]
-        table = table.assign(own=is_own, stands_as=surfaces)
+        table = table.assign(own=is_own, surfaces=surfaces)
     return table
 
 
@@ -124,22 +109,17 @@ def _terms_in_table_order(explanation: BM25Explanation, table: pd.DataFrame) -> 
 def _surfaces(
     pair: tuple[TermContribution, ...], explanations: tuple[BM25Explanation, ...], dictionary: Dictionary
 ) -> Iterator[str]:
-    """Yield the other words of the question and both passages that are read as the term: synonyms."""
+    """Yield synonyms: other words of the texts that are analyzed as the term."""
     if pair[0].kind is TokenKind.BIGRAM or pair[0].text not in dictionary.names.values():
         return
-    question = [explanations[0].question[slice(*span)] for span in pair[0].question_spans]
-    passage_words = [
-        explanation.passage.text[slice(*span)]
-        for explanation, term in zip(explanations, pair, strict=True)
-        for span in term.passage_spans
-    ]
-    yield from (
-        surface for surface in dict.fromkeys([*question, *passage_words]) if normalize_word(surface) != pair[0].text
-    )
+    surfaces = [explanations[0].question[slice(*span)] for span in pair[0].question_spans]
+    for explanation, term in zip(explanations, pair, strict=True):
+        surfaces += [explanation.passage.text[slice(*span)] for span in term.passage_spans]
+    yield from (surface for surface in dict.fromkeys(surfaces) if normalize_word(surface) != pair[0].text)
 
 
 def token_table(right: StaticExplanation, wrong: StaticExplanation) -> pd.DataFrame:
-    """The same of the question's tokens and two cosines: columns `TOKENS`."""
+    """Compare the question's tokens in two cosines: columns `TOKENS`, the largest differences first."""
     rows = []
     other = {(token.text, token.kind): token.value for token in wrong.question_tokens}
     for token in right.question_tokens:
@@ -149,12 +129,13 @@ def token_table(right: StaticExplanation, wrong: StaticExplanation) -> pd.DataFr
 
 
 def weighted_term_table(right: SparseExplanation, wrong: SparseExplanation) -> pd.DataFrame:
-    """Set terms that a model weighs side by side, for two dot products: columns `WEIGHED`.
+    """Compare the weighted terms of two dot products: columns `WEIGHED`.
 
-    `asked` is the weight in the question, `held_...` that in a passage, and `in_...` whether the term stands in it.
-    `kind` is where it stands: "question", "passage" (in one of them, not in the question) or "expansion".
+    `in_...` is whether the term occurs in a passage, `..._weight` the model's weight. `kind` is where it occurs:
+    "question", "passage" (only in a passage) or "expansion" (in no text).
     """
-    right_terms, wrong_terms = ({term.text: term for term in side.terms} for side in (right, wrong))
+    right_terms = {term.text: term for term in right.terms}
+    wrong_terms = {term.text: term for term in wrong.terms}
     rows = []
     for text in dict.fromkeys([*right_terms, *wrong_terms]):
         sides = [side.get(text) for side in (right_terms, wrong_terms)]
@@ -169,7 +150,7 @@ def weighted_term_table(right: SparseExplanation, wrong: SparseExplanation) -> p
 
 
 def word_reason(table: pd.DataFrame, *, lost: bool) -> WordReason:
-    """Draw from a `term_table` what a sentence needs. Pairs of letters count only where there are no words."""
+    """Summarize a `term_table` for a sentence. Bigrams count only if there are no words."""
     words = table[table["kind"] != TokenKind.BIGRAM.value]
     words = words if len(words) else table
     ahead = -words["difference"] if lost else words["difference"]
@@ -183,7 +164,7 @@ def word_reason(table: pd.DataFrame, *, lost: bool) -> WordReason:
 
 
 def decisive_token(table: pd.DataFrame, *, lost: bool) -> str:
-    """Return the token of a `token_table` that adds most to the lead, words before letters; empty if none does."""
+    """Return the token of a `token_table` that adds most to the lead, words before bigrams; empty if none does."""
     ahead = table.assign(lead=-table["difference"] if lost else table["difference"])
     ahead = ahead[ahead["lead"] > 0].sort_values("lead", ascending=False, kind="stable")
     words = ahead[ahead["kind"] != TokenKind.BIGRAM.value]
@@ -197,7 +178,7 @@ def _by_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ComponentContribution:
-    """Rank and score of a passage in a component's list, and `value = weight * normalised`; None where it has none."""
+    """Rank and score of a passage in a component's list, None if missing, and `value = weight * normalised`."""
 
     rank: int | None
     score: float | None
@@ -208,7 +189,7 @@ class ComponentContribution:
 
 @dataclass(frozen=True)
 class FusionExplanation:
-    """What each retriever, by name, adds to the fused score of a passage; their values sum to it."""
+    """The contributions of retrievers, by name, to the fused score of a passage; their values sum to it."""
 
     components: Mapping[str, ComponentContribution]
 
@@ -216,18 +197,10 @@ class FusionExplanation:
     def score(self) -> float:
         return math.fsum(component.value for component in self.components.values())
 
-    @property
-    def is_retrieved(self) -> bool:
-        """Whether a retriever that counts brought the passage; if none did, the hybrid does not find it."""
-        return any(component.rank is not None and component.weight > 0 for component in self.components.values())
-
 
 @dataclass(frozen=True)
 class RerankExplanation:
-    """The ranks of a passage before and after reranking, None where it was not found, and its new score.
-
-    `first` and `reranker` add up to the score; they are None past the depth of the reranker and past the new list.
-    """
+    """Ranks before and after reranking, and the new score, which is the sum of `first` and `reranker`, if any."""
 
     rank_before: int | None
     rank_after: int | None
@@ -248,15 +221,14 @@ def fusion_contributions(
 ) -> FusionExplanation:
     """Explain the score that a hybrid of these retrievers gives a passage; question and passage are rows.
 
-    `lists` holds the rankings of each retriever by name, in the hybrid's order, at least `depth` deep: a list that was
-    cut above has another range and deviation. `weights` None means 1 each; for `depths` see `Hybrid`.
+    `lists` holds the rankings of each retriever by name, in the hybrid's order, at least `depth` deep: a shorter list
+    would change range and deviation. `weights` default to 1; for `depths` see `Hybrid`.
     """
     components = {}
     scored_depths = depths if depths and fusion is not Fusion.RRF else [depth] * len(lists)
-    for (name, rankings), weight, scored_depth in zip(
-        lists.items(), weights or [1.0] * len(lists), scored_depths, strict=True
-    ):
-        ranking = _of_question(rankings, question).first(scored_depth)
+    settings = zip(lists.items(), weights or [1.0] * len(lists), scored_depths, strict=True)
+    for (name, rankings), weight, scored_depth in settings:
+        ranking = rankings.select(slice(question, question + 1)).first(scored_depth)
         values, absent = normalize_scores(ranking, fusion)
         rank, score = _rank_and_score(ranking, passage)
         value = float(values[0, rank - 1] if rank else absent[0])
@@ -267,13 +239,13 @@ def fusion_contributions(
 def rerank_contributions(
     before: Rankings, after: Rankings, question: int, passage: int, *, depth: int, weight: float
 ) -> RerankExplanation:
-    """Explain the move of a passage from the first retriever's ranking to the reranked one, without the model.
+    """Explain the new rank of a passage after reranking, without the model.
 
-    The new score is `weight * r + (1 - weight) * f` with f the first score brought to 0..1 over the `depth` passages
-    read, so that r follows from both lists. `before` must be at least `depth` deep.
+    The new score is `weight * r + (1 - weight) * f` with f the first score scaled to 0..1 over the `depth` reranked
+    passages, so r follows from both lists. `before` must be at least `depth` deep.
     """
-    before = _of_question(before, question)
-    after = _of_question(after, question)
+    before = before.select(slice(question, question + 1))
+    after = after.select(slice(question, question + 1))
     (rank, first_score), (new_rank, score) = (_rank_and_score(ranking, passage) for ranking in (before, after))
     if rank is None or rank > depth or score is None:
         return RerankExplanation(rank, new_rank, score)
@@ -283,10 +255,6 @@ def rerank_contributions(
     first = ComponentContribution(rank, first_score, normal, 1 - weight, first_value)
     reranker = ComponentContribution(None, None, value / weight if weight else None, weight, value)
     return RerankExplanation(rank, new_rank, score, first, reranker)
-
-
-def _of_question(rankings: Rankings, question: int) -> Rankings:
-    return Rankings(rankings.indices[[question]], rankings.scores[[question]])
 
 
 def _rank_and_score(rankings: Rankings, passage: int) -> tuple[int | None, float | None]:

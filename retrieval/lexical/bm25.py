@@ -2,15 +2,16 @@
 
 Scores follow Lucene's BM25 (Robertson & Zaragoza 2009 without the constant factor k1 + 1):
 `sum over question terms of ln(1 + (N - n + .5) / (n + .5)) * f / (f + k1 * (1 - b + b * length / mean length))`
-with N passages, n of them holding the term, f its count in the passage. Higher is better; a passage that shares no
-term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
-A question is often answered by one sentence, whose words the rest of a long passage dilutes, so a passage may be as
-relevant as its best window (Callan 1994; Dai & Callan 2019 call it MaxP). A window alone has lost what its passage is
-about, so the title stands before it; fused with BM25 over whole passages it finds more than either does.
+with N passages, document frequency n, and f the count in the passage. Higher is better; results share a term with the
+question. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
 
-With pseudo-relevance feedback (RM3) a question is searched again with words of its first results, which are taken to
-be relevant: the best terms of their distribution, in which a passage counts by its score, are mixed with those of the
-question (Lavrenko & Croft 2001, "Relevance-based language models"; Abdul-Jaleel et al. 2004, "UMass at TREC 2004").
+Often a single sentence answers a question, and the rest of a long passage dilutes its words. With windows, a passage is
+as relevant as its best window (Callan 1994; Dai & Callan 2019 call it MaxP). The title precedes each window, as it
+names the topic; fusion with BM25 over whole passages retrieves more than either.
+
+Pseudo-relevance feedback (RM3) searches a question again with terms of its first results, assumed to be relevant: the
+best terms of their distribution, weighted by score, are mixed with those of the question (Lavrenko & Croft 2001,
+"Relevance-based language models"; Abdul-Jaleel et al. 2004, "UMass at TREC 2004").
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,33 +37,21 @@ from mrc_workbench.data.text.analysis import (
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.text.marking import TokenKind, describe_token, marked_sentences
-from mrc_workbench.retrieval.lexical import (
-    MAX_NUMPY_TOKENS,
-    BM25Engine,
-    Index,
-    Segment,
-    SingleSegmentIndex,
-    TermStatistics,
-    best_of_blocks,
-    bm25_segments,
-    bm25f_segments,
-    counts_by_term,
-    field_statistics,
-    term_statistics,
-)
+from mrc_workbench.retrieval import lexical
+from mrc_workbench.retrieval.lexical import BM25Engine, Index, Segment, TermStatistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate
 
-QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
-_MAX_DOCUMENT_FRACTION = 0.1  # a term of more passages than this share tells none of them apart, and is not added
-_TIE = 12  # digits: sums that differ in later ones are the same sum made in another order
-_MAX_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
-_ANALYSIS_FRACTION = 0.9  # the share of analysis in all the work
-ProgressCallback = Callable[[float], None]
+QUERIES_AT_ONCE = 512  # expanded at a time: the tokens of their first passages are in memory
+_MAX_DOCUMENT_FRACTION = 0.1  # more frequent terms are not added
+_TIE = 12  # digits: differences below come from the order of summation
+_MAX_WEIGHT = 1e6  # of a count: sums and quotients stay finite in float32
+_ANALYSIS_FRACTION = 0.9  # of the progress of building an index
+Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
 class FeedbackOptions:
-    """The `passages` taken to be relevant, how many of their `terms` are added, and their `share`; as in Anserini."""
+    """The number of feedback `passages`, of added `terms`, and the weight (`share`) of these; defaults of Anserini."""
 
     passages: int = 10
     terms: int = 10
@@ -71,18 +60,17 @@ class FeedbackOptions:
     def __post_init__(self) -> None:
         if self.passages < 1 or self.terms < 1 or not 0 <= self.share <= 1:
             received = f"{self.passages}, {self.terms} and {self.share}"
-            expected = "feedback is of 1 or more passages and 1 or more terms, with a share between 0 and 1"
+            expected = "feedback needs 1 or more passages, 1 or more terms, and a share between 0 and 1"
             raise ValueError(f"{expected}, not {received}")
 
 
 @dataclass(frozen=True)
 class BM25Options:
-    """`k1` (0 to a million) bounds what repetition adds, `b` (0 to 1) how much long passages are held back.
+    """`k1` (0 to a million) bounds the effect of repetition, `b` (0 to 1) normalizes by length; defaults of Anserini.
 
-    The defaults are those of Anserini; `title` indexes the article title with the passage, as a part of its text, or
-    with `title_weight` (above 0, at most a million) as a field of its own that counts so much (BM25F). With
-    `fb_docs` questions are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`.
-    `compounds`, `dictionary`, `pairs` and `stop_words` are those of `Analysis`.
+    `title` indexes the article title with the passage: as a part of its text, or with `title_weight` (above 0, at most
+    a million) as a weighted field (BM25F). `fb_docs` above 0 enable feedback, see `FeedbackOptions`. Both
+    need the engine `POSTINGS`. `compounds`, `dictionary`, `pairs` and `stop_words` are those of `Analysis`.
     """
 
     analyzer: Analyzer = Analyzer.AUTO
@@ -115,16 +103,13 @@ class BM25Options:
         return FeedbackOptions(self.fb_docs, self.fb_terms, self.fb_weight)
 
     def analysis(self, texts: Iterable[str]) -> Analysis:
-        """Return how these texts are analyzed. Raises `DictionaryError` where their analyzer cannot use the options."""
+        """Return the analysis of these texts. Raises `DictionaryError` if their analyzer cannot use the options."""
         analysis = Analysis(self.analyzer, self.compounds, self.dictionary, self.pairs, self.stop_words)
         return analysis.resolved(texts)
 
 
 class BM25:
-    """A BM25 index over passages; building it analyzes them (cached on disk), with `on_progress` from 0 to 1.
-
-    If the tokens of `all_questions`, a whole set, are on disk, as after a comparison, none of them is analyzed again.
-    """
+    """A BM25 index over passages; building it analyzes them. `all_questions` are those with cached tokens."""
 
     def __init__(
         self,
@@ -143,28 +128,26 @@ class BM25:
         self.analysis = self.options.analysis(texts)
         if self.options.engine is BM25Engine.RANK_BM25:
             tokens = tokens_of(self.analysis, texts, on_progress)
-            is_empty = not len(tokens.ids)
-            self._index = Index(len(tokens)) if is_empty else RankBM25(tokens, self.options.k1, self.options.b)
+            has_tokens = len(tokens.ids) > 0
+            self._index = RankBM25(tokens, self.options.k1, self.options.b) if has_tokens else Index(len(tokens))
         else:
             index_of = _field_index if self.options.title_weight else _text_index
             self._index = index_of(corpus, self.analysis, self.options, on_progress)
         self.memory_bytes = self._index.memory_bytes
         self._feedback = None
         if feedback := self.options.feedback:
-            self._feedback = Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts))
+            self._feedback = Feedback(feedback, self.analysis, texts, lexical.term_statistics(self.analysis, texts))
 
     def make_ready(self, questions: Sequence[str]) -> None:
-        """Load what analyzes these questions, unless their tokens are kept: it is no part of a search's time."""
+        """Load the analyzer unless the questions' tokens are cached: loading does not count as search time."""
         if not has_cached_tokens(self.analysis, questions):
             analyze(self.analysis, [""])
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        return concatenate(
-            [self._index.search(tokens, k, factors) for tokens, factors in self._expanded_queries(questions)]
-        )
+        queries = self._expanded_queries(questions)
+        return concatenate([self._index.search(tokens, k, factors) for tokens, factors in queries])
 
     def score_blocks(self, questions: Sequence[str]) -> Iterator[np.ndarray]:
-        """Score every passage for some questions at a time: `(rows, n_passages)`, -inf where no term is shared."""
         return chain.from_iterable(self._index.score_blocks(*query) for query in self._expanded_queries(questions))
 
     def _expanded_queries(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
@@ -174,9 +157,9 @@ class BM25:
             return
         first = self._index.search(tokens, self._feedback.options.passages)
         analyzed = tokens.texts()
-        for start in range(0, max(1, len(questions)), QUESTIONS):
-            block = slice(start, start + QUESTIONS)
-            yield self._feedback.expand_queries(analyzed[block], Rankings(first.indices[block], first.scores[block]))
+        for start in range(0, max(1, len(questions)), QUERIES_AT_ONCE):
+            block = slice(start, start + QUERIES_AT_ONCE)
+            yield self._feedback.expand_queries(analyzed[block], first.select(block))
 
     def _tokens_of(self, questions: Sequence[str]) -> Tokens:
         row_of = {text: row for row, text in enumerate(self._all_questions)}
@@ -187,40 +170,38 @@ class BM25:
 
 
 class WeightedQueries(NamedTuple):
-    """Questions as terms, and how much each of them counts, `(n_tokens,)` float32."""
+    """Questions as terms, and their weights, `(n_tokens,)` float32."""
 
     tokens: Tokens
     factors: np.ndarray
 
 
+@dataclass(frozen=True)
 class Feedback:
-    """Asks questions again over passages of these texts, whose terms `statistics` counts.
+    """Expands questions with terms of their first passages; `statistics` are the terms of these `texts`.
 
-    A term weighs `(1 - share) * count + share * n * P(term | R)`, n being the question's tokens: RM3 times n, which
-    ranks the same and leaves scores as large as those of BM25. With `P(D)` the passages' scores over their sum,
-    `P(term | R)` is `sum over D of P(D) * count in D / length of D`, of the best terms alone and over their sum; ties
-    by term. A question without such terms stays as it is.
+    A term has the weight `(1 - share) * count + share * n * P(term | R)` with n the number of the question's tokens:
+    RM3 times n, which ranks the same and keeps the magnitude of BM25 scores. With `P(D)` the passages' scores over
+    their sum, `P(term | R)` is `sum over D of P(D) * count in D / length of D` of the best terms, over its sum; ties by
+    term. A question without such terms is unchanged.
 
-    Counts and lengths are of the terms that may be added: those of a tenth of the passages or fewer (or of one), as in
-    Anserini, and morphemes, if there are some. Unlike Anserini, the best terms of each passage are not selected first.
+    Counts and lengths are of terms that may be added: those of at most a tenth of the passages (or of one), as in
+    Anserini, and only morphemes of morphological analyzers. Unlike Anserini, all terms of a passage are candidates.
     """
 
-    def __init__(
-        self, options: FeedbackOptions, analysis: Analysis, texts: Sequence[str], statistics: TermStatistics
-    ) -> None:
-        self.options = options
-        self._analysis = analysis
-        self._texts = texts
-        self._statistics = statistics
+    options: FeedbackOptions
+    analysis: Analysis
+    texts: Sequence[str]
+    statistics: TermStatistics
 
     def expand_queries(self, questions: Sequence[Sequence[str]], first: Rankings) -> WeightedQueries:
-        """Return analyzed questions with their new weights, no term twice in one; `first` is what they find first."""
+        """Return analyzed questions with new weights of distinct terms; `first` are their first results."""
         is_hit = first.indices != NOT_FOUND
         rows, inverse = np.unique(first.indices[is_hit], return_inverse=True)
         documents = [*questions, *self.tokens(rows.tolist())]
         numbers, terms = pd.factorize(np.array([token for tokens in documents for token in tokens], dtype=object))
         offsets = np.cumsum([0, *map(len, documents)])
-        counts = counts_by_term(numbers, offsets, len(terms))
+        counts = lexical.counts_by_term(numbers, offsets, len(terms))
         query_counts = counts[: len(questions)]
         passage_counts = counts[len(questions) :]
         expansion_terms = _distributions(passage_counts @ diags_array(self._expansion_mask(terms.tolist())))
@@ -238,18 +219,17 @@ class Feedback:
         return WeightedQueries(tokens, mixed.data.astype(np.float32))
 
     def tokens(self, rows: Sequence[int]) -> list[list[str]]:
-        return analyze(self._analysis, [self._texts[row] for row in rows])
+        return analyze(self.analysis, [self.texts[row] for row in rows])
 
     def _expansion_mask(self, terms: Sequence[str]) -> np.ndarray:
-        positions = self._statistics.positions_of(terms)
+        positions = self.statistics.positions_of(terms)
         document_frequencies = np.zeros(len(terms), dtype=np.int64)
         known = positions >= 0
-        document_frequencies[known] = self._statistics.document_frequencies[positions[known]]
-        is_rare = (document_frequencies > 0) & (
-            document_frequencies <= max(1, _MAX_DOCUMENT_FRACTION * self._statistics.n_passages)
-        )
-        if self._analysis.analyzer in PLAIN_PART:
-            is_rare &= [describe_token(self._analysis, term)[1] is not TokenKind.BIGRAM for term in terms]
+        document_frequencies[known] = self.statistics.document_frequencies[positions[known]]
+        maximum = max(1, _MAX_DOCUMENT_FRACTION * self.statistics.n_passages)
+        is_rare = (document_frequencies > 0) & (document_frequencies <= maximum)
+        if self.analysis.analyzer in PLAIN_PART:
+            is_rare &= [describe_token(self.analysis, term)[1] is not TokenKind.BIGRAM for term in terms]
         return is_rare.astype(np.float64)
 
 
@@ -269,9 +249,9 @@ def _top_terms(weights: csr_array, order: np.ndarray, n_terms: int) -> csr_array
 
 
 class WindowedBM25:
-    """`score(passage) = max over its windows of BM25(window)`, windows being all runs of `sentences` sentences.
+    """`score(passage) = max over its windows of BM25(window)` with windows of `sentences` consecutive sentences.
 
-    BM25's N, n and mean length are of windows. A passage of fewer sentences is one window. Raises `ValueError`.
+    BM25's N, n and mean length are of windows. A passage of fewer sentences is a single window. Raises `ValueError`.
     """
 
     def __init__(
@@ -295,21 +275,20 @@ class WindowedBM25:
         self._index.make_ready(questions)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question; a score is the BM25 of the best window, higher is better."""
         blocks = self._index.score_blocks(questions) if len(self._first) else ()
         best_windows = (np.maximum.reduceat(scores, self._first, axis=1) for scores in blocks)
-        return best_of_blocks(best_windows, (len(questions), len(self._first)), k)
+        return lexical.best_of_blocks(best_windows, (len(questions), len(self._first)), k)
 
 
 def options_for(passages: Sequence[Passage], options: BM25Options | None) -> BM25Options:
-    """Return options whose analyzer is the one of these passages: their windows may begin in another language."""
+    """Return options with the analyzer that suits these passages: a window may suggest another language."""
     options = options or BM25Options()
     texts = Passages.from_passages(passages).indexed_texts(title=options.title)
     return replace(options, analyzer=options.analysis(texts).analyzer)
 
 
 def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, np.ndarray]:
-    """Cut passages into windows, each with its passage's title; those of row i are `bounds[i]` to `bounds[i + 1]`."""
+    """Cut passages into windows with titles; passage i has the windows `bounds[i]` to `bounds[i + 1]`."""
     bounds = [0]
 
     def cut() -> Iterator[Passage]:
@@ -322,7 +301,7 @@ def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, n
 
 
 def windows(text: str, sentences: int) -> list[str]:
-    """Return every run of so many `marked_sentences`, each beginning one later; the whole text where it has fewer."""
+    """Return all windows of so many consecutive `marked_sentences`, or the whole text if it has fewer."""
     spans = marked_sentences(text)
     if len(spans) <= sentences:
         return [text]
@@ -330,7 +309,7 @@ def windows(text: str, sentences: int) -> list[str]:
 
 
 class RankBM25(Index):
-    """A reference, whose memory is not known."""
+    """The reference; its memory is unknown."""
 
     def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
         super().__init__(len(tokens))
@@ -345,54 +324,41 @@ class RankBM25(Index):
             yield np.where(scores > 0, scores, -np.inf)
 
 
-def _text_index(
-    passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
-) -> Index:
-    """Return the index of passages as one text each; `on_progress` gets the fraction of the work that is done."""
+def _text_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Progress | None) -> Index:
     texts = passages.indexed_texts(title=options.title)
-    k1 = options.k1
-    b = options.b
     analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done)))
-    stored_tokens = [next(analyzed)] if len(texts) <= TEXTS_PER_PART else None  # as tokens, all of them
-    statistics = term_statistics(analysis, texts, stored_tokens or analyzed)
+    all_tokens = [next(analyzed)] if len(texts) <= TEXTS_PER_PART else None
+    statistics = lexical.term_statistics(analysis, texts, all_tokens or analyzed)
 
     def segments() -> Iterator[Segment]:
-        return bm25_segments(stored_tokens or token_parts(analysis, texts), statistics, k1, b)
+        return lexical.bm25_segments(all_tokens or token_parts(analysis, texts), statistics, options.k1, options.b)
 
-    return _index(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics, on_progress)
+    key = key_of("bm25", *analysis.key, texts.fingerprint, options.k1, options.b)
+    return _index(key, segments, statistics, on_progress)
 
 
-def _field_index(
-    passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
-) -> Index:
-    k1 = options.k1
-    b = options.b
-    title_weight = options.title_weight or 0.0
-    statistics = field_statistics(
-        analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done))
-    )
+def _field_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Progress | None) -> Index:
+    parameters = (options.k1, options.b, options.title_weight or 0.0)
+    report_analysis = on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done))
+    statistics = lexical.field_statistics(analysis, passages, report_analysis)
 
     def segments() -> Iterator[Segment]:
         fields = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
-        return bm25f_segments(fields, statistics, k1, b, title_weight)
+        return lexical.bm25f_segments(fields, statistics, *parameters)
 
-    texts = passages.titles.fingerprint, passages.texts.fingerprint
-    key = key_of("bm25f", *analysis.key, *texts, k1, b, title_weight)
+    fingerprints = passages.titles.fingerprint, passages.texts.fingerprint
+    key = key_of("bm25f", *analysis.key, *fingerprints, *parameters)
     return _index(key, segments, statistics.terms, on_progress)
 
 
 def _index(
-    key: str,
-    segments: Callable[[], Iterator[Segment]],
-    statistics: TermStatistics,
-    on_progress: ProgressCallback | None,
+    key: str, segments: Callable[[], Iterator[Segment]], terms: TermStatistics, on_progress: Progress | None
 ) -> Index:
-    """Return the index that the collection's size asks for; one of more than `PART` passages is kept under the key."""
-    n_passages = statistics.n_passages
-    if not statistics.mean_length:
+    n_passages = terms.n_passages
+    if not terms.mean_length:
         return Index(n_passages)
-    if n_passages <= TEXTS_PER_PART and statistics.n_tokens <= MAX_NUMPY_TOKENS:
-        return SingleSegmentIndex(next(segments()), n_passages)
+    if n_passages <= TEXTS_PER_PART and terms.n_tokens <= lexical.MAX_NUMPY_TOKENS:
+        return lexical.SingleSegmentIndex(next(segments()), n_passages)
     from mrc_workbench.retrieval.lexical.index import Postings, PostingsIndex, mapped_postings  # imports a compiler
 
     def reporting_segments() -> Iterator[Segment]:

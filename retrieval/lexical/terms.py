@@ -1,8 +1,7 @@
-"""What analyzers make of texts: questions that BM25 cannot answer, and words of questions that Kiwi cuts wrongly.
+"""Problems of analyzers: questions that BM25 cannot answer, and words that Kiwi may cut wrongly.
 
-A word with other morphemes in a question than in its relevant passage finds nothing there: the labels show it. Without
-labels, nouns in pieces of one letter, words that Kiwi does not know, and words that it extracts from the passages are
-suspicious.
+A word with different morphemes in a question and in its relevant passage does not match; labels reveal this. Without
+labels, nouns in pieces of one letter, unknown words, and words that Kiwi extracts from the passages are suspicious.
 """
 
 import unicodedata
@@ -16,45 +15,38 @@ import numpy as np
 import regex
 
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, tokens_of
-from mrc_workbench.data.text.analyzers import (
-    CONTENT_TAGS,
-    LANGUAGE_OF,
-    Analyzer,
-    KiwiTokenizer,
-    kiwi_tokenizer,
-    resolve_analyzer,
-)
+from mrc_workbench.data.text.analyzers import Analyzer, KiwiTokenizer
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.retrieval.lexical import counts_by_term, term_statistics
 
-LANGUAGE_SPECIFIC = (*LANGUAGE_OF, Analyzer.JAPANESE)
+LANGUAGE_SPECIFIC = (*analyzers.LANGUAGE_OF, Analyzer.JAPANESE)
 LANGUAGE_INDEPENDENT = tuple(kind for kind in Analyzer if kind not in (Analyzer.AUTO, *LANGUAGE_SPECIFIC))
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _HANGUL = regex.compile(r"\p{Hangul}")
 _NOUN_TAGS = ("NNG", "NNP", "NR", "NP", "XR", "XPN", "XSN", "SL", "SH", "SN")
 _PIECE_TAGS = ("NNG", "NNP")
-_TAIL_TAGS = ("J", "E", "XSV", "XSA", "VCP")  # particles, and what makes a noun a verb or a statement
-# letters of a proposal
-_SHORTEST = 2
-_LONGEST = 12
-_FEWEST_TAILS = 5  # times that a tail is seen: once, it may be a wrongly cut word's own
-_FEWEST = 5  # times that a word stands in the passages to be extracted from them
+_TAIL_TAGS = ("J", "E", "XSV", "XSA", "VCP")  # particles, endings and verbal suffixes
+_MIN_CHARACTERS = 2  # of a proposal
+_MAX_CHARACTERS = 12
+_MIN_TAILS = 5  # occurrences of a tail: a rare one may belong to a wrongly cut word
+_MIN_COUNT = 5  # occurrences of an extracted word in the passages
 _BLOCK = 512  # texts read at a time
 
 
 @dataclass(frozen=True)
 class UnmatchedQuestions:
-    """Ascending rows of questions that share no term with any passage, and of those that share none with their own."""
+    """Ascending rows of questions that share no term with any passage, or none with their relevant ones."""
 
     without_any_match: np.ndarray
     without_relevant_match: np.ndarray
 
 
 def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, list[str]]:
-    """Return the tokens of a text under every analyzer of any language, and under `analyzer`; `AUTO` suits the text."""
-    first = resolve_analyzer(analyzer, [text])
+    """Return the tokens of a text by each language-independent analyzer and by `analyzer`; `AUTO` suits the text."""
+    first = analyzers.resolve_analyzer(analyzer, [text])
     language_specific = [first] if first in LANGUAGE_SPECIFIC else []
     return {analyzer: analyze(analyzer, [text])[0] for analyzer in (*language_specific, *LANGUAGE_INDEPENDENT)}
 
@@ -62,33 +54,29 @@ def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, li
 def find_unmatched_questions(
     question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True
 ) -> UnmatchedQuestions:
-    """Find the questions that share no term with any passage, or with their own."""
+    """Find questions that share no term with any passage, or none with their relevant ones."""
     corpus = term_statistics(analysis, question_set.passages.indexed_texts(title=title))
     questions = _questions(question_set, analysis)
     known = corpus.positions_of(questions.vocabulary) >= 0
-    offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among the known
+    offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among known tokens
     rows, counts = shared_terms(question_set, analysis, title=title)
     own = np.zeros(len(question_set.questions), dtype=bool)
     own[rows[counts > 0]] = True
-    return UnmatchedQuestions(
-        without_any_match=np.flatnonzero(np.diff(offsets) == 0), without_relevant_match=np.flatnonzero(~own)
-    )
+    return UnmatchedQuestions(np.flatnonzero(np.diff(offsets) == 0), np.flatnonzero(~own))
 
 
 def shared_terms(
     question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return question rows and counts of shared distinct terms, one each for every question and relevant passage."""
+    """Return the question row and the number of shared distinct terms of each question and relevant passage."""
     rows, columns = question_set.relevance.tocoo().coords
     relevant, index = np.unique(columns, return_inverse=True)
     texts = question_set.passages.indexed_texts(title=title)
-    passages = tokens_of(analysis, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
+    passages = tokens_of(analysis, [texts[row] for row in relevant.tolist()])  # few of a large corpus
     number = {token: index for index, token in enumerate(passages.vocabulary)}
     question_terms = _questions(question_set, analysis).flat_ids_in(number)
-    in_question, in_passage = (
-        counts_by_term(*ids_and_offsets, len(number)) > 0
-        for ids_and_offsets in (question_terms, (passages.ids, passages.offsets))
-    )
+    in_question = counts_by_term(*question_terms, len(number)) > 0
+    in_passage = counts_by_term(passages.ids, passages.offsets, len(number)) > 0
     counts: np.ndarray = in_question[rows].multiply(in_passage[index]).sum(axis=1)
     return rows, counts
 
@@ -98,12 +86,12 @@ def _questions(question_set: QuestionSet, analysis: Analyzer | Analysis) -> Toke
 
 
 class CutEvidence(StrEnum):
-    """Why a word is proposed, the surest first."""
+    """Why a word is proposed, the strongest evidence first."""
 
-    DIFFERS = "differs"  # it is cut in a question in another way than in its passage, and they share less for that
-    PIECES = "pieces"  # it falls into nouns of one letter
-    EXTRACTED = "extracted"  # Kiwi's extraction of new words finds it in the passages, and questions cut it
-    UNKNOWN = "unknown"  # Kiwi guesses where it ends
+    DIFFERS = "differs"  # the cuts in question and passage differ, so they share fewer tokens
+    PIECES = "pieces"  # it is cut into nouns of one letter
+    EXTRACTED = "extracted"  # Kiwi extracts it from the passages as a new word, and questions cut it
+    UNKNOWN = "unknown"  # Kiwi guesses its end
 
 
 _ORDER = list(CutEvidence)
@@ -111,7 +99,7 @@ _ORDER = list(CutEvidence)
 
 @dataclass(frozen=True)
 class CutWord:
-    """A word without particles, its usual morphemes in questions and passages, and the rows of its `questions`."""
+    """A word without particles, its most frequent morphemes in questions and passages, and the rows of `questions`."""
 
     word: str
     evidence: CutEvidence
@@ -128,8 +116,8 @@ class _Morpheme(NamedTuple):
     known: bool
 
 
-class _AnalyzedWord(NamedTuple):
-    """A word between spaces and marks, how it is cut, and how many of its letters are nouns, from the first one on."""
+class _Word(NamedTuple):
+    """A word between spaces and punctuation, its morphemes, and the number of leading characters that are nouns."""
 
     word: str
     cut: tuple[_Morpheme, ...]
@@ -137,18 +125,13 @@ class _AnalyzedWord(NamedTuple):
 
     @property
     def tail(self) -> str:
-        """What follows its nouns where that is particles and endings alone."""
-        following = [morpheme for morpheme in self.cut if morpheme.start >= self.nouns]
-        return (
-            self.word[self.nouns :]
-            if following and all(morpheme.tag.startswith(_TAIL_TAGS) for morpheme in following)
-            else ""
-        )
+        """The particles and endings after the nouns; empty if other morphemes follow."""
+        tags = [morpheme.tag for morpheme in self.cut if morpheme.start >= self.nouns]
+        return self.word[self.nouns :] if tags and all(tag.startswith(_TAIL_TAGS) for tag in tags) else ""
 
     def tokens(self, end: int) -> tuple[str, ...]:
-        return tuple(
-            morpheme.form for morpheme in self.cut if morpheme.start < end and morpheme.tag.startswith(CONTENT_TAGS)
-        )
+        morphemes = (morpheme for morpheme in self.cut if morpheme.start < end)
+        return tuple(morpheme.form for morpheme in morphemes if morpheme.tag.startswith(analyzers.CONTENT_TAGS))
 
 
 class _Finding(NamedTuple):
@@ -168,7 +151,7 @@ def cut_words(
     indexed = question_set.passages.indexed_texts(title=True)
     texts = [question.text for question in question_set.questions]
     texts += [indexed[row] for row in relevant]
-    reader = kiwi_tokenizer(dictionary)
+    reader = analyzers.kiwi_tokenizer(dictionary)
     analyzed = list(_read(texts, reader, lambda fraction: report_progress(0.8 * fraction)))
     question_words = analyzed[: len(question_set.questions)]
     passages = analyzed[len(question_set.questions) :]
@@ -180,15 +163,13 @@ def cut_words(
             findings_by_word[finding.word].setdefault(row, finding)
     report_progress(0.9)
     differing = frozenset(findings_by_word)
-    extracted = reader.new_words(texts[len(question_words) :], min_count=_FEWEST, max_characters=_LONGEST)
+    extracted = reader.new_words(texts[len(question_words) :], min_count=_MIN_COUNT, max_characters=_MAX_CHARACTERS)
     for row, words in enumerate(question_words):
         for finding in evidence.suspicious(words, extracted):
             findings_by_word[evidence.shortened(finding.word, differing)].setdefault(row, finding)
     report_progress(1.0)
     results = [_to_cut_word(word, findings) for word, findings in findings_by_word.items()]
-    return sorted(
-        results, key=lambda cut_word: (_ORDER.index(cut_word.evidence), -len(cut_word.questions), cut_word.word)
-    )
+    return sorted(results, key=lambda word: (_ORDER.index(word.evidence), -len(word.questions), word.word))
 
 
 def _to_cut_word(word: str, findings: dict[int, _Finding]) -> CutWord:
@@ -199,30 +180,25 @@ def _to_cut_word(word: str, findings: dict[int, _Finding]) -> CutWord:
 
 
 class _CutDetector:
-    """What all texts together say: which tails words have, and how often letters are read as nouns."""
-
-    def __init__(self, texts: Sequence[Sequence[_AnalyzedWord]]) -> None:
+    def __init__(self, texts: Sequence[Sequence[_Word]]) -> None:
         words = [word for text in texts for word in text]
         tails = Counter(word.tail for word in words)
-        self._tails = {"", *(tail for tail, count in tails.items() if count >= _FEWEST_TAILS)}
+        self._tails = {"", *(tail for tail, count in tails.items() if count >= _MIN_TAILS)}
         self._nouns = Counter(word.word[: word.nouns] for word in words if word.nouns)
 
-    def differing(self, question: Sequence[_AnalyzedWord], passage: Sequence[_AnalyzedWord]) -> Iterator[_Finding]:
+    def differing(self, question: Sequence[_Word], passage: Sequence[_Word]) -> Iterator[_Finding]:
         passage_forms = {form for word in passage for form in word.tokens(len(word.word))}
-        by_start: dict[str, list[_AnalyzedWord]] = defaultdict(list)
+        by_start: dict[str, list[_Word]] = defaultdict(list)
         for word in dict.fromkeys(passage):
-            by_start[word.word[:_SHORTEST]].append(word)
+            by_start[word.word[:_MIN_CHARACTERS]].append(word)
         for question_word in question:
             if all(form in passage_forms for form in question_word.tokens(len(question_word.word))):
                 continue
-            findings = (
-                self._finding(question_word, other, passage_forms) for other in by_start[question_word.word[:_SHORTEST]]
-            )
+            similar = by_start[question_word.word[:_MIN_CHARACTERS]]
+            findings = (self._finding(question_word, other, passage_forms) for other in similar)
             yield from [finding for finding in findings if finding][:1]
 
-    def _finding(
-        self, question_word: _AnalyzedWord, passage_word: _AnalyzedWord, passage_forms: set[str]
-    ) -> _Finding | None:
+    def _finding(self, question_word: _Word, passage_word: _Word, passage_forms: set[str]) -> _Finding | None:
         candidates = {question_word.word[: question_word.nouns], passage_word.word[: passage_word.nouns]}
         fitting = [word for word in candidates if self._fits(word, question_word) and self._fits(word, passage_word)]
         if not fitting:
@@ -234,15 +210,14 @@ class _CutDetector:
             return None
         return _Finding(word, CutEvidence.DIFFERS, question_tokens, passage_tokens)
 
-    def _fits(self, word: str, read: _AnalyzedWord) -> bool:
+    def _fits(self, word: str, read: _Word) -> bool:
         return _is_proposable(word) and read.word.startswith(word) and read.word[len(word) :] in self._tails
 
     def shortened(self, word: str, known: frozenset[str]) -> str:
-        """Return the known word that a word is with what Kiwi did not take for its particle; else the word."""
-        ends = (end for end in range(_SHORTEST, len(word)) if word[:end] in known and word[end:] in self._tails)
+        ends = (end for end in range(_MIN_CHARACTERS, len(word)) if word[:end] in known and word[end:] in self._tails)
         return word[: next(ends, len(word))]
 
-    def suspicious(self, question: Sequence[_AnalyzedWord], extracted: set[str]) -> Iterator[_Finding]:
+    def suspicious(self, question: Sequence[_Word], extracted: set[str]) -> Iterator[_Finding]:
         for read in question:
             word = read.word[: read.nouns]
             cut = read.tokens(read.nouns)
@@ -258,12 +233,12 @@ class _CutDetector:
 
 
 def _is_proposable(word: str) -> bool:
-    return _SHORTEST <= len(word) <= _LONGEST and bool(_HANGUL.match(word))
+    return _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS and bool(_HANGUL.match(word))
 
 
 def _read(
     texts: Sequence[str], reader: KiwiTokenizer, report_progress: Callable[[float], None]
-) -> Iterator[tuple[_AnalyzedWord, ...]]:
+) -> Iterator[tuple[_Word, ...]]:
     done = 0
     for block in in_blocks(texts, _BLOCK):
         composed = [unicodedata.normalize("NFC", text) for text in block]
@@ -271,14 +246,14 @@ def _read(
             morphemes = [
                 _Morpheme(form, token.tag, start, end, not token.oov)
                 for token in tokens
-                for form, (start, end) in reader.units(text, token)  # a name of several words is several
+                for form, (start, end) in reader.units(text, token)  # a name of several words has several units
             ]
             yield tuple(_words(text, morphemes))
         done += len(block)
         report_progress(done / len(texts))
 
 
-def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_AnalyzedWord]:
+def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Word]:
     rest = iter(morphemes)
     morpheme = next(rest, None)
     for match in _WORD.finditer(text):
@@ -292,4 +267,4 @@ def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_AnalyzedWord]
             if part.tag not in _NOUN_TAGS or part.start > nouns:
                 break
             nouns = max(nouns, min(part.end, len(match.group())))
-        yield _AnalyzedWord(match.group().lower(), tuple(cut), nouns)
+        yield _Word(match.group().lower(), tuple(cut), nouns)

@@ -1,17 +1,17 @@
-"""How other search libraries are called, and what they return, as rows of the corpus and scores.
+"""Calls other search libraries, and reads their results as corpus rows and scores.
 
-A search takes one query or several, by the first of these that decides: the argument `batched`, then an attribute
-`batched` of the object; the annotation of the first parameter (`str` or a sequence of `str`); its name (`_SINGLE` or
-`_SEVERAL`). Anything else raises `OutsideError` (`outside_signature`): nothing is called to find out. The number of
-results goes to a parameter named as in `K_NAMES`, else to the second parameter if that has no default, else nowhere.
+A search takes a single query or several. The first of these decides: the argument `batched`; an attribute `batched` of
+the object; the annotation of the first parameter (`str` or a sequence of `str`); its name (`_SINGLE` or `_SEVERAL`).
+Otherwise `OutsideError` (`outside_signature`) is raised without a trial call. The number of results is passed to a
+parameter named as in `K_NAMES`, else to a second parameter without a default, else not at all.
 
-A result names a passage by its id, by the id of a merged copy, or by its exact text. These forms are read:
+A result identifies a passage by its id, the id of a merged copy, or its exact text. These forms are read:
 
 - `"p1"`, or the number `7` for the passage `"7"`;
-- `("p1", 0.83)`, also with a document in place of the id; a mapping `{"p1": 0.83, ...}` as the whole answer;
-- a mapping with one of `ID_KEYS` or `TEXT_KEYS`, and perhaps one of `SCORE_KEYS`; nested mappings such as `metadata`;
+- `("p1", 0.83)`, also with a document instead of the id; a mapping `{"p1": 0.83, ...}` as all results;
+- a mapping with one of `ID_KEYS` or `TEXT_KEYS`, and optionally one of `SCORE_KEYS`, also nested, as in `metadata`;
 - an object with such attributes: a LangChain `Document`, a LlamaIndex `NodeWithScore`, a hit of Pyserini;
-- two lists of equal length as a tuple, ids and scores; a table (`pandas.DataFrame`) with such columns.
+- a tuple of two lists of equal length, ids and scores; a table (`pandas.DataFrame`) with such columns.
 """
 
 import inspect
@@ -31,7 +31,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet, composed
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
-_LONGEST = 200  # characters of foreign text in a message
+_MAX_QUOTED = 200  # characters of foreign text in a message
 Order = Literal["score", "rank"]
 ID_KEYS = ("id", "_id", "passage_id", "doc_id", "docid", "docno", "document_id", "id_", "node_id", "ref_doc_id")
 SCORE_KEYS = ("score", "_score", "_rankingScore", "relevance_score", "similarity")
@@ -44,18 +44,18 @@ POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class OutsideError(Failure, ValueError):
-    """A retriever from outside failed; `code` is a key of the section `outside` in the locale files."""
+    """An external retriever failed; `code` is a key of the section `outside` in the locale files."""
 
 
 def shorten(text: object) -> str:
     """Return text of another program on one line, at most 200 characters."""
     line = " ".join(str(text).split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return line if len(line) <= _MAX_QUOTED else f"{line[: _MAX_QUOTED - 1]}…"
 
 
 @dataclass(frozen=True)
 class ExternalHit:
-    """A result of a query: what it is called, its row of the corpus (-1 if it is unknown) and its score."""
+    """A result of a query: its reference, its corpus row (-1 if unknown) and its score."""
 
     reference: str
     row: int
@@ -64,32 +64,32 @@ class ExternalHit:
 
 @dataclass(frozen=True)
 class ParsedResults:
-    """The rankings of several queries, and what was noticed in the results that they were read from."""
+    """The rankings of several queries, and problems of their results."""
 
     rankings: Rankings  # `(n_queries, k)`
     depth: int  # largest number of results of a query
-    unknown_passages: int  # results that name no passage of the corpus
+    unknown_passages: int  # results that are not in the corpus
     unknown_example: str  # the first of them
-    repeated: int  # results that name a passage again, which counts once, at its best score
-    rising_scores: int  # queries whose results came with the lowest score first, as distances do
+    repeated: int  # duplicates of a passage, which counts once, with its best score
+    rising_scores: int  # queries with the lowest score first, as distances have
 
     def notes(self) -> dict[str, Any]:
         names = ("unknown_passages", "unknown_example", "repeated", "rising_scores")
         return {"depth": self.depth, **{name: value for name in names if (value := getattr(self, name))}}
 
 
+@dataclass(eq=False)
 class ResultReader:
-    """Reads results over the passages of a question set.
+    """Reads results as passages of a question set.
 
-    `id_key` is the attribute, key or metadata field that holds the passage id; without it, ids are looked for in
-    `ID_KEYS`, then texts are compared. With `order="score"` results are ordered by score, higher is better, ties by
-    row; with `order="rank"`, or if a result has no score, they keep their order and have the scores 0, -1, -2, ...
+    `id_key` is the attribute, key or metadata field of the passage id; by default `ID_KEYS` are tried, then texts. With
+    `order="score"` results are ordered by score, higher is better, ties by row; with `order="rank"`, or without scores,
+    they keep their order and have the scores 0, -1, -2, ...
     """
 
-    def __init__(self, question_set: QuestionSet, *, id_key: str = "", order: Order = "score") -> None:
-        self._question_set = question_set
-        self._id_key = id_key
-        self._order = order
+    question_set: QuestionSet
+    id_key: str = ""
+    order: Order = "score"
 
     def hits(self, results: object) -> list[ExternalHit]:
         """Return the results of one query in their order. Raises `OutsideError`: `outside_results`, `outside_score`."""
@@ -112,11 +112,11 @@ class ResultReader:
             unknown_passages=len(unknown),
             unknown_example=unknown[0] if unknown else "",
             repeated=sum(map(len, answers)) - len(unknown) - sum(map(len, known)),
-            rising_scores=0 if self._order == "rank" else sum(map(_has_rising_scores, answers)),
+            rising_scores=0 if self.order == "rank" else sum(map(_has_rising_scores, answers)),
         )
 
     def _best_scores(self, hits: Sequence[ExternalHit]) -> dict[int, float]:
-        by_rank = self._order == "rank" or any(hit.score is None for hit in hits)
+        by_rank = self.order == "rank" or any(hit.score is None for hit in hits)
         best: dict[int, float] = {}
         for rank, hit in enumerate(hits):
             score = float(-rank) if by_rank or hit.score is None else hit.score
@@ -132,12 +132,12 @@ class ResultReader:
         if score is None and not isinstance(item, str):
             score = _number(_first(item, SCORE_KEYS))
         for reference in ids:
-            stored = self._question_set.aliases.get(reference, reference)
-            if (row := self._question_set.row_of_passage.get(stored, NOT_FOUND)) >= 0:
+            stored = self.question_set.aliases.get(reference, reference)
+            if (row := self.question_set.row_of_passage.get(stored, NOT_FOUND)) >= 0:
                 return ExternalHit(reference, row, score)
         for text in texts:
             if (row := self._row_of_text.get(composed(text), NOT_FOUND)) >= 0:
-                return ExternalHit(self._question_set.passages.ids[row], row, score)
+                return ExternalHit(self.question_set.passages.ids[row], row, score)
         return ExternalHit(shorten([*ids, *texts][0]), NOT_FOUND, score)
 
     def _references(self, item: Any) -> tuple[list[str], list[str]]:
@@ -146,18 +146,18 @@ class ResultReader:
         if _is_id(item):
             return [str(item)], []
         levels = [item, *_nested(item)]
-        id_keys = (self._id_key,) if self._id_key else ID_KEYS
+        id_keys = (self.id_key,) if self.id_key else ID_KEYS
         ids = [str(value) for level in levels for key in id_keys if _is_id(value := _value(level, key))]
-        texts = [] if self._id_key else [text for level in levels if isinstance(text := _first(level, TEXT_KEYS), str)]
+        texts = [] if self.id_key else [text for level in levels if isinstance(text := _first(level, TEXT_KEYS), str)]
         if not ids and not texts:
-            expected = f"the field {self._id_key!r}" if self._id_key else "an id or a text"
+            expected = f"the field {self.id_key!r}" if self.id_key else "an id or a text"
             message = f"a result has no {expected.removeprefix('the ')}: {shorten(repr(item))}"
             raise OutsideError("outside_results", message, result=shorten(repr(item)))
         return ids, texts
 
     @cached_property
     def _row_of_text(self) -> dict[str, int]:
-        texts = enumerate(self._question_set.passages.texts)
+        texts = enumerate(self.question_set.passages.texts)
         return {composed(text): row for row, text in reversed([*texts])}
 
 
@@ -182,7 +182,6 @@ def _items(results: Any) -> Iterator[object]:
 
 
 def _are_columns(results: Any) -> bool:
-    """Whether these are ids and scores, a list or an array of each."""
     if not (isinstance(results, tuple) and len(results) == 2):
         return False
     ids, scores = results
@@ -192,7 +191,6 @@ def _are_columns(results: Any) -> bool:
 
 
 def _nested(item: object) -> Iterator[object]:
-    """Yield what a result wraps: a node, a document, metadata, and the metadata of these."""
     for key in _NESTED:
         value = _value(item, key)
         if value is not None and not isinstance(value, str | Real):
@@ -244,23 +242,23 @@ class QueryCaller:
     concurrency: int = 1
 
     def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
+        def search(query: str) -> tuple[object, float]:
+            return timed(lambda: self.search(query, k), query)
+
         if self.concurrency == 1:
-            answered = [self._timed(query, k) for query in queries]
+            answered = [search(query) for query in queries]
         else:
             pool = ThreadPoolExecutor(self.concurrency)
             try:
-                answered = list(pool.map(lambda query: self._timed(query, k), queries))
+                answered = list(pool.map(search, queries))
             finally:
                 pool.shutdown(cancel_futures=True)
         return [results for results, _ in answered], [seconds for _, seconds in answered]
 
-    def _timed(self, query: str, k: int) -> tuple[object, float]:
-        return timed(lambda: self.search(query, k), query)
-
 
 @dataclass(frozen=True)
 class BatchCaller:
-    """Calls `search(queries, k)` once; each query has an equal share of its time."""
+    """Calls `search(queries, k)` once; queries have equal fractions of its time."""
 
     search: Callable[[list[str], int], object]
 
@@ -274,7 +272,7 @@ class BatchCaller:
 
 
 def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:
-    """Return what a search returns, and its seconds. Raises `OutsideError`: `outside_raised`, `outside_async`."""
+    """Return the results of a search, and its seconds. Raises `OutsideError`: `outside_raised`, `outside_async`."""
     start = time.perf_counter()
     try:
         results = search()
@@ -288,7 +286,7 @@ def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:
     seconds = time.perf_counter() - start
     if inspect.isawaitable(results) or inspect.isasyncgen(results):
         if inspect.iscoroutine(results):
-            results.close()  # else Python warns that it was never awaited
+            results.close()  # avoids a warning that it was never awaited
         function = "lambda query, k: asyncio.run(search(query, k))"
         message = f"async functions are not supported: give a function that returns results, such as `{function}`"
         raise OutsideError("outside_async", message)
@@ -296,7 +294,7 @@ def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:
 
 
 def is_batched(search: Callable[..., object], holder: object, name: str) -> bool:
-    """Whether a search takes several queries; see the module. Raises `OutsideError` (`outside_signature`)."""
+    """Whether a search takes several queries, see the module. Raises `OutsideError` (`outside_signature`)."""
     declared = getattr(holder, "batched", None)
     if isinstance(declared, bool):
         return declared
@@ -316,7 +314,7 @@ def is_batched(search: Callable[..., object], holder: object, name: str) -> bool
 
 
 def with_k(search: Callable[..., object]) -> Callable[[Any, int], object]:
-    """Return a function of queries and k that passes k as the search takes it; see the module."""
+    """Return a function of queries and k that passes k as the search expects it, see the module."""
     parameters = _parameters(search)
     k_parameter = next((parameter for parameter in parameters[1:] if parameter.name in K_NAMES), None)
     if k_parameter is not None and k_parameter.kind is not Parameter.POSITIONAL_ONLY:
@@ -328,7 +326,7 @@ def with_k(search: Callable[..., object]) -> Callable[[Any, int], object]:
 
 
 def accepts_parameter(function: Callable[..., object], name: str) -> bool:
-    """Whether a function has a parameter of this name, or takes any."""
+    """Whether a function has a parameter of this name, or takes any keyword."""
     return any(parameter.name == name or parameter.kind is Parameter.VAR_KEYWORD for parameter in _parameters(function))
 
 
@@ -340,7 +338,7 @@ def _parameters(function: Callable[..., object]) -> list[Parameter]:
 
 
 def _annotation(function: Callable[..., object], parameter: Parameter) -> Any:
-    """Return the type of a parameter, also if it is written as text."""
+    """Return the type of a parameter, also of a string annotation."""
     target: Any = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     try:
         hints = typing.get_type_hints(target)

@@ -1,24 +1,23 @@
-"""Retrievers of this project made of Python objects from outside, and those that are registered by name.
+"""Adapters of external Python objects to retrievers of this project, and retrievers that are registered by name.
 
     as_retriever(item, question_set, name="", batched=None, id_key="", order="score", concurrency=1) -> OutsideRetriever
-    measure(item, question_set, k=100, **how) -> Measured
+    measure(item, question_set, k=100, **options) -> MeasuredRun
 
-`question_set` has the questions to search and the whole corpus; `how` are the other arguments of `as_retriever`.
-`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores what was measured
-as an imported run with its latency. `item` may be
+`question_set` has the questions to search and the whole corpus; `options` are further arguments of `as_retriever`.
+`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores the measured
+rankings as an imported run with latency. `item` is one of
 
-- an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `results`;
-- a retriever of LangChain (`invoke`; the library passes k on only if the retriever takes it) or LlamaIndex (`retrieve`;
-  set `similarity_top_k` yourself);
-- a retriever of this project, whose `search` returns `Rankings`;
-- a class of one of these: its object is made with the passages if it needs an argument, else with none.
+- an object with `search(query, k)` or `search(queries, k)`, or such a function: see `retrieval.outside`;
+- a retriever of LangChain (`invoke`, with k if the retriever takes it) or LlamaIndex (`retrieve`; set
+  `similarity_top_k` yourself);
+- a retriever of this project, with a `search` that returns `Rankings`;
+- a class of one of these, created with the passages if it has a required argument.
 
-The operator of an installation registers retrievers: a package by an entry point of the group
-`mrc_workbench.retrievers` (`mine = "my_package.search:MySearch"`), code that is not packaged by the variable
-`MRC_RETRIEVERS` (`mine=my_module:MySearch,my_module:other`). Experiment files name a registered retriever (`mine`),
-never a module: a file of another person runs no code. A class or a function is a factory,
-`factory(passages, **options)`, which gets a sequence of passages with `id`, `text` and `title` and returns an `item`.
-Any other object is the retriever itself.
+The operator of an installation registers retrievers: of packages by an entry point of the group
+`mrc_workbench.retrievers` (`mine = "my_package.search:MySearch"`), of other code by the variable `MRC_RETRIEVERS`
+(`mine=my_module:MySearch,my_module:other`). Experiment files name a registered retriever (`mine`), never a module, so
+that a foreign file runs no code. A class or a function is a factory, `factory(passages, **options)`, which gets a
+sequence of passages with `id`, `text` and `title` and returns an `item`. Any other object is the retriever.
 """
 
 import hashlib
@@ -39,20 +38,8 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.outside import (
-    POSITIONAL,
-    BatchCaller,
-    Caller,
-    ExternalHit,
-    Order,
-    OutsideError,
-    QueryCaller,
-    ResultReader,
-    accepts_parameter,
-    is_batched,
-    shorten,
-    with_k,
-)
+from mrc_workbench.retrieval import outside
+from mrc_workbench.retrieval.outside import Caller, OutsideError
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
 GROUP = "mrc_workbench.retrievers"
@@ -60,28 +47,28 @@ VARIABLE = "MRC_RETRIEVERS"
 _REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)")
 
 
+@dataclass(eq=False)
 class OutsideRetriever:
-    """Searches elsewhere, and reads the results as passages of a question set.
+    """Searches with an external retriever, and reads the results as passages of a question set.
 
-    `measured_seconds` is the sum of latencies of the last search. `notes` are those of `Reading`, and the `latency` of
-    a query in milliseconds: `mean`, `p50` and `p95`.
+    `measured_seconds` is the sum of latencies of the last search. `notes` are those of `ParsedResults`, and the
+    `latency` of a query in milliseconds: `mean`, `p50` and `p95`.
     """
 
-    def __init__(self, name: str, caller: Caller, reader: ResultReader, question_set: QuestionSet) -> None:
-        self.name = name
-        self._caller = caller
-        self._reader = reader
-        self._question_set = question_set
-        self.measured_seconds = 0.0
-        self.notes: dict[str, Any] = {}
+    name: str
+    caller: Caller
+    reader: outside.ResultReader
+    question_set: QuestionSet
+    measured_seconds: float = field(default=0.0, init=False)
+    notes: dict[str, Any] = field(default_factory=dict, init=False)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question. Raises `OutsideError`, also if none finds any."""
-        n_passages = len(self._question_set.passages)
+        """Return the best k passages of each question. Raises `OutsideError`, also if there are no results."""
+        n_passages = len(self.question_set.passages)
         k = min(k, n_passages)
         if not questions or not k:
             return Rankings.empty(len(questions), k)
-        results, seconds = self._caller.results(questions, k)
+        results, seconds = self.caller.results(questions, k)
         self.measured_seconds = sum(seconds)
         milliseconds = np.array(seconds) * 1000
         p50, p95 = np.percentile(milliseconds, [50, 95]).tolist()
@@ -90,27 +77,25 @@ class OutsideRetriever:
         if isinstance(results, Rankings):
             self.notes = latency
             return _validate_rankings(results, len(questions), n_passages, k)
-        reading = self._reader.read(results, k)
+        reading = self.reader.read(results, k)
         self.notes = {**reading.notes(), **latency}
         if len(questions) == 1 or (reading.rankings.indices != NOT_FOUND).any():
             return reading.rankings
-        if not reading.unknown_example:
-            message = f"{self.name} returned no results for any question"
-            raise OutsideError("outside_empty", message, name=self.name)
         example = reading.unknown_example
-        own = self._question_set.passages.ids[0]
+        if not example:
+            raise OutsideError("outside_empty", f"{self.name} returned no results for any question", name=self.name)
+        own = self.question_set.passages.ids[0]
         ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
         message = f"{self.name} names no passage of the dataset: {ids}"
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
-    def preview(self, question: str, k: int) -> tuple[list[ExternalHit], float]:
-        """Return the first results of one question as they came, known or not, and the seconds that it took."""
-        results, seconds = self._caller.results([question], k)
+    def preview(self, question: str, k: int) -> tuple[list[outside.ExternalHit], float]:
+        results, seconds = self.caller.results([question], k)
         if isinstance(results, Rankings):
             pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
-            ids = self._question_set.passages.ids
-            return [ExternalHit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
-        return self._reader.hits(results[0])[:k], seconds[0]
+            ids = self.question_set.passages.ids
+            return [outside.ExternalHit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
+        return self.reader.hits(results[0])[:k], seconds[0]
 
 
 def as_retriever(
@@ -120,13 +105,13 @@ def as_retriever(
     name: str = "",
     batched: bool | None = None,
     id_key: str = "",
-    order: Order = "score",
+    order: outside.Order = "score",
     concurrency: int = 1,
 ) -> OutsideRetriever:
-    """Make a retriever over the passages of a question set out of a Python object.
+    """Adapt a Python object to a retriever over the passages of a question set.
 
-    `batched` says whether its search takes several queries, `id_key` where its results have the passage id, `order`
-    whether they are ordered by score or as they came, `concurrency` how many threads search. Raises `OutsideError`.
+    `batched`: its search takes several queries; `id_key`: field of the passage id in its results; `order`: by score or
+    as returned; `concurrency`: number of threads. Raises `OutsideError`.
     """
     if isinstance(item, OutsideRetriever):
         return item
@@ -135,15 +120,14 @@ def as_retriever(
     retriever_name = retriever_name or str(getattr(item, "__name__", None) or type(item).__name__)
     if isinstance(item, type):
         item = _instantiate(item, retriever_name, question_set)
-    reader = ResultReader(question_set, id_key=id_key, order=order)
-    return OutsideRetriever(
-        retriever_name, _build_caller(item, retriever_name, batched, concurrency), reader, question_set
-    )
+    reader = outside.ResultReader(question_set, id_key=id_key, order=order)
+    caller = _build_caller(item, retriever_name, batched, concurrency)
+    return OutsideRetriever(retriever_name, caller, reader, question_set)
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """Rankings of a retriever from outside, `(n_questions, k)`, and what the search took."""
+    """Rankings of an external retriever, `(n_questions, k)`, and its latency."""
 
     name: str
     question_set: QuestionSet = field(repr=False)  # the questions that were searched, and the whole corpus
@@ -153,7 +137,7 @@ class MeasuredRun:
 
 
 def measure(item: object, question_set: QuestionSet, k: int = 100, **options: Any) -> MeasuredRun:
-    """Search each question of a set once, for k passages. `how` is passed to `as_retriever`. Raises `OutsideError`."""
+    """Search each question once, for k passages. `options` are those of `as_retriever`. Raises `OutsideError`."""
     retriever = as_retriever(item, question_set, **options)
     questions = [question.text for question in question_set.questions]
     rankings = retriever.search(questions, k)
@@ -165,34 +149,36 @@ def _build_caller(item: Any, name: str, batched: bool | None, concurrency: int) 
     has = {method for method in ("search", "invoke", "retrieve") if callable(getattr(item, method, None))}
     if "search" not in has and "invoke" in has:
         inner = getattr(item, "_get_relevant_documents", None)
-        takes_k = callable(inner) and accepts_parameter(inner, "k")
-        return QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
+        takes_k = callable(inner) and outside.accepts_parameter(inner, "k")
+        return outside.QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
     if "search" not in has and "retrieve" in has:
-        return QueryCaller(lambda query, _: item.retrieve(query), concurrency)
+        return outside.QueryCaller(lambda query, _: item.retrieve(query), concurrency)
     if not has and not callable(item):
         message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
         raise OutsideError("outside_kind", message, name=name)
     search = item.search if has else item
-    if is_batched(search, item, name) if batched is None else batched:
-        return BatchCaller(with_k(search))
-    return QueryCaller(with_k(search), concurrency)
+    if outside.is_batched(search, item, name) if batched is None else batched:
+        return outside.BatchCaller(outside.with_k(search))
+    return outside.QueryCaller(outside.with_k(search), concurrency)
 
 
 def _instantiate(item: type[Any], name: str, question_set: QuestionSet) -> object:
     try:
         needs_passages = any(
-            parameter.default is Parameter.empty and parameter.kind in POSITIONAL
+            parameter.default is Parameter.empty and parameter.kind in outside.POSITIONAL
             for parameter in inspect.signature(item).parameters.values()
         )
         return item(question_set.passages) if needs_passages else item()
     except Exception as error:
-        reason = shorten(f"{type(error).__name__}: {error}")
-        message = f"no object of the class {name} can be made: {reason}"
-        raise OutsideError("outside_plugin_failed", message, name=name, reason=reason) from error
+        raise _plugin_error(error, f"no object of the class {name} can be made", name) from error
+
+
+def _plugin_error(error: Exception, problem: str, name: str) -> OutsideError:
+    reason = outside.shorten(f"{type(error).__name__}: {error}")
+    return OutsideError("outside_plugin_failed", f"{problem}: {reason}", name=name, reason=reason)
 
 
 def _validate_rankings(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
-    """Return rankings of another program with k columns. Raises `OutsideError` (`outside_rankings`)."""
     indices = np.asarray(rankings.indices)
     if len(indices) != n_questions or (indices.size and not -1 <= indices.min() <= indices.max() < n_passages):
         message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
@@ -211,9 +197,9 @@ class Plugin:
     version: str = ""
 
     def fingerprint(self) -> list[str]:
-        """Return what tells one version of the code from another: the package's version, the sha256 of the module."""
+        """Return the identity of the code: among others the package's version and the sha256 of the module."""
         digest = ""
-        with suppress(Exception):  # it fails again, with a reason, when the retriever is made
+        with suppress(Exception):  # creating the retriever reports the error
             spec = importlib.util.find_spec(self.module)
             if spec is not None and spec.origin:
                 digest = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
@@ -227,9 +213,7 @@ class Plugin:
             is_factory = isinstance(target, type) or inspect.isroutine(target)
             instance = target(question_set.passages, **options) if is_factory else target
         except Exception as error:
-            reason = shorten(f"{type(error).__name__}: {error}")
-            message = f"the retriever {self.name!r} cannot be made: {reason}"
-            raise OutsideError("outside_plugin_failed", message, name=self.name, reason=reason) from error
+            raise _plugin_error(error, f"the retriever {self.name!r} cannot be made", self.name) from error
         if options and not is_factory:
             message = f"the retriever {self.name!r} is an object, which takes no options"
             raise OutsideError("outside_plugin_options", message, name=self.name)
@@ -237,7 +221,7 @@ class Plugin:
 
 
 def plugins() -> dict[str, Plugin]:
-    """Return the registered retrievers by name, those of `MRC_RETRIEVERS` first, without entries that are malformed."""
+    """Return the registered retrievers by name, those of `MRC_RETRIEVERS` first, without malformed entries."""
     known: dict[str, Plugin] = {}
     for reference in _references():
         if match := _REFERENCE.fullmatch(reference):
@@ -258,8 +242,8 @@ def find_plugin(name: str) -> Plugin:
     listed = ", ".join(sorted(known)) or "none"
     message = f"no retriever is registered as {name!r} (registered: {listed}); see {VARIABLE}"
     if broken:
-        message += f", which has an entry that is not name=module:object: {shorten(broken[0])!r}"
-    raise OutsideError("outside_plugin_unknown", message, name=shorten(name), known=listed)
+        message += f", which has an entry that is not name=module:object: {outside.shorten(broken[0])!r}"
+    raise OutsideError("outside_plugin_unknown", message, name=outside.shorten(name), known=listed)
 
 
 def _references() -> list[str]:

@@ -1,7 +1,7 @@
-"""A search engine behind an HTTP endpoint: one request a query, several at a time, each measured.
+"""A search engine behind an HTTP endpoint: concurrent requests, one per query, each with its latency.
 
-`{query}` and `{k}` in the address are replaced in percent-encoding, in the JSON body as JSON: a query cannot break out
-of its string, and `"{k}"` or a bare `{k}` becomes a number.
+`{query}` and `{k}` are percent-encoded in the URL. In the JSON body they are JSON values: a query cannot leave its
+string, and `"{k}"` or a bare `{k}` becomes a number.
 """
 
 import json
@@ -9,10 +9,12 @@ import logging
 import os
 import re
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
@@ -25,21 +27,21 @@ from mrc_workbench.retrieval.outside.adapt import OutsideRetriever
 if TYPE_CHECKING:
     import httpx
 
-
 Method = Literal["GET", "POST"]
-SECRETS = "MRC_SECRET_"  # how the names of environment variables begin whose values may be sent as headers
+SECRETS = "MRC_SECRET_"  # prefix of environment variables that may be sent as headers
 _BARE_K = re.compile(r"""(?<=[:\[,\s])\{k\}(?=[,\]}\s])""")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_PUBLIC = re.compile(r"authorization|cookie|token|secret|password|api[-_]?key", re.IGNORECASE)
-MOST_BYTES = 16 * 2**20  # of an answer, unpacked
-_TRIES = 3  # for what passes: too many requests, a gateway's fault, a lost connection
+MAX_BYTES = 16 * 2**20  # of a decompressed response
+_TRIES = 3  # for temporary problems: too many requests, gateway errors, a lost connection
 _RETRIED_STATUSES = (429, 502, 503, 504)
-_LONGEST_PAUSE = 10.0  # seconds
+_MAX_PAUSE = 10.0  # seconds
 _MAX_KEYS = 8
+_PRESETS = Path(__file__).with_name("presets.toml")
 
 
 def validate_url(url: str) -> str:
-    """Return the address of an endpoint. Raises `OutsideError`: it must be http(s) and hold no password."""
+    """Return the address of an endpoint. Raises `OutsideError` unless it is http(s) without a password."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -62,7 +64,7 @@ def validate_body(body: str) -> str:
 
 
 def validate_headers(headers: Mapping[str, str]) -> None:
-    """Raise `OutsideError` if a header cannot be sent, or its name says that it is a secret."""
+    """Raise `OutsideError` if a header cannot be sent, or has the name of a secret."""
     for name, value in headers.items():
         if not _HEADER.fullmatch(name) or not (value.isascii() and value.isprintable()):
             message = f"headers: {name!r} and its value must be printable ASCII on one line"
@@ -73,7 +75,7 @@ def validate_headers(headers: Mapping[str, str]) -> None:
 
 
 def validate_secrets(secret_headers: Mapping[str, str]) -> None:
-    """Raise `OutsideError` unless headers come from variables that are there to be sent."""
+    """Raise `OutsideError` unless the headers come from variables with the prefix of secrets."""
     for name, variable in secret_headers.items():
         if not _HEADER.fullmatch(name):
             message = f"secret_headers: {name!r} is not the name of a header"
@@ -84,7 +86,7 @@ def validate_secrets(secret_headers: Mapping[str, str]) -> None:
 
 
 def validate_path(path: str) -> str:
-    """Return a JMESPath expression. Raises `OutsideError` if it is none."""
+    """Return a JMESPath expression. Raises `OutsideError` if it is invalid."""
     import jmespath
 
     try:
@@ -105,7 +107,7 @@ def _parse_template(body: str) -> Any:
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What an endpoint is sent. `secret_headers` are environment variables by header; their values are never stored."""
+    """A request template. `secret_headers` maps headers to environment variables; their values are never stored."""
 
     url: str
     method: Method = "POST"
@@ -122,11 +124,7 @@ class HttpRequest:
         return json.dumps(_fill_template(_parse_template(self.body), query, k)).encode()
 
     def sent_headers(self) -> dict[str, str]:
-        """Return the headers with the values of the secret ones.
-
-        Raises `OutsideError`: `outside_address_refused`, `outside_secret_refused` (variables of a server where users
-        sign in), `outside_secret_missing`.
-        """
+        """Return the headers with the values of the secret ones. Raises `OutsideError`."""
         if not users_may_set_address():
             raise OutsideError("outside_address_refused", "the server's administrator allows no addresses of users")
         if self.secret_headers and user():
@@ -142,7 +140,7 @@ class HttpRequest:
 
     def without_secrets(self, text: str) -> str:
         for variable in self.secret_headers.values():
-            for secret in os.environ.get(variable, "").split():  # also without the word before it, such as Bearer
+            for secret in os.environ.get(variable, "").split():  # also without a prefix such as Bearer
                 text = text.replace(secret, "…") if len(secret) > 6 else text
         return text
 
@@ -159,58 +157,22 @@ def _fill_template(template: Any, query: str, k: int) -> Any:
 
 @dataclass(frozen=True)
 class Preset:
-    """Values of a known engine to begin with."""
+    """Initial values for a known engine."""
 
     url: str
-    method: Method
-    body: str
     ids: str
-    scores: str
+    method: Method = "POST"
+    body: str = ""
+    scores: str = ""
     secret_header: str = ""
 
 
-PRESETS: dict[str, Preset] = {
-    "plain": Preset(
-        "http://127.0.0.1:8000/search", "POST", '{"query": "{query}", "k": {k}}', "results[*].id", "results[*].score"
-    ),
-    "workbench": Preset(
-        "http://127.0.0.1:8700/search",
-        "POST",
-        '{"question": "{query}", "k": {k}}',
-        "results[0].hits[*].id",
-        "results[0].hits[*].score",
-        "Authorization",
-    ),
-    "elasticsearch": Preset(
-        "http://127.0.0.1:9200/passages/_search",
-        "POST",
-        '{"query": {"match": {"text": "{query}"}}, "size": {k}, "_source": false}',
-        "hits.hits[*]._id",
-        "hits.hits[*]._score",
-        "Authorization",
-    ),
-    "meilisearch": Preset(
-        "http://127.0.0.1:7700/indexes/passages/search",
-        "POST",
-        '{"q": "{query}", "limit": {k}, "showRankingScore": true}',
-        "hits[*].id",
-        "hits[*]._rankingScore",
-        "Authorization",
-    ),
-    "typesense": Preset(
-        "http://127.0.0.1:8108/collections/passages/documents/search?q={query}&query_by=text&per_page={k}",
-        "GET",
-        "",
-        "hits[*].document.id",
-        "",
-        "X-TYPESENSE-API-KEY",
-    ),
-}
+PRESETS = {name: Preset(**values) for name, values in tomllib.loads(_PRESETS.read_text(encoding="utf-8")).items()}
 
 
 @dataclass(frozen=True)
 class HttpCaller:
-    """Searches by an endpoint; `ids` and `scores` are JMESPath expressions, each of a list of the same length."""
+    """Searches at an endpoint; `ids` and `scores` are JMESPath expressions of lists of the same length."""
 
     request: HttpRequest
     ids: str
@@ -220,7 +182,7 @@ class HttpCaller:
     on_progress: Callable[[float], None] | None = None
 
     def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        """Return results and seconds without pauses. Raises the `OutsideError` of the first request that failed."""
+        """Return results and seconds without pauses. Raises the `OutsideError` of the first failed request."""
         import httpx
 
         for library in ("httpx", "httpcore"):  # they would log addresses
@@ -234,11 +196,9 @@ class HttpCaller:
             raise OutsideError("outside_unreachable", f"no connection: {shorten(error)}", reason="") from error
         pool = ThreadPoolExecutor(self.concurrency)
         try:
-            positions = {
-                pool.submit(self._search, client, query, k): position for position, query in enumerate(queries)
-            }
-            for done, future in enumerate(as_completed(positions), start=1):
-                answered[positions[future]] = future.result()
+            futures = {pool.submit(self._search, client, query, k): index for index, query in enumerate(queries)}
+            for done, future in enumerate(as_completed(futures), start=1):
+                answered[futures[future]] = future.result()
                 if self.on_progress:
                     self.on_progress(done / len(queries))
         finally:
@@ -252,8 +212,7 @@ class HttpCaller:
             answer = json.loads(content)
         except (ValueError, RecursionError) as error:
             begin = self._excerpt(content)
-            message = f"the answer is not JSON; it begins with {begin!r}"
-            raise OutsideError("outside_not_json", message, begin=begin) from error
+            raise OutsideError("outside_not_json", f"the answer is not JSON: {begin!r}", begin=begin) from error
         return self._read(answer), seconds
 
     def _answer(self, client: "httpx.Client", query: str, k: int) -> tuple[bytes, float]:
@@ -268,7 +227,7 @@ class HttpCaller:
             except (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
                 raise self._unreachable(error) from error
             except httpx.DecodingError as error:
-                message = "the answer is not compressed as it says"
+                message = "the answer has another compression than declared"
                 raise OutsideError("outside_not_json", message, begin="") from error
             except httpx.HTTPError as error:  # the connection was lost
                 if attempt == _TRIES:
@@ -280,7 +239,7 @@ class HttpCaller:
             time.sleep(_pause(attempt, headers))
         seconds = time.perf_counter() - start
         if 300 <= status < 400:
-            message = "the endpoint redirects to another address: give that address instead"
+            message = "the endpoint redirects to another address: use that address"
             raise OutsideError("outside_redirected", message, status=status)
         if status != 200:
             reason = self._excerpt(content)
@@ -297,11 +256,11 @@ class HttpCaller:
             size = 0
             for piece in response.iter_bytes():
                 size += len(piece)
-                if size > MOST_BYTES:
-                    megabytes = MOST_BYTES // 2**20
+                if size > MAX_BYTES:
+                    megabytes = MAX_BYTES // 2**20
                     message = f"the answer is larger than {megabytes} MB"
                     raise OutsideError("outside_too_large", message, megabytes=megabytes)
-                if time.perf_counter() > until:  # it comes in small pieces
+                if time.perf_counter() > until:  # a slow stream of small pieces
                     raise self._timeout()
                 pieces.append(piece)
             return response.status_code, response.headers, b"".join(pieces)
@@ -346,7 +305,7 @@ class HttpCaller:
 def http_retriever(
     name: str, caller: HttpCaller, question_set: QuestionSet, order: Order = "score"
 ) -> OutsideRetriever:
-    """Return a retriever over the passages of a question set that asks an endpoint."""
+    """Return a retriever over the passages of a question set that searches at an endpoint."""
     return OutsideRetriever(name, caller, ResultReader(question_set, order=order), question_set)
 
 
@@ -357,8 +316,7 @@ def _describe(response: object) -> str:
 
 
 def _pause(attempt: int, headers: Mapping[str, str]) -> float:
-    """Return the seconds before another try: as the endpoint asks for, else each time twice as many."""
     with suppress(ValueError):
         if (retry_after := float(headers.get("retry-after", ""))) >= 0:
-            return min(retry_after, _LONGEST_PAUSE)
+            return min(retry_after, _MAX_PAUSE)
     return 0.25 * float(2**attempt)

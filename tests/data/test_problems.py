@@ -70,7 +70,11 @@ def test_failure_round_trips_through_a_dict() -> None:
     [
         ({"error": "e", "code": "hub_unknown", "model": "m"}, "hub_unknown", {"model": "m"}),
         ({"error": "e", "code": "run_not_found", "run": "r", "line": 0}, "run_not_found", {"run": "r", "line": 0}),
-        ({"error": "e", "code": "milvus_busy", "milvus": "http://host:1"}, "milvus_busy", {"milvus": "http://host:1"}),
+        (
+            {"error": "e", "code": "milvus_locked", "milvus": "http://host:1"},
+            "milvus_locked",
+            {"milvus": "http://host:1"},
+        ),
         ({"error": "e"}, "", {}),
     ],
 )

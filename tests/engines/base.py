@@ -25,7 +25,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Received:
-    """One request; `body` is empty where it has none."""
+    """A request; `body` may be empty."""
 
     method: str
     path: str
@@ -164,7 +164,7 @@ def ranks(scores: Mapping[str, float], constant: int) -> dict[str, float]:
 
 
 def min_max(scores: Mapping[str, float], least: float | None = None) -> dict[str, float]:
-    """Return scores scaled to 0 to 1; where all are equal they stay, or are 1 where there is a `least`."""
+    """Scale scores to 0..1; equal scores are unchanged, or 1 with a `least`."""
     if not scores:
         return {}
     low = min(scores.values())

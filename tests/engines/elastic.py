@@ -6,20 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.engines.base import (
-    Received,
-    RefusedError,
-    StubEngine,
-    bm25,
-    cosines,
-    dot_products,
-    first,
-    max_sim,
-    min_max,
-    ranks,
-    require_known,
-    weighted,
-)
+from tests.engines import base
 
 # parameters of each interface, of the REST specifications
 PARAMS = {
@@ -31,8 +18,8 @@ PARAMS = {
 VECTOR_KINDS = ("flat", "int8_flat", "hnsw", "int8_hnsw")
 
 
-def refused(kind: str, reason: str, status: int = 400) -> RefusedError:
-    return RefusedError(status, {"error": {"type": kind, "reason": reason}, "status": status})
+def refused(kind: str, reason: str, status: int = 400) -> base.RefusedError:
+    return base.RefusedError(status, {"error": {"type": kind, "reason": reason}, "status": status})
 
 
 @dataclass
@@ -47,8 +34,8 @@ class Index:
 
 
 @dataclass
-class Elastic(StubEngine):
-    """What both engines have: indices, bulk, refresh, search."""
+class Elastic(base.StubEngine):
+    """The common API of both engines: indices, bulk, refresh, search."""
 
     version: tuple[int, int] = (9, 2)
     indices: dict[str, Index] = field(default_factory=dict)
@@ -56,10 +43,10 @@ class Elastic(StubEngine):
     search_fields: tuple[str, ...] = ("query", "size", "from", "_source")
     search_params: frozenset[str] = frozenset()
 
-    def unauthorized(self) -> RefusedError:
+    def unauthorized(self) -> base.RefusedError:
         return refused("security_exception", "missing authentication credentials for REST request", 401)
 
-    def answer(self, request: Received) -> Any:
+    def answer(self, request: base.Received) -> Any:
         index, _, interface = request.path.strip("/").partition("/")
         known = PARAMS.get(interface or "index", set()) | (self.search_params if interface == "_search" else set())
         for name in request.params:
@@ -78,7 +65,7 @@ class Elastic(StubEngine):
             raise refused("media_type_header_exception", f"Content-Type header [{request.form}] is not supported", 406)
         return self.handled(request, index, interface)
 
-    def handled(self, request: Received, index: str, interface: str) -> Any:
+    def handled(self, request: base.Received, index: str, interface: str) -> Any:
         match request.method, interface:
             case "PUT", "":
                 return self.create(index, request.json())
@@ -94,7 +81,7 @@ class Elastic(StubEngine):
                 return {"_shards": {"total": 1, "successful": 1, "failed": 0}}
             case "POST" | "GET", "_search":
                 return self.search(self.known(index), request.json(), request.params)
-        raise RefusedError(405, {"error": f"Incorrect HTTP method for uri [{request.path}]", "status": 405})
+        raise base.RefusedError(405, {"error": f"Incorrect HTTP method for uri [{request.path}]", "status": 405})
 
     def known(self, index: str) -> Index:
         if index not in self.indices:
@@ -106,15 +93,15 @@ class Elastic(StubEngine):
             raise refused("resource_already_exists_exception", f"index [{name}] already exists")
         if name != name.lower() or name.startswith(("_", "-", "+")):
             raise refused("invalid_index_name_exception", f"Invalid index name [{name}], must be lowercase")
-        require_known(body, ("settings", "mappings", "aliases"), _unknown_key)
+        base.require_known(body, ("settings", "mappings", "aliases"), _unknown_key)
         settings = body.get("settings", {}).get("index", {})
-        require_known(
+        base.require_known(
             settings,
             self.settings,
             lambda setting: refused("illegal_argument_exception", f"unknown setting [index.{setting}]"),
         )
         mappings = body.get("mappings", {})
-        require_known(mappings, ("dynamic", "properties"), _unsupported)
+        base.require_known(mappings, ("dynamic", "properties"), _unsupported)
         for of in mappings["properties"].values():
             self.check_field(of, settings)
         self.indices[name] = Index(settings, mappings["properties"])
@@ -124,7 +111,7 @@ class Elastic(StubEngine):
         known = {"integer": (), "keyword": (), "text": ("index", "analyzer", "similarity")}
         if of["type"] not in known:
             raise refused("mapper_parsing_exception", f"No handler for type [{of['type']}] declared on field")
-        require_known(of, ("type", *known[of["type"]]), _unsupported)
+        base.require_known(of, ("type", *known[of["type"]]), _unsupported)
         if (name := of.get("similarity")) and name not in settings.get("similarity", {}):
             raise refused("mapper_parsing_exception", f"Unknown Similarity type [{name}]")
 
@@ -141,7 +128,7 @@ class Elastic(StubEngine):
             try:
                 self.check_document(index, document)
                 index.written[action[kind]["_id"]] = document
-            except RefusedError as error:
+            except base.RefusedError as error:
                 item |= {"status": 400, "error": error.content["error"]}
             items.append({kind: item})
         return {"took": 1, "errors": any("error" in entry[kind] for entry in items), "items": items}
@@ -159,9 +146,9 @@ class Elastic(StubEngine):
         raise NotImplementedError
 
     def search(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> Any:
-        require_known(body, self.search_fields, _unknown_key)
+        base.require_known(body, self.search_fields, _unknown_key)
         size = body.get("size", 10)
-        scores = first(self.scores(index, body, params), size)
+        scores = base.first(self.scores(index, body, params), size)
         hits = [
             {
                 "_id": key,
@@ -183,9 +170,9 @@ class Elastic(StubEngine):
         if kind != "match":
             raise refused("parsing_exception", f"unknown query [{kind}]")
         ((name, of),) = query["match"].items()
-        require_known(of, ("query", "analyzer", "operator", "boost"), _unknown_key)
+        base.require_known(of, ("query", "analyzer", "operator", "boost"), _unknown_key)
         similarity = index.settings["similarity"][index.fields[name]["similarity"]]
-        return bm25(index.values(name), of["query"], similarity["k1"], similarity["b"])
+        return base.bm25(index.values(name), of["query"], similarity["k1"], similarity["b"])
 
 
 def check_term_weights(name: str, value: Any) -> None:
@@ -199,15 +186,15 @@ def check_term_weights(name: str, value: Any) -> None:
 _MAX_SIM = re.compile(r"maxSimDotProduct\(params\.query_vector, '(\w+)'\) / params\.query_vector\.size\(\) \+ 1\.0")
 
 
-def _unknown_key(name: str) -> RefusedError:
+def _unknown_key(name: str) -> base.RefusedError:
     return refused("parsing_exception", f"Unknown key for a VALUE in [{name}].")
 
 
-def _unknown_setting(name: str) -> RefusedError:
+def _unknown_setting(name: str) -> base.RefusedError:
     return refused("illegal_argument_exception", f"unknown setting [index.{name}]")
 
 
-def _unsupported(name: str) -> RefusedError:
+def _unsupported(name: str) -> base.RefusedError:
     return refused("mapper_parsing_exception", f"unsupported parameters: [{name}]")
 
 
@@ -221,24 +208,24 @@ class Elasticsearch(Elastic):
             self.check_rank_vectors(of)
             return
         if of["type"] == "sparse_vector":
-            require_known(of, ("type", "store"), _unsupported)
+            base.require_known(of, ("type", "store"), _unsupported)
             return
         if of["type"] != "dense_vector":
             super().check_field(of, settings)
             return
-        require_known(of, ("type", "dims", "similarity", "index", "index_options"), _unsupported)
+        base.require_known(of, ("type", "dims", "similarity", "index", "index_options"), _unsupported)
         options = of["index_options"]
         if not 1 <= of["dims"] <= 4096 or options["type"] not in VECTOR_KINDS:
             raise refused("mapper_parsing_exception", f"no dense_vector of {of['dims']} dims, {options['type']}")
         graph = ("m", "ef_construction") if "hnsw" in options["type"] else ()
-        require_known(options, ("type", "confidence_interval", *graph), _unsupported)
+        base.require_known(options, ("type", "confidence_interval", *graph), _unsupported)
 
     def check_rank_vectors(self, of: dict[str, Any]) -> None:
         if self.version < (9, 0):
             raise refused("mapper_parsing_exception", "No handler for type [rank_vectors] declared on field")
         if self.licence not in ("trial", "enterprise"):
             raise refused("security_exception", "current license is non-compliant for [Rank Vectors]", 403)
-        require_known(of, ("type", "dims", "element_type"), _unsupported)
+        base.require_known(of, ("type", "dims", "element_type"), _unsupported)
         if not 1 <= of["dims"] <= 4096:
             raise refused("mapper_parsing_exception", f"no rank_vectors of {of['dims']} dims")
 
@@ -266,17 +253,17 @@ class Elasticsearch(Elastic):
         if "sparse_vector" not in query:
             return super().matching(index, query)
         of = query["sparse_vector"]
-        require_known(of, ("field", "query_vector", "prune", "pruning_config", "boost"), _unknown_key)
+        base.require_known(of, ("field", "query_vector", "prune", "pruning_config", "boost"), _unknown_key)
         if index.fields[of["field"]]["type"] != "sparse_vector" or not of["query_vector"]:
             raise refused("illegal_argument_exception", "[sparse_vector] queries a sparse_vector field by its terms")
         if of.get("prune") is not False:  # from 9.1 it prunes unless told otherwise
             raise refused("illegal_argument_exception", "this stub does not prune")
         check_term_weights(of["field"], of["query_vector"])
-        return dot_products(index.values(of["field"]), of["query_vector"])
+        return base.dot_products(index.values(of["field"]), of["query_vector"])
 
     def max_sims(self, index: Index, of: dict[str, Any]) -> dict[str, float]:
-        require_known(of, ("query", "script", "min_score", "boost"), _unknown_key)
-        require_known(of["script"], ("source", "params", "lang"), _unknown_key)
+        base.require_known(of, ("query", "script", "min_score", "boost"), _unknown_key)
+        base.require_known(of["script"], ("source", "params", "lang"), _unknown_key)
         match = _MAX_SIM.fullmatch(of["script"]["source"])
         if not match or index.fields[match[1]]["type"] != "rank_vectors":
             raise refused("script_exception", f"compile error: {of['script']['source']}")
@@ -285,7 +272,9 @@ class Elasticsearch(Elastic):
         query_vectors = of["script"]["params"]["query_vector"]
         self.check_vector(index, match[1], query_vectors)
         held = index.values(match[1])
-        scores = {key: sum(max_sim(vectors, query_vectors)) / len(query_vectors) + 1.0 for key, vectors in held.items()}
+        scores = {
+            key: sum(base.max_sim(vectors, query_vectors)) / len(query_vectors) + 1.0 for key, vectors in held.items()
+        }
         if min(scores.values(), default=0.0) < 0:
             raise refused("illegal_argument_exception", "script_score script returned an invalid score: negative")
         return scores
@@ -313,19 +302,19 @@ class Elasticsearch(Elastic):
         return kinds[kind](index, retriever[kind], size)
 
     def standard(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
-        require_known(of, ("query", "filter", "min_score"), _unknown_key)
+        base.require_known(of, ("query", "filter", "min_score"), _unknown_key)
         return self.matching(index, of["query"])
 
     def nearest(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
-        require_known(of, ("field", "query_vector", "k", "num_candidates", "filter"), _unknown_key)
+        base.require_known(of, ("field", "query_vector", "k", "num_candidates", "filter"), _unknown_key)
         if not of["k"] <= of["num_candidates"] <= 10_000:
             raise refused("illegal_argument_exception", "[num_candidates] cannot be less than [k]")
         self.check_vector(index, of["field"], of["query_vector"])
-        cosines_by_key = cosines(index.values(of["field"]), of["query_vector"])
-        return first({key: (1 + cosine) / 2 for key, cosine in cosines_by_key.items()}, of["k"])
+        cosines_by_key = base.cosines(index.values(of["field"]), of["query_vector"])
+        return base.first({key: (1 + cosine) / 2 for key, cosine in cosines_by_key.items()}, of["k"])
 
     def rrf(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
-        require_known(of, ("retrievers", "rank_constant", "rank_window_size", "filter"), _unknown_key)
+        base.require_known(of, ("retrievers", "rank_constant", "rank_window_size", "filter"), _unknown_key)
         window = self.window(of, size)
         parts = []
         for child in of["retrievers"]:
@@ -333,23 +322,23 @@ class Elasticsearch(Elastic):
             if "retriever" in child:
                 if self.version < (9, 2):
                     raise refused("parsing_exception", "unknown field [retriever]: no retriever")
-                require_known(child, ("retriever", "weight"), _unknown_key)
+                base.require_known(child, ("retriever", "weight"), _unknown_key)
                 child, weight = child["retriever"], child["weight"]  # noqa: PLW2901
-            hits = first(self.retrieved(index, child, size), window)
-            parts.append((ranks(hits, of["rank_constant"]), weight))
-        return weighted(parts)
+            hits = base.first(self.retrieved(index, child, size), window)
+            parts.append((base.ranks(hits, of["rank_constant"]), weight))
+        return base.weighted(parts)
 
     def linear(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
-        require_known(of, ("retrievers", "rank_window_size", "filter", "min_score"), _unknown_key)
+        base.require_known(of, ("retrievers", "rank_window_size", "filter", "min_score"), _unknown_key)
         window = self.window(of, size)
         parts = []
         for child in of["retrievers"]:
-            require_known(child, ("retriever", "weight", "normalizer"), _unknown_key)
+            base.require_known(child, ("retriever", "weight", "normalizer"), _unknown_key)
             if child["normalizer"] not in ("minmax", "none", "l2_norm"):
                 raise refused("illegal_argument_exception", f"Unknown normalizer [{child['normalizer']}]")
-            hits = first(self.retrieved(index, child["retriever"], size), window)
-            parts.append((min_max(hits), child["weight"]))
-        return weighted(parts)
+            hits = base.first(self.retrieved(index, child["retriever"], size), window)
+            parts.append((base.min_max(hits), child["weight"]))
+        return base.weighted(parts)
 
     def window(self, of: dict[str, Any], size: int) -> int:
         if len(of["retrievers"]) < 2 or of["rank_window_size"] < size:

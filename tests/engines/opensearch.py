@@ -5,17 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.engines.base import (
-    Received,
-    cosines,
-    dot_products,
-    first,
-    max_sim,
-    min_max,
-    ranks,
-    require_known,
-    weighted,
-)
+from tests.engines import base
 from tests.engines.elastic import Elastic, Index, _unknown_key, _unsupported, check_term_weights, refused
 
 _LATE_INTERACTION = re.compile(
@@ -31,19 +21,19 @@ class OpenSearch(Elastic):
     search_params: frozenset[str] = frozenset({"search_pipeline"})
     pipelines: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def answer(self, request: Received) -> Any:
+    def answer(self, request: base.Received) -> Any:
         start = "/_search/pipeline/"
         if not request.path.startswith(start):
             return super().answer(request)
         if request.method != "PUT" or request.form != "application/json":
             raise refused("illegal_argument_exception", "a pipeline is put as JSON", 405)
         body = request.json()
-        require_known(body, ("phase_results_processors", "request_processors", "description"), _unknown_key)
+        base.require_known(body, ("phase_results_processors", "request_processors", "description"), _unknown_key)
         (processor,) = body["phase_results_processors"]
         (kind,) = processor
-        require_known(processor, tuple(TECHNIQUES), _unknown_key)
+        base.require_known(processor, tuple(TECHNIQUES), _unknown_key)
         of = processor[kind]
-        require_known(of, ("normalization", "combination"), _unknown_key)
+        base.require_known(of, ("normalization", "combination"), _unknown_key)
         technique = of["combination"]["technique"] if kind.startswith("score") else of["normalization"]["technique"]
         weights = of["combination"]["parameters"]["weights"]
         if technique not in TECHNIQUES[kind] or not math.isclose(sum(weights), 1, abs_tol=1e-6):
@@ -55,15 +45,15 @@ class OpenSearch(Elastic):
 
     def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
         if of["type"] in ("boolean", "rank_features") or of == {"type": "object", "enabled": False}:
-            require_known(of, ("type", "enabled"), _unsupported)
+            base.require_known(of, ("type", "enabled"), _unsupported)
             return
         if of["type"] != "knn_vector":
             super().check_field(of, settings)
             return
-        require_known(of, ("type", "dimension", "method"), _unsupported)
+        base.require_known(of, ("type", "dimension", "method"), _unsupported)
         if "method" in of:
-            require_known(of["method"], ("name", "space_type", "engine", "parameters"), _unsupported)
-            require_known(of["method"]["parameters"], ("m", "ef_construction"), _unsupported)
+            base.require_known(of["method"], ("name", "space_type", "engine", "parameters"), _unsupported)
+            base.require_known(of["method"]["parameters"], ("m", "ef_construction"), _unsupported)
 
     def check_vector(self, index: Index, name: str, value: Any) -> None:
         if index.fields[name]["type"] == "object":  # it is stored as it is
@@ -80,7 +70,7 @@ class OpenSearch(Elastic):
         query = body["query"]
         if "hybrid" not in query:
             return self.matching(index, query)
-        require_known(query["hybrid"], ("queries", "pagination_depth", "filter"), _unknown_key)
+        base.require_known(query["hybrid"], ("queries", "pagination_depth", "filter"), _unknown_key)
         if params.get("search_pipeline") not in self.pipelines:
             raise refused("illegal_argument_exception", f"Pipeline {params.get('search_pipeline')} is not defined")
         pipeline = self.pipelines[params["search_pipeline"]]
@@ -89,51 +79,51 @@ class OpenSearch(Elastic):
             raise refused(
                 "illegal_argument_exception", "number of weights must match number of sub-queries in hybrid query"
             )
-        lists = [first(self.matching(index, item), query["hybrid"]["pagination_depth"]) for item in queries]
+        lists = [base.first(self.matching(index, item), query["hybrid"]["pagination_depth"]) for item in queries]
         values = {
-            "rrf": lambda item: ranks(item, pipeline["combination"]["rank_constant"]),
-            "min_max": lambda item: min_max(item, 0.001),
+            "rrf": lambda item: base.ranks(item, pipeline["combination"]["rank_constant"]),
+            "min_max": lambda item: base.min_max(item, 0.001),
             "z_score": _z_score,
         }[pipeline["technique"]]
-        total = weighted([(values(item), weight) for item, weight in zip(lists, pipeline["weights"], strict=True)])
+        total = base.weighted([(values(item), weight) for item, weight in zip(lists, pipeline["weights"], strict=True)])
         return total
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
         if "neural_sparse" in query:
             return self.neural_sparse(index, query["neural_sparse"])
         if "script_score" in query:
-            require_known(query["script_score"], ("query", "script", "min_score", "boost"), _unknown_key)
+            base.require_known(query["script_score"], ("query", "script", "min_score", "boost"), _unknown_key)
             script = query["script_score"]["script"]
-            require_known(script, ("source", "params", "lang"), _unknown_key)
+            base.require_known(script, ("source", "params", "lang"), _unknown_key)
             if script.get("lang", "painless") == "painless":
                 return self.late_interaction(index, query["script_score"]["query"], script)
             params = script["params"]
-            require_known(params, ("field", "query_value", "space_type"), _unknown_key)
+            base.require_known(params, ("field", "query_value", "space_type"), _unknown_key)
             return self.exact(index, params["field"], params["query_value"])
         if "knn" not in query:
             return super().matching(index, query)
         ((name, of),) = query["knn"].items()
         if not index.settings.get("knn") or "method" not in index.fields[name]:
             raise refused("query_shard_exception", f"Field '{name}' is not knn_vector type with an index")
-        require_known(of, ("vector", "k", "filter"), _unknown_key)
-        return first(self.exact(index, name, of["vector"]), of["k"])
+        base.require_known(of, ("vector", "k", "filter"), _unknown_key)
+        return base.first(self.exact(index, name, of["vector"]), of["k"])
 
     def neural_sparse(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
         ((name, of),) = query.items()
-        require_known(of, ("query_tokens", "model_id", "query_text", "boost"), _unknown_key)
+        base.require_known(of, ("query_tokens", "model_id", "query_text", "boost"), _unknown_key)
         if index.fields[name]["type"] != "rank_features":
             raise refused("illegal_argument_exception", "[neural_sparse] query only works on [rank_features] fields")
         check_term_weights(name, of["query_tokens"])
         if not of["query_tokens"] or max(of["query_tokens"].values()) > 64:
             raise refused("illegal_argument_exception", "weight must be in (0, 64]")
-        return dot_products(index.values(name), of["query_tokens"])
+        return base.dot_products(index.values(name), of["query_tokens"])
 
     def late_interaction(self, index: Index, query: dict[str, Any], script: dict[str, Any]) -> dict[str, float]:
         """Score by `cosinesimil`: 0 to 1 for each token of the question."""
         match = _LATE_INTERACTION.fullmatch(script["source"])
         if not match or self.version < (3, 3):
             raise refused("script_exception", f"compile error: {script['source']}: unknown call")
-        require_known(script["params"], ("query_vectors", "space_type"), _unknown_key)
+        base.require_known(script["params"], ("query_vectors", "space_type"), _unknown_key)
         if script["params"]["space_type"] != "cosinesimil":
             raise refused("illegal_argument_exception", "this stub has cosinesimil alone")
         ((name, value),) = query["term"].items()
@@ -146,14 +136,14 @@ class OpenSearch(Elastic):
                 continue
             if not query_vectors or not document.get(match[1]):
                 raise refused("script_exception", "Document vectors cannot be null or empty")
-            scores[key] = sum((1 + similar) / 2 for similar in max_sim(document[match[1]], query_vectors))
+            scores[key] = sum((1 + similar) / 2 for similar in base.max_sim(document[match[1]], query_vectors))
         return scores
 
     def exact(self, index: Index, name: str, vector: list[float]) -> dict[str, float]:
         self.check_vector(index, name, vector)
         if not any(vector):
             raise refused("illegal_argument_exception", "zero vector is not supported when space type is [cosinesimil]")
-        return {key: 1 + cosine for key, cosine in cosines(index.values(name), vector).items()}
+        return {key: 1 + cosine for key, cosine in base.cosines(index.values(name), vector).items()}
 
 
 def _z_score(scores: dict[str, float]) -> dict[str, float]:

@@ -1,8 +1,4 @@
-"""A stub of Vespa with one deployed schema: `/document/v1` and `/search/`.
-
-A sparse encoder alone is ranked by its dot product. All else is ranked by how many terms a document shares. What is
-asked is held against the schema.
-"""
+"""A stub of Vespa with a deployed schema: sparse encoders rank by dot product, all else by shared terms."""
 
 import re
 from dataclasses import dataclass, field

@@ -5,18 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.engines.base import (
-    Received,
-    RefusedError,
-    StubEngine,
-    bm25,
-    cosines,
-    first,
-    min_max,
-    ranks,
-    require_known,
-    weighted,
-)
+from tests.engines import base
 
 _CLASS = ("class", "vectorizer", "vectorIndexType", "vectorIndexConfig", "invertedIndexConfig", "properties")
 _PROPERTY = ("name", "dataType", "indexSearchable", "indexFilterable", "tokenization")
@@ -26,16 +15,16 @@ _FUSIONS = ("rankedFusion", "relativeScoreFusion")
 _SEARCH = re.compile(r"(hybrid|bm25|nearVector): (\{.*?\})(?=\) \{)", re.DOTALL)
 
 
-def refused(message: str, status: int = 422) -> RefusedError:
-    return RefusedError(status, {"error": [{"message": message}]})
+def refused(message: str, status: int = 422) -> base.RefusedError:
+    return base.RefusedError(status, {"error": [{"message": message}]})
 
 
 @dataclass
-class Weaviate(StubEngine):
+class Weaviate(base.StubEngine):
     classes: dict[str, dict[str, Any]] = field(default_factory=dict)
     objects: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
 
-    def answer(self, request: Received) -> Any:
+    def answer(self, request: base.Received) -> Any:
         if request.body and (request.method in ("GET", "DELETE") or request.form != "application/json"):
             raise refused(f'unsupported media type "{request.form}", only [application/json] are allowed', 415)
         match request.method, request.path.strip("/").split("/")[1:]:
@@ -47,19 +36,19 @@ class Weaviate(StubEngine):
                 return [self.stored(item) for item in request.json()["objects"]]
             case "POST", ["graphql"]:
                 return self.graphql(request.json()["query"])
-        raise RefusedError(404, {"code": 404, "message": f"path {request.path} was not found"})
+        raise base.RefusedError(404, {"code": 404, "message": f"path {request.path} was not found"})
 
     def create(self, body: dict[str, Any]) -> Any:
-        require_known(body, _CLASS, lambda name: refused(f"unknown field {name}"))
+        base.require_known(body, _CLASS, lambda name: refused(f"unknown field {name}"))
         name = body["class"]
         if not re.fullmatch("[A-Z][_0-9A-Za-z]*", name):
             raise refused(f"'{name}' is not a valid class name")
         if name in self.classes:
             raise refused(f'class name "{name}" already exists')
         index = {"flat": _INDEX, "hnsw": _GRAPH}[body["vectorIndexType"]]
-        require_known(body["vectorIndexConfig"], index, lambda entry: refused(f"unknown field {entry}"))
+        base.require_known(body["vectorIndexConfig"], index, lambda entry: refused(f"unknown field {entry}"))
         for entry in body["properties"]:
-            require_known(entry, _PROPERTY, lambda name: refused(f"unknown field {name}"))
+            base.require_known(entry, _PROPERTY, lambda name: refused(f"unknown field {name}"))
             if entry["dataType"] not in (["text"], ["int"]):
                 raise refused(f"invalid dataType: {entry['dataType']}")
         self.classes[name] = body
@@ -68,14 +57,16 @@ class Weaviate(StubEngine):
 
     def looked_up(self, method: str, name: str) -> Any:
         if method == "GET" and name not in self.classes:
-            raise RefusedError(404, None)
+            raise base.RefusedError(404, None)
         if method == "DELETE":
             self.objects.pop(name, None)
             return self.classes.pop(name, None) and None
         return self.classes[name]
 
     def stored(self, document: dict[str, Any]) -> dict[str, Any]:
-        require_known(document, ("class", "id", "properties", "vector"), lambda name: refused(f"unknown field {name}"))
+        base.require_known(
+            document, ("class", "id", "properties", "vector"), lambda name: refused(f"unknown field {name}")
+        )
         known = {of["name"] for of in self.classes[document["class"]]["properties"]}
         held = self.objects[document["class"]]
         lengths = {len(other.get("vector", [])) for other in held.values()}
@@ -99,8 +90,8 @@ class Weaviate(StubEngine):
         if not {*names} <= known or score not in ("score", "distance"):
             return {"errors": [{"message": f'Cannot query field "{names}" on type "{head[1]}".'}]}
         try:
-            scores = first(self.scores(head[1], search[1], search[2]), int(head[2]))
-        except RefusedError as error:
+            scores = base.first(self.scores(head[1], search[1], search[2]), int(head[2]))
+        except base.RefusedError as error:
             return {"data": {"Get": {head[1]: None}}, "errors": error.content["error"]}
         held = self.objects[head[1]]
         hits = []
@@ -119,20 +110,21 @@ class Weaviate(StubEngine):
             (field_name,) = given["properties"]
             settings = of["invertedIndexConfig"]["bm25"]
             documents = {key: document["properties"][field_name] for key, document in held.items()}
-            texts = bm25(documents, given["query"], settings["k1"], settings["b"])
+            texts = base.bm25(documents, given["query"], settings["k1"], settings["b"])
         if "vector" in given:
             if any(len(document["vector"]) != len(given["vector"]) for document in held.values()):
                 raise refused("vector lengths don't match")
-            vectors = cosines({key: document["vector"] for key, document in held.items()}, given["vector"])
+            vectors = base.cosines({key: document["vector"] for key, document in held.items()}, given["vector"])
         if kind != "hybrid":
             return texts or vectors
         if given["fusionType"] not in _FUSIONS:
             raise refused(f"unknown fusion type {given['fusionType']}")
-        lists = [first(texts, 100), first(vectors, 100)]
+        lists = [base.first(texts, 100), base.first(vectors, 100)]
         values = [
-            ranks(document, 60) if given["fusionType"] == "rankedFusion" else min_max(document) for document in lists
+            base.ranks(document, 60) if given["fusionType"] == "rankedFusion" else base.min_max(document)
+            for document in lists
         ]
-        return weighted([(values[0], 1 - given["alpha"]), (values[1], given["alpha"])])
+        return base.weighted([(values[0], 1 - given["alpha"]), (values[1], given["alpha"])])
 
 
 def _quoted(match: re.Match[str]) -> str:

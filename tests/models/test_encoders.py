@@ -12,16 +12,9 @@ from sentence_transformers import SentenceTransformer
 
 from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models import inference
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.inference import (
-    TOKENS_A_PASS,
-    Precision,
-    ProgressCallback,
-    TokenLayers,
-    fast_passes,
-    takes_rows,
-)
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
@@ -44,10 +37,10 @@ def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarr
     return np.asarray(model.encode(texts, normalize_embeddings=True, prompt=prompt))
 
 
-@pytest.mark.parametrize("places", [64, 65536])
-def test_float32_vectors_equal_library(places: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOKENS_A_PASS, "cpu", places)
-    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+@pytest.mark.parametrize("tokens_per_pass", [64, 65536])
+def test_float32_vectors_equal_library(tokens_per_pass: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", tokens_per_pass)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=inference.Precision.FLOAT32)
     np.testing.assert_allclose(encoder.encode_passages(TEXTS), plain(folder, TEXTS), atol=2e-6)
     np.testing.assert_allclose(encoder.encode_questions(TEXTS[:7]), plain(folder, TEXTS[:7]), atol=2e-6)
     np.testing.assert_allclose(encoder.encode_questions(TEXTS[9:10]), plain(folder, TEXTS[9:10]), atol=2e-6)
@@ -56,7 +49,7 @@ def test_float32_vectors_equal_library(places: int, folder: Path, monkeypatch: p
 def test_uses_model_prompts(folder: Path) -> None:
     model = load_bi_encoder(find_model(str(folder)), [])
     model.prompts["query"] = "한강은 서울을 "
-    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=inference.Precision.FLOAT32)
     encoder.model = model
     expected = plain(folder, TEXTS[:9], "한강은 서울을 ")
     np.testing.assert_allclose(encoder.encode("question", TEXTS[:9]), expected, atol=2e-6)
@@ -65,24 +58,24 @@ def test_uses_model_prompts(folder: Path) -> None:
 
 def test_bfloat16_vectors_are_close_to_float32(folder: Path) -> None:
     source = find_model(str(folder))
-    reduced = BiEncoder(source, [], precision=Precision.BFLOAT16).encode_passages(TEXTS)
-    exact = BiEncoder(source, [], precision=Precision.FLOAT32).encode_passages(TEXTS)
+    reduced = BiEncoder(source, [], precision=inference.Precision.BFLOAT16).encode_passages(TEXTS)
+    exact = BiEncoder(source, [], precision=inference.Precision.FLOAT32).encode_passages(TEXTS)
     assert reduced.dtype == np.float32
     assert np.abs(reduced - exact).max() > 1e-6  # else it was not bfloat16
     assert (reduced * exact).sum(axis=1).min() > 0.999
     np.testing.assert_allclose(np.linalg.norm(reduced, axis=1), 1, atol=1e-6)
-    again = BiEncoder(source, [], precision=Precision.BFLOAT16)
+    again = BiEncoder(source, [], precision=inference.Precision.BFLOAT16)
     np.testing.assert_array_equal(again.encode("passage", TEXTS), again.encode("passage", TEXTS))
 
 
 def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
     source = find_model(str(folder))
-    keys = {BiEncoder(source, [], precision=precision).fingerprint for precision in Precision}
+    keys = {BiEncoder(source, [], precision=precision).fingerprint for precision in inference.Precision}
     assert len(keys) == 3
-    assert source.fingerprint("") in {BiEncoder(source, [], precision=Precision.FLOAT32).fingerprint}
-    starters = [BiEncoder(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
+    assert source.fingerprint("") in {BiEncoder(source, [], precision=inference.Precision.FLOAT32).fingerprint}
+    starters = [BiEncoder(find_model(STARTER), SENTENCES, precision=precision) for precision in inference.Precision]
     assert len({starter.fingerprint for starter in starters}) == 1
-    assert not takes_rows(starters[0].model)
+    assert not inference.takes_rows(starters[0].model)
     vectors = [starter.encode("passage", SENTENCES) for starter in starters]
     np.testing.assert_array_equal(vectors[0], vectors[1])
     np.testing.assert_array_equal(vectors[0], vectors[2])
@@ -91,7 +84,7 @@ def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
 def test_restores_model_after_encoding(folder: Path) -> None:
     model = load_bi_encoder(find_model(str(folder)), [])
     before = model.encode(TEXTS[:5])
-    with fast_passes(model, "sentence_embedding", Precision.BFLOAT16):
+    with inference.fast_passes(model, "sentence_embedding", inference.Precision.BFLOAT16):
         during = model.encode(TEXTS[:5], batch_size=5)
     assert np.abs(before - during).max() > 0
     np.testing.assert_array_equal(model.encode(TEXTS[:5]), before)
@@ -100,8 +93,8 @@ def test_restores_model_after_encoding(folder: Path) -> None:
 
 
 def test_passes_respect_limit_with_little_padding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOKENS_A_PASS, "cpu", 512)
-    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 512)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=inference.Precision.FLOAT32)
     shapes = []
     read = 0
     forward = encoder.model.forward
@@ -128,7 +121,9 @@ def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPa
     class Ending(BiEncoder):
         calls = 0
 
-        def encode(self, side: str, texts: Sequence[str], on_progress: ProgressCallback | None = None) -> np.ndarray:
+        def encode(
+            self, side: str, texts: Sequence[str], on_progress: inference.ProgressCallback | None = None
+        ) -> np.ndarray:
             self.calls += 1
             if self.calls == 4:
                 raise KeyboardInterrupt
@@ -147,7 +142,7 @@ def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_rejects_non_finite_weights_and_stores_nothing(number: float, folder: Path, tmp_path: Path) -> None:
     model_path = str(damaged(folder, tmp_path / "damaged", number))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' answers with what is no number") as error_info:
+    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
         BiEncoder(find_model(model_path), []).encode_passages(TEXTS)
     assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
     assert not list(workspace().rglob("*.np?"))
@@ -202,7 +197,7 @@ def test_tokenizes_every_text_once(model: Any) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(tokenizer, name)
 
-    known = set(tokens._rows)  # of what it was tried with
+    known = set(tokens._rows)
     tokens._tokenizer = Watched()
     tokens(PAIRS)
     tokens(PAIRS[:50])
@@ -226,7 +221,7 @@ def test_truncates_longest_text_first() -> None:
 
 
 def test_float32_scores_equal_library(scorer_folder: Path, model: Any) -> None:
-    scorer = CrossEncoderScorer(find_model(str(scorer_folder)), [], precision=Precision.FLOAT32)
+    scorer = CrossEncoderScorer(find_model(str(scorer_folder)), [], precision=inference.Precision.FLOAT32)
     scores = scorer.score(PAIRS)
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, model.predict(PAIRS, activation_fn=torch.nn.Identity()), atol=2e-6)
@@ -236,8 +231,8 @@ def test_float32_scores_equal_library(scorer_folder: Path, model: Any) -> None:
 
 def test_bfloat16_keeps_order_and_distinct_scores(scorer_folder: Path) -> None:
     source = find_model(str(scorer_folder))
-    exact = CrossEncoderScorer(source, [], precision=Precision.FLOAT32).score(PAIRS)
-    reduced = CrossEncoderScorer(source, [], precision=Precision.BFLOAT16).score(PAIRS)
+    exact = CrossEncoderScorer(source, [], precision=inference.Precision.FLOAT32).score(PAIRS)
+    reduced = CrossEncoderScorer(source, [], precision=inference.Precision.BFLOAT16).score(PAIRS)
     assert reduced.dtype == np.float32
     assert np.abs(exact - reduced).max() > 0
     assert spearmanr(exact, reduced).statistic > 0.99
@@ -246,7 +241,9 @@ def test_bfloat16_keeps_order_and_distinct_scores(scorer_folder: Path) -> None:
 
 def test_starter_always_scores_in_float32() -> None:
     pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
-    scorers = [CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
+    scorers = [
+        CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=precision) for precision in inference.Precision
+    ]
     assert len({scorer.fingerprint for scorer in scorers}) == 1
     first, *others = (scorer.score(pairs) for scorer in scorers)
     for scores in others:
@@ -255,7 +252,7 @@ def test_starter_always_scores_in_float32() -> None:
 
 def test_rejects_non_finite_scores(scorer_folder: Path, tmp_path: Path) -> None:
     model_path = str(damaged(scorer_folder, tmp_path / "damaged"))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' answers with what is no number") as error_info:
+    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
         CrossEncoderScorer(find_model(model_path), []).score(PAIRS[:5])
     assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
 
@@ -266,10 +263,10 @@ def addresses(model: Any) -> set[int]:
 
 def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
-    dense = BiEncoder(source, [], precision=Precision.FLOAT32)
-    late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
+    dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
+    late = TokenEncoder(source, [], precision=inference.Precision.FLOAT32, layers=inference.TokenLayers.UPPER)
     assert addresses(dense.model) == addresses(late.model)
-    alone = load_token_encoder(source, TokenLayers.UPPER)
+    alone = load_token_encoder(source, inference.TokenLayers.UPPER)
     vectors = alone.encode_query(SENTENCES, convert_to_numpy=True, show_progress_bar=False)
     for shared, expected in zip(late.encode("question", SENTENCES), vectors, strict=True):
         np.testing.assert_array_equal(shared, expected.astype(np.float16))
@@ -277,7 +274,7 @@ def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
 
 def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
-    dense = BiEncoder(source, [], precision=Precision.FLOAT32)
+    dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
     other = BiEncoder(find_model(str(build_bi_encoder(tmp_path / "other", num_hidden_layers=1))), [])
     trained = load_bi_encoder(source, [])
     before = dense.encode("question", SENTENCES)
@@ -289,8 +286,8 @@ def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
 
 def test_shared_weights_outlive_first_encoder(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
-    dense = BiEncoder(source, [], precision=Precision.FLOAT32)
-    late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
+    dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
+    late = TokenEncoder(source, [], precision=inference.Precision.FLOAT32, layers=inference.TokenLayers.UPPER)
     dense.load()
     before = late.encode("question", SENTENCES)
     del dense

@@ -133,7 +133,7 @@ def test_user_cannot_make_server_call_addresses(monkeypatch: pytest.MonkeyPatch)
 
 
 class Hub(NamedTuple):
-    """A server of models, the environment that leads there, and a process that loads what it is asked for."""
+    """A hub server, its environment, and a process that loads models from it."""
 
     root: Path
     server: HubServer
@@ -189,7 +189,7 @@ def test_loads_hub_models_online_and_offline(of_the_hub: Hub, tmp_path: Path) ->
     for results in (online, offline):
         for kind, (result, _) in results.items():
             np.testing.assert_allclose(result, expected[kind], atol=1e-6)
-        # the libraries alone would ask a hub that is gone for minutes
+        # the libraries would retry a missing hub for minutes
         assert sum(seconds for _, seconds in results.values()) < 30
 
 

@@ -1,5 +1,4 @@
-"""Where a model is: addresses, keys, and what is told of either to whom. Its answers as they come: whole with what they
-took, stopped, and broken in every way a connection can break; and as they are kept."""
+"""Addresses and keys, complete, stopped and broken answers, and stored answers."""
 
 import logging
 import threading
@@ -12,16 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.models.llm import (
-    ChatAnswer,
-    Endpoint,
-    EndpointError,
-    append_line,
-    exhaust,
-    read_json_lines,
-    remove_thoughts,
-    replace_surrogates,
-)
+from mrc_workbench.models import llm
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
@@ -40,7 +30,7 @@ HTML = {"content-type": "text/html"}
 ONCE = [
     (Reply(429, {"error": {"message": "tomorrow"}}, {"retry-after": "86400"}), "rate"),  # longer than anybody waits
     *(
-        (reply, "broken_off")
+        (reply, "truncated")
         for reply in (
             Reply(200, iter([chunk("서울")]), EVENTS),  # the connection ends, and does not say why
             Reply(200, chunk("서울"), EVENTS, dropped=True),
@@ -62,8 +52,8 @@ ONCE = [
 )
 def test_rejects_invalid_address_or_key(address: str, key: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(EndpointError) as caught:
-        Endpoint.from_input(address, key)
+    with pytest.raises(llm.EndpointError) as caught:
+        llm.Endpoint.from_input(address, key)
     assert caught.value.code == code
     assert not key or key not in str(caught.value)
 
@@ -71,23 +61,23 @@ def test_rejects_invalid_address_or_key(address: str, key: str, code: str, monke
 def test_environment_key_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://mine.example/v1")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert Endpoint.from_input() == Endpoint("http://mine.example/v1", KEY)
-    assert Endpoint.from_input("http://theirs.example/v1") == Endpoint("http://theirs.example/v1", "")
+    assert llm.Endpoint.from_input() == llm.Endpoint("http://mine.example/v1", KEY)
+    assert llm.Endpoint.from_input("http://theirs.example/v1") == llm.Endpoint("http://theirs.example/v1", "")
     with chat_server(lambda _: "서울") as server:
-        with pytest.raises(EndpointError):
-            Chat(Endpoint.from_input(server.address), MODEL, 0.0).answer("Answer.", "Who?")
+        with pytest.raises(llm.EndpointError):
+            Chat(llm.Endpoint.from_input(server.address), MODEL, 0.0).answer("Answer.", "Who?")
         assert set(server.keys) == {"Bearer none"}
 
 
 def test_removes_key_from_answer() -> None:
     with chat_server(lambda _: f"{KEY} 서울") as server:
-        chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0)
+        chat = Chat(llm.Endpoint(server.address, KEY), MODEL, 0.0)
         assert chat.answer("Answer.", "Who?") == "… 서울"
-        assert exhaust(chat.stream("Answer.", "Who?")).text == "… 서울"
+        assert llm.exhaust(chat.stream("Answer.", "Who?")).text == "… 서울"
 
 
 def test_short_key_is_not_removed_from_answer() -> None:
-    assert Endpoint("http://127.0.0.1:9/v1", "none").without_key("there is none") == "there is none"
+    assert llm.Endpoint("http://127.0.0.1:9/v1", "none").without_key("there is none") == "there is none"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -98,9 +88,9 @@ def test_errors_and_logs_contain_neither_key_nor_address(
     for name in ("", *logging.Logger.manager.loggerDict):
         caplog.set_level(logging.DEBUG, logger=name)
     with chat_server(lambda _: reply) as server:
-        chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0)
-        with pytest.raises(EndpointError) as caught:
-            exhaust(chat.stream("Answer.", "Who?")) if streamed else chat.answer("Answer.", "Who?")
+        chat = Chat(llm.Endpoint(server.address, KEY), MODEL, 0.0)
+        with pytest.raises(llm.EndpointError) as caught:
+            llm.exhaust(chat.stream("Answer.", "Who?")) if streamed else chat.answer("Answer.", "Who?")
     outputs = [*traceback.format_exception(caught.value), str(caught.value.as_dict()), repr(caught.value), caplog.text]
     for secret in (KEY, server.address, server.address.split("/")[2]):
         assert secret not in "\n".join(outputs)
@@ -117,20 +107,20 @@ def test_errors_and_logs_contain_neither_key_nor_address(
     ],
 )
 def test_removes_thoughts_from_answer(answer: str, text: str) -> None:
-    assert remove_thoughts(answer) == text
+    assert llm.remove_thoughts(answer) == text
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=20))
 def test_cleaned_text_can_be_encoded(text: str) -> None:
-    cleaned = replace_surrogates(text)
+    cleaned = llm.replace_surrogates(text)
     cleaned.encode()
     if not any(0xD800 <= ord(character) <= 0xDFFF for character in text):
         assert cleaned == text
 
 
 def test_joins_surrogate_pair_and_replaces_lone_surrogate() -> None:
-    assert replace_surrogates("\ud83d\ude00") == "😀"
-    assert replace_surrogates("a\ud83db") == "a\ufffdb"
+    assert llm.replace_surrogates("\ud83d\ude00") == "😀"
+    assert llm.replace_surrogates("a\ud83db") == "a\ufffdb"
 
 
 @given(entries, st.integers(0, 400))
@@ -140,33 +130,33 @@ def test_truncated_file_loses_only_last_lines(
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "deeper" / "answers.jsonl"
     for entry in written:
-        append_line(path, entry)
-    assert [*read_json_lines(path)] == written
+        llm.append_line(path, entry)
+    assert [*llm.read_json_lines(path)] == written
     path.write_bytes(path.read_bytes()[:length])
-    read_entries = [*read_json_lines(path)]
+    read_entries = [*llm.read_json_lines(path)]
     assert read_entries == written[: len(read_entries)]
-    append_line(path, {"and": "on"})
-    assert [*read_json_lines(path)] == [*read_entries, {"and": "on"}]
+    llm.append_line(path, {"and": "on"})
+    assert [*llm.read_json_lines(path)] == [*read_entries, {"and": "on"}]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[]\nnull\n3\n{", b"[" * 100_000, b'\n\n"text"\n'])
 def test_skips_unreadable_lines(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "answers.jsonl"
-    assert [*read_json_lines(path)] == [], "there is no file"
+    assert [*llm.read_json_lines(path)] == [], "there is no file"
     path.write_bytes(content + b'\n{"a": 1}')
-    assert [*read_json_lines(path)] == [{"a": 1}]
+    assert [*llm.read_json_lines(path)] == [{"a": 1}]
 
 
 def chat(server: ChatServer, key: str = KEY, seconds: float = 5) -> Chat:
-    return Chat(Endpoint(server.address, key), MODEL, 0.0, seconds)
+    return Chat(llm.Endpoint(server.address, key), MODEL, 0.0, seconds)
 
 
-def stream_answer(server: ChatServer, **named: float) -> ChatAnswer:
-    return exhaust(chat(server, **named).stream("Answer.", "Who?"))
+def stream_answer(server: ChatServer, **named: float) -> llm.ChatAnswer:
+    return llm.exhaust(chat(server, **named).stream("Answer.", "Who?"))
 
 
-def failing(reply: Reply, **named: float) -> tuple[EndpointError, ChatServer]:
-    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
+def failing(reply: Reply, **named: float) -> tuple[llm.EndpointError, ChatServer]:
+    with chat_server(lambda _: reply) as server, pytest.raises(llm.EndpointError) as caught:
         stream_answer(server, **named)
     return caught.value, server
 
@@ -203,7 +193,7 @@ def test_yields_first_piece_before_answer_ends() -> None:
         assert next(stream) == "서"
         time.sleep(0.05)
         go_on.set()
-        text, usage = exhaust(stream)
+        text, usage = llm.exhaust(stream)
     assert text == "서울"
     assert usage.seconds > usage.first_seconds + 0.04
 
@@ -247,16 +237,16 @@ def test_retries_transient_errors_before_first_piece() -> None:
         (Reply(429, {}, AT_ONCE), "rate", True),
         (Reply(500, {"error": {"message": "my fault"}}, AT_ONCE), "refused", False),
         (Reply(400, {"error": {"message": "too long"}}), "refused", False),
-        (Reply(400, {"error": {"message": "too long"}}, dropped=True), "broken_off", False),
+        (Reply(400, {"error": {"message": "too long"}}, dropped=True), "truncated", False),
         (Reply(200, iter([event({"error": {"message": "too long", "code": 400}})]), EVENTS), "refused", False),
-        (Reply(200, iter([]), EVENTS), "broken_off", False),
-        (Reply(200, "data: {broken\n\n", EVENTS), "broken_off", False),
-        (Reply(200, "data: null\n\ndata: [DONE]\n\n", EVENTS), "broken_off", False),
-        (Reply(200, event([1]), EVENTS), "broken_off", False),
-        (Reply(200, event({"choices": [{}]}), EVENTS), "broken_off", False),
-        (Reply(200, event({"choices": 3}), EVENTS), "broken_off", False),
-        (Reply(200, event({"hello": 1}) + "data: [DONE]\n\n", EVENTS), "broken_off", False),
-        (Reply(200, "no event at all\n\n", EVENTS), "broken_off", False),
+        (Reply(200, iter([]), EVENTS), "truncated", False),
+        (Reply(200, "data: {broken\n\n", EVENTS), "truncated", False),
+        (Reply(200, "data: null\n\ndata: [DONE]\n\n", EVENTS), "truncated", False),
+        (Reply(200, event([1]), EVENTS), "truncated", False),
+        (Reply(200, event({"choices": [{}]}), EVENTS), "truncated", False),
+        (Reply(200, event({"choices": 3}), EVENTS), "truncated", False),
+        (Reply(200, event({"hello": 1}) + "data: [DONE]\n\n", EVENTS), "truncated", False),
+        (Reply(200, "no event at all\n\n", EVENTS), "truncated", False),
     ],
 )
 def test_reports_invalid_endpoint_responses(reply: Reply, code: str, ends: bool) -> None:
@@ -287,9 +277,9 @@ def test_silence_times_out_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
     begun = (chunk("서"),)
     unbegun = (chunk(""),)
-    for before, code in ((begun, "broken_off"), (unbegun, "timeout"), ((), "timeout")):
+    for before, code in ((begun, "truncated"), (unbegun, "timeout"), ((), "timeout")):
         with chat_server(lambda _, before=before: Reply(200, silent(*before), EVENTS)) as server:  # type: ignore[misc]
-            with pytest.raises(EndpointError) as caught:
+            with pytest.raises(llm.EndpointError) as caught:
                 stream_answer(server, seconds=0.2)
             late.set()
         late.clear()
@@ -300,7 +290,7 @@ def test_silence_times_out_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reports_unreachable_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
-    with pytest.raises(EndpointError) as caught:
+    with pytest.raises(llm.EndpointError) as caught:
         stream_answer(ChatServer(lambda _: "", "http://127.0.0.1:9/v1"))
     assert (caught.value.code, caught.value.is_fatal) == ("unreachable", True)
 
@@ -314,4 +304,4 @@ def test_split_surrogates_are_joined_in_answer() -> None:
     with chat_server(lambda _: Reply(200, events(["\ud83d", "\ude00", "\ud83d"]), EVENTS)) as server:
         stream = chat(server).stream("Answer.", "Who?")
         assert next(stream) == "\ufffd"
-        assert exhaust(stream).text == "😀\ufffd"
+        assert llm.exhaust(stream).text == "😀\ufffd"

@@ -1,4 +1,4 @@
-"""Servers that want more than an answer takes: what is sent along, other addresses, memory, time, and being stopped."""
+"""Hostile servers: headers, redirects, memory, time, and stopping."""
 
 import gzip
 import json
@@ -136,32 +136,32 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", [kind for kind in TOO_MUCH if not kind.startswith("packed")])
 def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", 2 * MEGABYTE)
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_LINES", 1000)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_BYTES", 2 * MEGABYTE)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_LINES", 1000)
     reply = TOO_MUCH[kind]()
     limit = {"megabytes": 2}
     with chat_server(lambda _: reply) as server:
         with pytest.raises(EndpointError) as caught:
             ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
         assert server.disconnected.wait(5), "it is sent on"
-    assert (caught.value.code, caught.value.is_fatal, caught.value.details) == ("too_much", False, limit)
+    assert (caught.value.code, caught.value.is_fatal, caught.value.details) == ("too_large", False, limit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
 def test_stops_reading_too_many_pieces(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in (("MOST_BYTES", 2**40), ("MOST_LINES", 1000), ("MOST_SECONDS", 5.0)):
+    for name, most in (("MAX_BYTES", 2**40), ("MAX_LINES", 1000), ("MAX_SECONDS", 5.0)):
         monkeypatch.setattr(f"mrc_workbench.models.llm_connection.{name}", most)
     failure, server = failing(TOO_MUCH[kind](), streamed=streamed)
-    assert failure.code == "too_much"
+    assert failure.code == "too_large"
     assert server.disconnected.wait(5)
 
 
 def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = json.dumps(completion("a" * MEGABYTE)).encode()
-    for most, code in ((len(whole), ""), (len(whole) - 1, "too_much")):
-        monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", most)
+    for most, code in ((len(whole), ""), (len(whole) - 1, "too_large")):
+        monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_BYTES", most)
         with chat_server(lambda _: Reply(200, gzip.compress(whole), {"content-encoding": "gzip"})) as server:
             chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
             if code:
@@ -174,7 +174,7 @@ def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> list[dict[str, Any]]:
-    """What every answer took, in a copy of its own of one process that has read the libraries."""
+    """Return time and memory of every answer, each in a fork of a process with the libraries."""
     with chat_server(lambda kind: TOO_MUCH[kind]()) as server:
         ran = subprocess.run(
             [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH],
@@ -191,12 +191,12 @@ def measured() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", TOO_MUCH)
 def test_oversized_answer_takes_little_memory(kind: str, measured: list[dict[str, Any]]) -> None:
     entries = [entry for entry in measured if entry["kind"] == kind]
-    assert [entry["code"] for entry in entries] == ["too_much", "too_much"]
+    assert [entry["code"] for entry in entries] == ["too_large", "too_large"]
     assert max(entry["megabytes"] for entry in entries) < 80
 
 
 def dribble(*pieces: str, then: str) -> Iterator[str]:
-    """Say something, and then the same for ever, a hundred times a second; of what is empty, nothing."""
+    """Yield pieces, then repeat `then`, if any, a hundred times a second."""
     yield from pieces
     while True:
         time.sleep(0.01)
@@ -224,7 +224,7 @@ ENDLESS: dict[str, Callable[[], Reply]] = {
 @pytest.mark.parametrize("streamed", [True, False])
 def test_ends_endless_answer(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds at the same time: each takes as long as an answer may."""
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.8)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_SECONDS", 0.8)
 
     def end(chat: Chat, server: ChatServer) -> tuple[str, bool, int]:
         with pytest.raises(EndpointError) as caught:
@@ -253,7 +253,7 @@ def test_does_not_retry_silent_server(streamed: bool) -> None:
 
 
 def test_retry_delay_counts_towards_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.2)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_SECONDS", 0.2)
     failure, server = failing(Reply(503, "later", {"retry-after": "100"}))
     assert (failure.code, len(server.requests)) == ("too_long", 1)
 
@@ -291,7 +291,7 @@ def test_stop_ends_thread_and_connection(kind: str) -> None:
         assert kind == "a pause" or server.disconnected.wait(5), "the connection is open"
         with pytest.raises(EndpointError):
             ask(chat)
-    assert ended == ["hung_up", "hung_up"]
+    assert ended == ["stopped", "stopped"]
     assert len(server.requests) <= 2, "it begins anew"
 
 
@@ -310,4 +310,4 @@ def test_rejects_deeply_nested_answer(streamed: bool) -> None:
     failure, _ = failing(
         Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested), streamed=streamed
     )
-    assert failure.code == ("broken_off" if streamed else "no_chat")
+    assert failure.code == ("truncated" if streamed else "no_chat")

@@ -72,7 +72,7 @@ def texts() -> list[str]:
     korean = [passage.text for passage in sample.passages][:60] + [question.text for question in sample.questions][:40]
     pages = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
     parts = [part.strip() for page in pages for part in page.read_text(encoding="utf-8").split("\n\n")]
-    # a space at the end is a piece to the engine, and to no one else; what is too long, it cuts elsewhere
+    # the engine differs for final spaces and for long texts
     english = [part for part in parts if 20 < len(part) < 400]  # the engine is slow
     assert len(english) >= 100
     return korean + english[:100]
@@ -103,7 +103,7 @@ def written(folder: Path, *, magic: bytes = b"E5S1", version: int = 1, block: in
 
 def test_reads_all_sections_of_file(tmp_path: Path) -> None:
     model = read(written(tmp_path))
-    assert model.measures == BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
+    assert model.sizes == BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
     assert model.pieces == Pieces(PIECES, SCORES, begin=0, end=2, pad=1, unknown=3)
     assert model.mapped == {"ﬁ": "fi", "\t": ""}
     assert model.tensors == ["matrix", "plain"]
@@ -131,7 +131,7 @@ def test_writes_sentence_transformers_folder(model: QuantizedModel, folder: Path
         *("config_sentence_transformers.json", "sentence_bert_config.json"),
     }
     weights = load_file(folder / "model.safetensors")
-    assert len(weights) == len(model.tensors)  # nothing is left out
+    assert len(weights) == len(model.tensors)
     assert {array.dtype for array in weights.values()} == {np.dtype(np.float16)}
     for theirs, ours in (
         ("embeddings.word_embeddings.weight", "emb.word"),
@@ -232,7 +232,7 @@ def test_missing_package_names_requirement(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the small file as that of a package whose code nobody needs."""
+    """Return the small file as that of a package."""
     package = folder / "a_small_package"
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError")
@@ -261,7 +261,7 @@ def test_rewrites_damaged_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         small.write()
         assert {path: path.read_bytes() for path in small.folder.rglob("*") if path.is_file()} == whole
     monkeypatch.setattr(packaged, "write_folder", None)
-    small.write()  # what is sound stays
+    small.write()
 
 
 def test_converts_small_file_to_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

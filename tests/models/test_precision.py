@@ -1,4 +1,4 @@
-"""Which numbers a machine computes in, and how rows are cut into passes: the sums can be done by hand."""
+"""Precision by machine, and passes of rows with costs that are computed by hand."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations, pairwise
@@ -22,7 +22,7 @@ def untried() -> Iterator[None]:
 
 
 def fake_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) -> list[torch.dtype]:
-    """Pretend one that knows bfloat16 or not and takes so many times as long for float32; returns what it is asked."""
+    """Fake a machine with or without bfloat16 and a speedup; return the measured types."""
     dtypes: list[torch.dtype] = []
 
     def seconds(dtype: torch.dtype) -> float:
@@ -32,7 +32,7 @@ def fake_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: floa
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: knows)
-    monkeypatch.setattr(inference, "_seconds", seconds)
+    monkeypatch.setattr(inference, "_measure_seconds", seconds)
     return dtypes
 
 
@@ -64,8 +64,8 @@ def test_does_not_measure_processor_without_bfloat16(monkeypatch: pytest.MonkeyP
 
 
 def test_measures_positive_seconds() -> None:
-    assert inference._seconds(torch.float32) > 0
-    assert inference._seconds(torch.bfloat16) > 0
+    assert inference._measure_seconds(torch.float32) > 0
+    assert inference._measure_seconds(torch.bfloat16) > 0
 
 
 def passes(widths: list[int]) -> list[tuple[int, int]]:

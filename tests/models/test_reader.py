@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import (
-    AutoModelForMaskedLM,
-    AutoModelForQuestionAnswering,
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    BertForPreTraining,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-)
 
 from mrc_workbench.models import reader_networks as networks
 from mrc_workbench.models.files import ModelError
@@ -50,11 +39,11 @@ PAIRS = [
 PIECES = 60
 SMALL = {**TINY, "vocab_size": PIECES, "max_position_embeddings": 40, "pad_token_id": 0}
 NETWORKS = {
-    "bert": lambda: BertForMaskedLM(BertConfig(**SMALL)),
-    "pairs": lambda: BertForPreTraining(BertConfig(**SMALL)),
-    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**SMALL, type_vocab_size=1)),
-    "another": lambda: DistilBertForMaskedLM(
-        DistilBertConfig(vocab_size=PIECES, dim=32, n_layers=2, n_heads=2, hidden_dim=64, pad_token_id=0)
+    "bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)),
+    "pairs": lambda: transformers.BertForPreTraining(transformers.BertConfig(**SMALL)),
+    "roberta": lambda: transformers.RobertaForMaskedLM(transformers.RobertaConfig(**SMALL, type_vocab_size=1)),
+    "another": lambda: transformers.DistilBertForMaskedLM(
+        transformers.DistilBertConfig(vocab_size=PIECES, dim=32, n_layers=2, n_heads=2, hidden_dim=64, pad_token_id=0)
     ),
 }
 
@@ -73,7 +62,7 @@ def reader(folder: Path) -> SpanReader:
 
 
 def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int, int, float]:
-    """The best span of all windows, each of which plain transformers reads alone, and the score of none."""
+    """Return the best span of all windows by plain transformers, and the score of no answer."""
     network = reader.model[0].model
     tokenizer = reader.model.tokenizer
     encoded = tokenizer(
@@ -150,8 +139,8 @@ def test_new_head_is_deterministic_and_loads_in_transformers(tmp_path: Path) -> 
     assert first.read(PAIRS).scores.tolist() == second.read(PAIRS).scores.tolist()
     first.model.save_pretrained(str(tmp_path / "saved"))
     assert not list((tmp_path / "saved").glob("*.bin"))
-    network = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "saved")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    network = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "saved")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
     given = tokenizer(*PAIRS[3], return_tensors="pt")
     with torch.no_grad():
         assert torch.equal(network(**given).start_logits, first.model[0](dict(given))["starts"])
@@ -180,7 +169,7 @@ def test_rejects_starter() -> None:
 @pytest.fixture(scope="module", params=["bert", "roberta"])
 def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     build = build_bi_encoder if request.param == "bert" else build_cross_encoder_base
-    return AutoTokenizer.from_pretrained(build(tmp_path_factory.mktemp("model") / "tiny"))
+    return transformers.AutoTokenizer.from_pretrained(build(tmp_path_factory.mktemp("model") / "tiny"))
 
 
 def cut(tokenizer: Any, question: str, passage: str, length: int, overlap: int) -> list[np.ndarray]:
@@ -301,7 +290,7 @@ def test_scores_large_vocabulary_in_blocks(monkeypatch: pytest.MonkeyPatch) -> N
     network, ours = masked_network("pairs")
     given = features(pairs=True)
     at_once = ours.score_tokens(given)
-    monkeypatch.setattr(networks, "_LOGITS_AT_ONCE", 2 * network.config.vocab_size)
+    monkeypatch.setattr(networks, "_MAX_LOGITS_PER_BLOCK", 2 * network.config.vocab_size)
     with torch.no_grad():
         few_at_a_time = ours.score_tokens(given)
     for name, values in few_at_a_time.items():
@@ -353,7 +342,7 @@ def test_new_network_is_deterministic_and_loads_in_transformers(tmp_path: Path) 
     assert not torch.equal(weights[0], weights[2])
     assert first.new_heads == (GUESSES, FOLLOWS)
     first.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    plain = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved")
+    plain = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved")
     given = {name: value for name, value in features().items() if name in ("input_ids", "attention_mask")}
     given["input_ids"] = given["input_ids"] % len(tokenizer)
     with torch.no_grad():

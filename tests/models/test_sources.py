@@ -1,4 +1,4 @@
-"""Which model is meant, and what the hub, or its absence, makes of it."""
+"""References of models, with and without the hub."""
 
 import ast
 import json
@@ -188,7 +188,7 @@ def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest
     ends = [*(0.8 * share for share in passages), *(0.8 + 0.2 * share for share in questions)]
     assert progress == sorted(progress)
     assert progress[-1] == pytest.approx(1.0)
-    assert all(any(abs(share - end) < 1e-9 for share in progress) for end in ends)  # and what is told within a block
+    assert all(any(abs(share - end) < 1e-9 for share in progress) for end in ends)
     first_load = encoder.meter.load
     (passed, work) = encoder.meter.lap()
     assert passed >= first_load + work > work > 0
@@ -196,7 +196,7 @@ def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest
     again.encode_passages(SENTENCES)
     again.encode_questions(SENTENCES[:3])
     assert again.meter.load == pytest.approx(first_load)
-    assert again.meter.lap()[1] == pytest.approx(work)  # what came from disk costs what it took
+    assert again.meter.lap()[1] == pytest.approx(work)
     assert encoder.meter.lap() == (0, 0)
     monkeypatch.setattr("mrc_workbench.models.encoders._VERSION", "another")
     monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 1024)

@@ -1,4 +1,4 @@
-"""Sparse encoders: the weights and scores of the library, each text encoded once, and nothing else let in."""
+"""Sparse encoders: weights and scores of the library, stored texts, and rejected models."""
 
 import shutil
 from collections.abc import Sequence
@@ -119,8 +119,8 @@ def test_reuses_stored_blocks(folders: dict[str, Path], monkeypatch: pytest.Monk
     np.testing.assert_array_equal(more[:80].toarray(), reloaded[:80].toarray())
     again = SparseTextEncoder(source, [])
     np.testing.assert_array_equal(again.encode_passages(TEXTS).toarray(), reloaded.toarray())
-    assert "model" not in vars(again)  # nothing was loaded
-    assert again.meter.lap()[1] > 0  # and yet it is told what it took
+    assert "model" not in vars(again)
+    assert again.meter.lap()[1] > 0
 
 
 def test_single_question_is_not_stored(folders: dict[str, Path]) -> None:

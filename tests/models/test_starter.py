@@ -167,11 +167,9 @@ def test_reranker_reuses_tokens_of_bm25(monkeypatch: pytest.MonkeyPatch) -> None
     assert analyzed == [["what nobody foresaw"]]
 
 
-@pytest.mark.parametrize("place", ["relative", "absolute", "run"])
+@pytest.mark.parametrize("path", ["relative", "absolute", "run"])
 @pytest.mark.parametrize("room", [None, "models.starter", "models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
-def test_round_trips_saved_models(
-    room: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_round_trips_saved_models(room: str | None, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those whose modules stood elsewhere when they were saved."""
     from mrc_workbench.models.starter import AnalyzedEmbedding, KernelPooling
 
@@ -184,8 +182,8 @@ def test_round_trips_saved_models(
         (module,) = json.loads(listed.read_text(encoding="utf-8"))
         module["type"] = f"{room}.{module['type'].rpartition('.')[2]}"
         listed.write_text(json.dumps([module]), encoding="utf-8")
-    named = {"relative": "runs/{}/model", "absolute": str(tmp_path / "runs" / "{}" / "model"), "run": "{}"}[place]
-    base = tmp_path if place == "relative" else None
+    named = {"relative": "runs/{}/model", "absolute": str(tmp_path / "runs" / "{}" / "model"), "run": "{}"}[path]
+    base = tmp_path if path == "relative" else None
     other_corpus = ["a corpus of other words"]
     bi_again = BiEncoder(find_model(named.format("bi"), base), other_corpus)
     cross_again = CrossEncoderScorer(find_model(named.format("cross"), base), other_corpus)

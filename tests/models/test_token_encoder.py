@@ -228,7 +228,7 @@ def test_stored_vectors_need_no_model(folder: Path) -> None:
     again = encoder_of(folder)
     assert again.encode_passages(TEXTS).vectors.tobytes() == vectors.vectors.tobytes()
     assert "model" not in vars(again)
-    assert again.meter.lap()[1] > 0  # what it would have taken is told
+    assert again.meter.lap()[1] > 0
 
 
 def test_rejects_starter(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Blocks of vectors on disk, of an encoder whose vectors can be told from the texts, and what texts cost."""
+"""Blocks of vectors on disk, of an encoder that derives vectors from texts, and costs of texts."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ MEASURED = {15: 1.34, 30: 2.0, 60: 3.4, 120: 6.31, 250: 14.55, 500: 32.42, 800: 
 
 
 class Counting:
-    """A text's number and its length; remembers what it was asked for, a list a block."""
+    """Encodes a text as its number and length, and records the texts of each block."""
 
     def __init__(self) -> None:
         self.encoded_texts: list[list[str]] = []
@@ -164,7 +164,7 @@ def test_first_process_encodes_unfinished_blocks(tmp_path: Path) -> None:
 def test_removes_part_written_after_merge(tmp_path: Path) -> None:
     class Overtaken(Counting):
         def __call__(self, texts: list[str]) -> np.ndarray:
-            if len(self.encoded_texts) == 5:  # of 6: the first process takes over what is not there yet
+            if len(self.encoded_texts) == 5:  # of 6: the first process takes over
                 blocks(Counting()).load_or_compute(tmp_path / "vectors.npy", ProcessRank(0, 2))
             return super().__call__(texts)
 
@@ -176,15 +176,15 @@ def test_removes_part_written_after_merge(tmp_path: Path) -> None:
 
 def test_merging_parts_survives_concurrent_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vectors.npy"
-    assembled = VectorBlocks._assembled_as
+    assembled = VectorBlocks._assemble
 
     def overtaken(self: VectorBlocks, to: Path, parts: Path) -> StoredVectors:
-        monkeypatch.setattr(VectorBlocks, "_assembled_as", assembled)
+        monkeypatch.setattr(VectorBlocks, "_assemble", assembled)
         blocks(Counting()).load_or_compute(to)  # it assembles, too, and ends first
         assert not parts.exists()
         return assembled(self, to, parts)
 
-    monkeypatch.setattr(VectorBlocks, "_assembled_as", overtaken)
+    monkeypatch.setattr(VectorBlocks, "_assemble", overtaken)
     assert_all(blocks(Counting()).load_or_compute(path))
 
 

@@ -1,4 +1,4 @@
-"""Windows of tokens: nothing of a text goes unread, what fits is left as it is, and what is cut off is counted."""
+"""Windows of tokens cover the text, short texts have none, and truncated texts are counted."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,8 +98,8 @@ def test_windows_cover_text_and_fit_model(
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 120), st.integers(0, 30), st.sampled_from(["", "세종"]), st.sampled_from(TOKENIZERS))
-def test_windows_fit_beside_question(n_words: int, asked: int, title: str, tokenizer: Any) -> None:
-    question = long_text(asked, 1)
+def test_windows_fit_beside_question(n_words: int, n_question_words: int, title: str, tokenizer: Any) -> None:
+    question = long_text(n_question_words, 1)
     text = long_text(n_words)
     head, text = (len(title) + 1, f"{title}\n{text}") if title else (0, text)
     windows = WindowCutter(tokenizer, WindowOptions()).windows_beside(question, text, head)
@@ -175,7 +175,7 @@ def test_stores_windows(folder: Path) -> None:
     windows = first.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions())
     again = BiEncoder(find_model(str(folder)), [])
     same = again.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions())
-    assert "model" not in vars(again)  # nothing was loaded
+    assert "model" not in vars(again)
     np.testing.assert_array_equal(same.windows, windows.windows)
     np.testing.assert_array_equal(same.rows, windows.rows)
 
@@ -224,20 +224,20 @@ def test_bi_encoder_counts_truncated_texts_with_prompt(folder: Path, prompt: str
     encoder.model.prompts["document"] = prompt
     is_too_long = [tokens(encoder.model.tokenizer, prompt + text) > MAX_LENGTH for text in AROUND]
     assert 1 < sum(is_too_long) < len(AROUND)
-    assert encoder.cut_off(AROUND) == sum(is_too_long)
+    assert encoder.count_truncated(AROUND) == sum(is_too_long)
 
 
 def test_stores_text_lengths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = BiEncoder(find_model(str(folder)), AROUND).cut_off(AROUND)
+    expected = BiEncoder(find_model(str(folder)), AROUND).count_truncated(AROUND)
     monkeypatch.setattr(BiEncoder, "load", lambda _: pytest.fail("loaded again"))
-    assert BiEncoder(find_model(str(folder)), AROUND).cut_off(AROUND) == expected > 0
+    assert BiEncoder(find_model(str(folder)), AROUND).count_truncated(AROUND) == expected > 0
 
 
 def test_late_interaction_counts_truncated_texts_without_windows(folder: Path) -> None:
     source = find_model(str(folder))
-    cut_off = TokenEncoder(source, AROUND).cut_off(AROUND)
-    assert cut_off == BiEncoder(source, AROUND).cut_off(AROUND) > 0
-    assert TokenEncoder(source, AROUND, windows=WindowOptions()).cut_off(AROUND) == 0
+    n_truncated = TokenEncoder(source, AROUND).count_truncated(AROUND)
+    assert n_truncated == BiEncoder(source, AROUND).count_truncated(AROUND) > 0
+    assert TokenEncoder(source, AROUND, windows=WindowOptions()).count_truncated(AROUND) == 0
 
 
 def test_cross_encoder_counts_passages_too_long_for_pair(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_cross_encoder_counts_passages_too_long_for_pair(tmp_path: Path) -> None
     pairs = [(question, row) for question, rows in zip(QUESTIONS, candidates, strict=True) for row in rows if row >= 0]
     expected = {row for question, row in pairs if cut(question, AROUND[row])}
     assert 0 < len(expected) < len({row for _, row in pairs})
-    assert CrossEncoderScorer(source, AROUND).cut_off(QUESTIONS, AROUND, candidates) == len(expected)
+    assert CrossEncoderScorer(source, AROUND).count_truncated(QUESTIONS, AROUND, candidates) == len(expected)
 
 
 @pytest.mark.parametrize("inference_free", [False, True])
@@ -265,10 +265,10 @@ def test_sparse_encoder_counts_truncated_texts(tmp_path: Path, inference_free: b
     source = find_model(str(build_sparse_encoder(tmp_path / "tiny", inference_free=inference_free)))
     model = load_sparse_encoder(source)
     n_too_long = sum(tokens(model.tokenizer, text) > model.max_seq_length for text in AROUND)
-    assert SparseTextEncoder(source, AROUND).cut_off(AROUND) == n_too_long > 0
+    assert SparseTextEncoder(source, AROUND).count_truncated(AROUND) == n_too_long > 0
 
 
 def test_starter_truncates_nothing() -> None:
     source = find_model(STARTER)
-    assert BiEncoder(source, AROUND).cut_off(AROUND) == 0
-    assert CrossEncoderScorer(source, AROUND).cut_off(QUESTIONS, AROUND, np.zeros((3, 1), dtype=np.int32)) == 0
+    assert BiEncoder(source, AROUND).count_truncated(AROUND) == 0
+    assert CrossEncoderScorer(source, AROUND).count_truncated(QUESTIONS, AROUND, np.zeros((3, 1), dtype=np.int32)) == 0

@@ -1,4 +1,4 @@
-"""Small models made otherwise, and a program of its own, whose libraries read their environment once."""
+"""Small models, and a subprocess with a separate environment."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def damaged(folder: Path, copy_folder: Path, number: float = np.nan) -> Path:
 
 
 def computed(kind: str, name: str) -> np.ndarray:
-    """What a model says of the sentences, or nothing where it is only to be loaded. Raises `ModelError`."""
+    """Return a model's outputs for the sentences, if any. Raises `ModelError`."""
     source = find_model(name)
     match kind:
         case "vectors":
@@ -69,7 +69,7 @@ def computed(kind: str, name: str) -> np.ndarray:
 
 @contextmanager
 def model_process(environment: dict[str, str]) -> Iterator[Ask]:
-    """Start a process that computes what it is asked for; give what returns that, or an error's code, and seconds."""
+    """Start a process; yield a function that returns its results or error codes, and seconds."""
     command = [sys.executable, "-c", ANSWERS]
     with Popen(command, cwd=PROJECT, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
 

@@ -89,7 +89,7 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
 
 
 def partly_judged(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
-    """Of "known" all of the first ten were judged, of "unknown" six; both have the only right one first, of grade 2."""
+    """Return runs with ten ("known") and six ("unknown") judged results; both rank the relevant one first."""
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(n_questions + 18))
     judged = range(n_questions)
     questions = tuple(

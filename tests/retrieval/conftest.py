@@ -12,6 +12,6 @@ def sample() -> QuestionSet:
 
 
 @pytest.fixture
-def kept_work(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workspace of the session, in which nothing is analyzed, encoded or searched twice."""
+def stored_work(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workspace of the session with stored tokens, vectors and rankings."""
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path_factory.getbasetemp() / "kept work"))

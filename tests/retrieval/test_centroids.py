@@ -1,4 +1,4 @@
-"""Candidates by centroids: exact scores of what is found, what is missed, what is kept, texts without tokens."""
+"""Candidates by centroids: exact scores, recall, stored indexes, texts without tokens."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -179,8 +179,10 @@ def test_stored_index_equals_built_index(bits: int) -> None:
         assert isinstance(stored._arrays.rows.base, np.memmap)
     assert len(times) == 1
     (folder,) = (path for path in (workspace() / "cache" / "token-index").iterdir() if path.is_dir())
-    (folder / "held").write_bytes(b"damaged")
-    np.testing.assert_array_equal(mapped_index("key", build, len(MANY), bits)._arrays.held, anew._arrays.held)
+    (folder / "passage_centroids").write_bytes(b"damaged")
+    np.testing.assert_array_equal(
+        mapped_index("key", build, len(MANY), bits)._arrays.passage_centroids, anew._arrays.passage_centroids
+    )
     assert len(times) == 2
 
 

@@ -156,7 +156,7 @@ RANKED_ROWS = st.permutations(range(CORPUS_SIZE)).flatmap(lambda rows: st.intege
 
 
 class Fixed:
-    """Finds the rows it was given, whatever it is asked."""
+    """Returns given rows for any question."""
 
     def __init__(self, *rows: Sequence[int]) -> None:
         self.name = "fixed"
@@ -215,7 +215,7 @@ def test_rejects_hybrid_of_fewer_than_two_retrievers(parts: list[Fixed]) -> None
 
 
 class Counting:
-    """Scores a pair by its two numbers, and remembers what it was asked for."""
+    """Scores a pair by its two numbers, and records the pairs."""
 
     def __init__(self, fingerprint: str = "counting") -> None:
         self.fingerprint = fingerprint
@@ -243,7 +243,7 @@ def expected(candidates: Rankings) -> np.ndarray:
 
 
 def scored(candidates: Rankings, fingerprint: str = "counting", texts: list[str] = TEXTS) -> int:
-    """Check the scores and return how many pairs the scorer was asked for."""
+    """Check the scores and return the number of scored pairs."""
     scorer = Counting(fingerprint)
     scores = PairScores(scorer, texts, Meter()).score_candidates(MANY_QUERIES[: len(candidates.indices)], candidates)
     assert scores.dtype == np.float32
@@ -281,7 +281,7 @@ def test_stores_scores_computed_before_interruption(monkeypatch: pytest.MonkeyPa
                 raise KeyboardInterrupt
             return super().score(pairs)
 
-    monkeypatch.setattr(combine, "_SECONDS_BETWEEN_WRITING", 0.0)
+    monkeypatch.setattr(combine, "_WRITE_INTERVAL_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         PairScores(Ending(), TEXTS, Meter()).score_candidates(MANY_QUERIES, candidates(5))
     assert scored(candidates(5)) == 300 - 55 * 5  # of the first 64 questions 55 have candidates
@@ -385,7 +385,7 @@ def test_weight_0_keeps_first_stage_order(k: int) -> None:
         ([3, 2, 0, 4, 1], (3, 9, 1, 3, 5), 5, 1, 5, {1: 1, 4: 0.5, 0: 0.25, 3: 0.25, 2: 0}),
         # below the depth the order is the first one
         ([4, 2, 0, 3, 1], (9, 8, 7, 6, 5), 2, 1, 6, {2: 1, 4: 0, 0: -1, 3: -2, 1: -3, -1: -np.inf}),
-        ([4, 2, 0], (9, 8, 7, 6, 5), 3, 1, 1, {0: 1}),  # the depth is read even if fewer are asked for
+        ([4, 2, 0], (9, 8, 7, 6, 5), 3, 1, 1, {0: 1}),  # reranks to the depth even if k is smaller
         # first: 0, -1, -2 -> 1, .5, 0; scorer: 5, 7, 9 -> 0, .5, 1
         ([4, 2, 0], (9, 8, 7, 6, 5), 3, 0.75, 3, {0: 0.75, 2: 0.5, 4: 0.25}),
     ],

@@ -225,7 +225,7 @@ def test_failed_retriever_returns_status_1_and_scores_others(
 
 
 @pytest.mark.parametrize(
-    ("experiment", "told"),
+    ("experiment", "message"),
     [
         (WORDS.replace("word", "wort"), "error: experiment.toml: retriever.0.bm25.analyzer"),
         (WORDS.replace('"sample"', '"no-such.json"'), "no-such.json"),
@@ -233,11 +233,11 @@ def test_failed_retriever_returns_status_1_and_scores_others(
     ],
 )
 def test_invalid_experiment_returns_status_2_and_writes_nothing(
-    experiment: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    experiment: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = run_here(experiment, tmp_path, capsys)
     assert done.status == 2
-    assert told in done.errors
+    assert message in done.errors
     assert "Traceback" not in done.errors
     assert not done.folder.exists()
 
@@ -272,7 +272,7 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("arguments", "message"),
     [
         (("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
         (("--at-least", "ndcg@10=95"), "between 0 and 1"),
@@ -283,11 +283,11 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
     ],
 )
 def test_rejects_invalid_gate_before_running(
-    asked: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run_here(WORDS, tmp_path, capsys, *asked)
+    done = run_here(WORDS, tmp_path, capsys, *arguments)
     assert (done.status, done.printed) == (2, "")
-    assert told in done.errors
+    assert message in done.errors
     assert not done.folder.exists()
 
 

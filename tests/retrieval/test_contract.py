@@ -1,4 +1,4 @@
-"""What every retriever promises, whatever it is made of."""
+"""The contract of all retrievers."""
 
 import atexit
 import os
@@ -177,7 +177,7 @@ def milvus_files(tmp_path_factory: pytest.TempPathFactory) -> str:
 def held_open() -> Iterator[Callable[[MilvusSettings, str], AbstractContextManager[Any]]]:
     """A file stays open from one search to the next: to open one takes longer than to search it."""
     with ExitStack() as stack:
-        opened = cache(lambda at, collection: stack.enter_context(connection.connected(at, collection)))
+        opened = cache(lambda at, collection: stack.enter_context(connection.open_client(at, collection)))
         yield lambda at, collection: nullcontext(opened(at, collection))
 
 
@@ -189,7 +189,7 @@ def milvus_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def retrievers() -> dict[object, Retriever]:
-    """Retrievers by what they were made of: making one, and asking Milvus to load it, takes longer than a search."""
+    """Cached retrievers: building one, and loading it into Milvus, takes longer than a search."""
     return {}
 
 
@@ -218,7 +218,9 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
-        monkeypatch.setattr("mrc_workbench.retrieval.milvus.connected", request.getfixturevalue("held_open"))
+        monkeypatch.setattr(
+            "mrc_workbench.retrieval.milvus_connection.open_client", request.getfixturevalue("held_open")
+        )
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)

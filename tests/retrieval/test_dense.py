@@ -90,10 +90,10 @@ def test_links_large_graph_on_all_cores(
     set_threads = faiss.omp_set_num_threads
     monkeypatch.setattr(faiss, "omp_set_num_threads", lambda count: (thread_counts.append(count), set_threads(count)))
     cores = faiss.omp_get_max_threads()
-    monkeypatch.setattr("mrc_workbench.retrieval.dense.HNSW_IN_ORDER", 1999)
+    monkeypatch.setattr("mrc_workbench.retrieval.dense.MAX_DETERMINISTIC_HNSW", 1999)
     large = VectorIndex(vectors, IndexKind.HNSW)
     assert 1 not in thread_counts or cores == 1
-    monkeypatch.setattr("mrc_workbench.retrieval.dense.HNSW_IN_ORDER", 2000)
+    monkeypatch.setattr("mrc_workbench.retrieval.dense.MAX_DETERMINISTIC_HNSW", 2000)
     thread_counts.clear()
     small = VectorIndex(vectors, IndexKind.HNSW)
     assert thread_counts == [1, cores]
@@ -210,7 +210,7 @@ def test_deeper_search_extends_ranking(k: int) -> None:
 
 
 class WindowedRows(RowEncoder):
-    """A text is its windows' vectors with a bar between them; the first is what is read of the text as it is."""
+    """A text is the vectors of its windows with bars between them; the first is the vector of the text."""
 
     def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         del title_lengths
@@ -303,20 +303,20 @@ def vectors_of(lengths: list[int], seed: int) -> TokenVectors:
 def by_loop(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
     scores = np.full((len(questions), len(passages)), -np.inf)
     for query in range(len(questions)):
-        for read in range(len(passages)):
+        for row in range(len(passages)):
             ours = questions.between(query, query + 1).vectors.astype(float)
-            theirs = passages.between(read, read + 1).vectors.astype(float)
+            theirs = passages.between(row, row + 1).vectors.astype(float)
             if len(ours) and len(theirs):
-                scores[query, read] = np.mean(
+                scores[query, row] = np.mean(
                     [max(float(query_token @ other) for other in theirs) for query_token in ours]
                 )
     return scores
 
 
 @given(LENGTHS, LENGTHS, st.integers(0, 9))
-def test_max_sim_matches_reference_loop(asked: list[int], read: list[int], seed: int) -> None:
-    questions = vectors_of(asked, seed)
-    passages = vectors_of(read, seed + 1)
+def test_max_sim_matches_reference_loop(question_lengths: list[int], passage_lengths: list[int], seed: int) -> None:
+    questions = vectors_of(question_lengths, seed)
+    passages = vectors_of(passage_lengths, seed + 1)
     np.testing.assert_allclose(max_sim(questions, passages), by_loop(questions, passages), atol=1e-6)
 
 
@@ -324,7 +324,7 @@ def test_blocks_give_same_scores_as_single_batch(monkeypatch: pytest.MonkeyPatch
     questions = vectors_of([3, 5], 1)
     passages = vectors_of([7, 0, 2, 30, 4, 4, 1], 2)
     together = max_sim(questions, passages)
-    monkeypatch.setattr("mrc_workbench.retrieval.dense._PLACES", 8)
+    monkeypatch.setattr("mrc_workbench.retrieval.dense._TOKENS_AT_ONCE", 8)
     np.testing.assert_array_equal(max_sim(questions, passages), together)
 
 
@@ -343,7 +343,7 @@ def test_max_sim_matches_library() -> None:
 
 
 class Upwards:
-    """The passages from the last to the first, whatever is asked."""
+    """Ranks the passages in reverse for any question."""
 
     name = "upwards"
 

@@ -1,4 +1,4 @@
-"""`mrc encode`: by one process, and by what is left of two; both are in `test_several_processes`."""
+"""`mrc encode` by one process, and by the rest of two; `test_several_processes` runs both."""
 
 import json
 import os
@@ -135,7 +135,7 @@ def test_encodes_windows_that_comparison_reuses(model: Path, tmp_path: Path) -> 
     encoder = BiEncoder(find_model(str(model)), passages.indexed_texts(title=True))
     windows = encoder.windows_of(passages.texts, passages.title_lengths(title=True), WindowOptions())
     window_vectors, _ = encoder.encode_windows(passages.texts, windows)
-    assert "model" not in vars(encoder)  # all was kept
+    assert "model" not in vars(encoder)
     np.testing.assert_array_equal(window_vectors, np.concatenate([vectors["passages"], vectors["windows"]]))
     assert [id_ for id_, _, _ in metadata["windows"]] == ["p2"] * len(vectors["windows"])
     assert metadata["windows"][-1][2] == len(texts[1])

@@ -16,7 +16,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
-from mrc_workbench.retrieval.mix import FittedMix, learn, rank_by_mix
+from mrc_workbench.retrieval.mix import FittedMix, fit_mix, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.trec import write_qrels, write_run
 from tests.depth import sampled
@@ -139,7 +139,7 @@ def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: 
         labelled, nothing = (
             TrainingQueries.from_question_set(few, rows) for rows in (few.answerable, few.answerable[:0])
         )
-        fitted, unfitted = (learn(rankings, item, components, n_passages) for item in (labelled, nothing))
+        fitted, unfitted = (fit_mix(rankings, item, components, n_passages) for item in (labelled, nothing))
         parts = ((sample, labelled.folds), (others, np.full(len(others), FOLDS)))
         gains.append([ndcg(fitted, *part) - ndcg(unfitted, *part) for part in parts])
     (own, new) = np.mean(gains, axis=0)

@@ -56,7 +56,7 @@ def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int)
 def of_ir_measures(
     rankings: Rankings, question_set: QuestionSet, theirs: Mapping[str, Any] = THEIRS
 ) -> dict[str, np.ndarray]:
-    """(n_questions,) values of every measure; a question nothing was found for has 0, which trec_eval leaves out."""
+    """(n_questions,) values of every measure; 0 without results, which trec_eval omits."""
     qrels = {q.id: q.grade_of for q in question_set.questions}
     run = {
         question.id: {f"p{row}": float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
@@ -91,7 +91,7 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
 
 @pytest.mark.parametrize("highest", [1, 3, 4, 1000])
 def test_graded_measures_equal_ir_measures(highest: int) -> None:
-    """Of grades above 4 gdeval, whose script is the exponential gain's, knows no figure: those are summed here."""
+    """Compute the exponential gain of grades above 4, which gdeval does not support."""
     rng = np.random.default_rng(highest)
     plain = random_set(rng, 120, 60, 8)
     questions = tuple(
@@ -145,7 +145,7 @@ def test_judged_and_unjudged_by_hand() -> None:
     judged = Question.from_grades("q0", "?", {"p0": 1, "p1": 2, "p2": 0, "p3": 0, "p4": 0})
     alone = Question("q1", "??", relevant=("p5",))
     question_set = QuestionSet("judged", passages, (judged, alone))
-    # q0: non-relevant, relevant, unjudged, relevant; q1: its only passage below one nobody judged
+    # q0: non-relevant, relevant, unjudged, relevant; q1: its only passage below an unjudged one
     scores = evaluate(mixed_rankingsof([2, 0, 11, 1], [6, 5]), question_set, (1, 4)).per_question
     assert scores["judged@1"].tolist() == [1, 0]
     assert scores["judged@4"].tolist() == [3 / 4, 1 / 2]
@@ -309,7 +309,7 @@ def test_public_layout_scores_equal_ir_measures(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_autorag_group_recall_equals_manual_sum(seed: int) -> None:
-    """Of q1 one of d1 and d3 is needed, and d2; of q2 d5."""
+    """q1 needs d2 and one of d1 and d3; q2 needs d5."""
     question_set, ours, run = scored("autorag", seed)
     needed = {"1": [{"d1", "d3"}, {"d2"}], "2": [{"d5"}]}
     assert [QUESTION_IDS[question.text] for question in question_set.questions] == ["q1", "q2"]

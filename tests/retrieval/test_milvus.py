@@ -1,4 +1,4 @@
-"""Milvus finds what the local retrievers find, with their scores: alone, through an experiment, on KorQuAD."""
+"""Milvus returns the results and scores of the local retrievers: directly, in an experiment, on KorQuAD."""
 
 import json
 import logging
@@ -80,7 +80,7 @@ def test_dot_product_of_weights_and_counts_is_bm25_score(k1: float, b: float) ->
     questions = tokens_of(Analyzer.BIGRAM, queries)
     ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
     known = counts_by_term(ids, offsets, len(tokens.vocabulary))
-    assert offsets[-1] == len(ids)  # what was given is as it was
+    assert offsets[-1] == len(ids)  # unchanged
     scores = (known @ term_weights(tokens, k1, b).T).toarray()
     local = np.vstack(list(BM25("bm25", passages, BM25Options("bigram", k1, b)).score_blocks(queries)))
     np.testing.assert_allclose(scores, np.where(np.isfinite(local), local, 0), rtol=1e-6)
@@ -137,13 +137,17 @@ def test_weighted_fusion_matches_formula() -> None:
 @pytest.mark.slow
 def test_counts_truncated_passages() -> None:
     class Short(KeywordEncoder):
-        def cut_off(self, texts: Sequence[str]) -> int:
+        def count_truncated(self, texts: Sequence[str]) -> int:
             return sum(len(text) > 18 for text in texts)
 
     words = TermField(PASSAGES, BM25Options("bigram"))
     fused = EngineFusion(Ranker.RRF, 5)
-    assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).cut_off() == 1
-    assert milvus(PASSAGES, words).cut_off() == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).cut_off() == 0
+    assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).count_truncated() == 1
+    assert (
+        milvus(PASSAGES, words).count_truncated()
+        == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).count_truncated()
+        == 0
+    )
 
 
 def test_collection_name_depends_on_score_inputs() -> None:
@@ -216,8 +220,8 @@ def test_milvus_bm25_equals_bm25_on_korquad() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SECONDS_TO_CONNECT", 0.5)
-    monkeypatch.setattr(connection, "_WAITS", (0.1,))
-    monkeypatch.setattr(connection, "_SECONDS_FOR_A_TURN", 0.1)
+    monkeypatch.setattr(connection, "_RETRY_DELAYS", (0.1,))
+    monkeypatch.setattr(connection, "_LOCK_TIMEOUT_SECONDS", 0.1)
     monkeypatch.setitem(connection.RETRY_OPTIONS, "retry_times", 2)
 
 
@@ -226,7 +230,7 @@ def loaded(at: MilvusSettings) -> MilvusRetriever:
 
 
 @pytest.mark.parametrize(
-    ("uri", "token", "wanted"),
+    ("uri", "token", "expected"),
     [
         ("", "", MilvusSettings()),
         ("http://localhost", "", MilvusSettings("http://localhost:19530")),
@@ -236,11 +240,11 @@ def loaded(at: MilvusSettings) -> MilvusRetriever:
     ],
 )
 def test_reads_settings_from_environment(
-    uri: str, token: str, wanted: MilvusSettings, monkeypatch: pytest.MonkeyPatch
+    uri: str, token: str, expected: MilvusSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     monkeypatch.setenv("MILVUS_TOKEN", token)
-    assert milvus_settings() == (wanted if uri else MilvusSettings())
+    assert milvus_settings() == (expected if uri else MilvusSettings())
 
 
 @pytest.mark.parametrize(
@@ -344,7 +348,7 @@ def test_reports_server_lost_during_search(impatient: None, tmp_path: Path) -> N
         address = server.enter_context(serving(tmp_path / "lite"))
 
         def use_it_past_its_end() -> None:
-            with connection.connected(MilvusSettings(address), "") as client:
+            with connection.open_client(MilvusSettings(address), "") as client:
                 server.close()
                 client.has_collection("any", **connection.RETRY_OPTIONS)
 
@@ -357,7 +361,7 @@ def test_reports_server_lost_during_search(impatient: None, tmp_path: Path) -> N
 
 
 class Refusing(grpc.GenericRpcHandler):
-    """A server that refuses everybody, and repeats what it was given."""
+    """A server that refuses all clients, and repeats their credentials."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         given = dict(handler_call_details.invocation_metadata).get("authorization", "")
@@ -390,8 +394,8 @@ def test_file_is_locked_by_single_process(impatient: None) -> None:
     with FileLock(file.with_suffix(".lock")):
         with pytest.raises(MilvusError, match="another process") as caught:
             milvus.search(texts_of(QUESTIONS), 3)
-        assert (caught.value.code, caught.value.details) == ("milvus_busy", {"milvus": FILES})
+        assert (caught.value.code, caught.value.details) == ("milvus_locked", {"milvus": FILES})
     with serving(file), pytest.raises(MilvusError, match="another process") as caught:
         milvus.search(texts_of(QUESTIONS), 3)
-    assert caught.value.code == "milvus_busy"
+    assert caught.value.code == "milvus_locked"
     assert milvus.search(texts_of(QUESTIONS), 3).indices[0, 0] == 0

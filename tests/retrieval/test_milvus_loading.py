@@ -1,4 +1,4 @@
-"""A corpus is loaded once, goes on where it was interrupted, and loses nothing to a kill."""
+"""A corpus is loaded once, continues after an interruption, and survives a kill."""
 
 import os
 import signal
@@ -14,10 +14,10 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.milvus import MilvusRetriever, TermField
-from mrc_workbench.retrieval.milvus_connection import MilvusSettings, connected
+from mrc_workbench.retrieval.milvus_connection import MilvusSettings, open_client
 from tests.doubles import PASSAGES
 
-pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own
+pytestmark = pytest.mark.slow
 
 # several batches of 256, no two passages alike
 CORPUS = [Passage(f"p{row}", f"지문 {row} 번째 {row % 7} {row % 31}") for row in range(1100)]
@@ -63,7 +63,7 @@ def test_resumes_interrupted_load() -> None:
     progress: list[float] = []
     whole = loaded(progress.append)
     assert progress[0] == 512 / 1100
-    with connected(MilvusSettings(), whole.collection) as client:
+    with open_client(MilvusSettings(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
 
@@ -77,7 +77,7 @@ def test_concurrent_loads_fill_same_collection(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(MilvusClient, "create_collection", second)
     whole = loaded(lambda _: None)
-    with connected(MilvusSettings(), whole.collection) as client:
+    with open_client(MilvusSettings(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
 
@@ -97,8 +97,8 @@ def test_killed_load_loses_no_passage() -> None:
 
     progress: list[float] = []
     milvus = loaded(progress.append)
-    assert progress == [1024 / 1100, 1]  # what was taken is there, and is not written again
-    with connected(MilvusSettings(), milvus.collection) as client:
+    assert progress == [1024 / 1100, 1]
+    with open_client(MilvusSettings(), milvus.collection) as client:
         client.load_collection(milvus.collection)
         rows = client.query(milvus.collection, filter="row >= 0", output_fields=["row"], limit=2000)
     assert sorted(row["row"] for row in rows) == list(range(1100))

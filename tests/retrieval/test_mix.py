@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.mix import (
     LearnedMix,
     TrainingLists,
     describe_mix,
-    learn,
+    fit_mix,
     rank_by_mix,
     training_lists,
 )
@@ -40,7 +40,7 @@ def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Ranki
     training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     rankings = rankings_of(scores)
     return training_lists(
-        rankings, learn(rankings, training_queries, PARTS, N_PASSAGES), training_queries, N_PASSAGES
+        rankings, fit_mix(rankings, training_queries, PARTS, N_PASSAGES), training_queries, N_PASSAGES
     ), rankings
 
 
@@ -61,7 +61,7 @@ def test_fit_minimizes_documented_loss(strength: float) -> None:
             of_signals += [(score - row.mean()) / row.std(), (score - row.max()) / deviation]
         return of_signals
 
-    queries = []  # of each with its passage among the candidates: the values of all, and the position of its own
+    queries = []  # with the passage among the candidates: all values, and its position
     for query, question in enumerate(lists.training_queries.question_set.questions):
         listed = [int(passage) for passage in candidates[query] if passage != NOT_FOUND]
         relevant = [position for position, passage in enumerate(listed) if f"p{passage}" in question.relevant]
@@ -87,7 +87,7 @@ def test_fit_minimizes_documented_loss(strength: float) -> None:
 def test_weights_average_fits_of_all_strengths_on_other_folds() -> None:
     lists, rankings = lists_of(60)
     training_queries = lists.training_queries
-    for fold, weights in enumerate(learn(rankings, training_queries, PARTS, N_PASSAGES).weights):
+    for fold, weights in enumerate(fit_mix(rankings, training_queries, PARTS, N_PASSAGES).weights):
         rows = training_queries.folds != fold  # of the last, all
         fits = [lists.fits(rows, START, FREE, [strength])[0] for strength in STRENGTHS]
         np.testing.assert_allclose(weights, np.mean(fits, axis=0), atol=1e-4)
@@ -131,9 +131,11 @@ def rankings_of(scores: Sequence[np.ndarray]) -> list[Rankings]:
     return [top_k(signal_scores, DEPTH) for signal_scores in scores]
 
 
-def fit_mix(question_set: QuestionSet, scores: Sequence[np.ndarray], parts: Sequence[str | None] = PARTS) -> FittedMix:
+def fit_to_scores(
+    question_set: QuestionSet, scores: Sequence[np.ndarray], parts: Sequence[str | None] = PARTS
+) -> FittedMix:
     training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
-    return learn(rankings_of(scores), training_queries, parts, N_PASSAGES)
+    return fit_mix(rankings_of(scores), training_queries, parts, N_PASSAGES)
 
 
 def ranked_by(learned: FittedMix, question_set: QuestionSet, scores: Sequence[np.ndarray]) -> Rankings:
@@ -153,7 +155,7 @@ def test_untrained_mix_fuses_components_by_z_score() -> None:
     question_set, scores = world()
     nothing = TrainingQueries.from_question_set(question_set, np.zeros(0, dtype=np.int64))
     rankings = rankings_of(scores)
-    learned = learn(rankings, nothing, PARTS, N_PASSAGES)
+    learned = fit_mix(rankings, nothing, PARTS, N_PASSAGES)
     mixed_rankings = rank_by_mix(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10)
     expected = untrained_mix(rankings)
     np.testing.assert_array_equal(mixed_rankings.indices, expected.indices)
@@ -162,13 +164,13 @@ def test_untrained_mix_fuses_components_by_z_score() -> None:
 
 def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
     question_set, scores = world(300)
-    learned = fit_mix(question_set, scores)
+    learned = fit_to_scores(question_set, scores)
     rankings = rankings_of(scores)
     training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     middling, good, noise = describe_mix(rankings, learned, training_queries, "abc")["signals"].values()
-    assert good["share"] > middling["share"] > 4 * noise["share"]
-    assert good["share"] + middling["share"] + noise["share"] == pytest.approx(1)
-    assert good["brings"] > middling["brings"] > 0.01 > abs(noise["brings"])
+    assert good["weight"] > middling["weight"] > 4 * noise["weight"]
+    assert good["weight"] + middling["weight"] + noise["weight"] == pytest.approx(1)
+    assert good["gain"] > middling["gain"] > 0.01 > abs(noise["gain"])
     reached = ndcg(ranked_by(learned, question_set, scores), question_set)
     alone = [ndcg(ranking, question_set) for ranking in rankings]
     assert reached > max(*alone, ndcg(untrained_mix(rankings), question_set))
@@ -180,7 +182,7 @@ def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
 def test_scaling_scores_does_not_change_ranking(factor: float, signal: int, seed: int) -> None:
     question_set, scores = world(seed=seed)
     other = [signal_scores * factor if row == signal else signal_scores for row, signal_scores in enumerate(scores)]
-    rankings, again = (ranked_by(fit_mix(question_set, of), question_set, of) for of in (scores, other))
+    rankings, again = (ranked_by(fit_to_scores(question_set, of), question_set, of) for of in (scores, other))
     np.testing.assert_array_equal(rankings.indices, again.indices)
     np.testing.assert_allclose(rankings.scores, again.scores, atol=1e-4)
 
@@ -190,10 +192,10 @@ def test_scaling_scores_does_not_change_ranking(factor: float, signal: int, seed
 @given(st.integers(0, 2), st.sampled_from(["words", "meaning", None]), st.integers(0, 5))
 def test_duplicate_signal_does_not_change_ranking(signal: int, part: str | None, seed: int) -> None:
     question_set, scores = world(seed=seed)
-    rankings = ranked_by(fit_mix(question_set, scores), question_set, scores)
+    rankings = ranked_by(fit_to_scores(question_set, scores), question_set, scores)
     both = [*scores, 3.0 * scores[signal]]
     parts = [*PARTS, part]
-    again = ranked_by(fit_mix(question_set, both, parts), question_set, both)
+    again = ranked_by(fit_to_scores(question_set, both, parts), question_set, both)
     np.testing.assert_array_equal(rankings.indices, again.indices)
 
 
@@ -214,7 +216,7 @@ def mix_of(
 ) -> LearnedMix:
     parts = [Fixed(name, texts, signal_scores) for name, signal_scores in zip("abcde", scores, strict=False)]
     return LearnedMix(
-        "mix", parts, training_queries, n_passages=N_PASSAGES, depth=DEPTH, **{"halves": PARTS, **options}
+        "mix", parts, training_queries, n_passages=N_PASSAGES, depth=DEPTH, **{"components": PARTS, **options}
     )
 
 
@@ -240,7 +242,7 @@ def test_mix_of_copies_ranks_like_signal(  # noqa: PLR0917 - drawn by Hypothesis
         TrainingQueries.from_question_set(question_set, question_set.answerable), known=np.arange(30) < known
     )
     queries = texts_of(question_set.questions)
-    options = {"halves": ["words", *(half for _ in factors)], "trained": [is_trained] * len(copies)}
+    options = {"components": ["words", *(half for _ in factors)], "trained": [is_trained] * len(copies)}
     mix = mix_of(queries, copies, training_queries, **options)
     np.testing.assert_array_equal(mix.search(queries, 10).indices, top_k(scores, 10).indices)
     assert set(mix.notes["signals"]) == {*"abcde"[: len(copies)]}
@@ -256,7 +258,7 @@ def test_wrong_label_does_not_affect_its_own_fold(row: int, label: int) -> None:
     poisoned = list(question_set.questions)
     poisoned[row] = replace(poisoned[row], relevant=(f"p{label}",))
     wrong = replace(training_queries, question_set=QuestionSet("poisoned", question_set.passages, tuple(poisoned)))
-    right, other = (learn(rankings_of(scores), of, PARTS, N_PASSAGES) for of in (training_queries, wrong))
+    right, other = (fit_mix(rankings_of(scores), of, PARTS, N_PASSAGES) for of in (training_queries, wrong))
     fold = training_queries.folds[row]
     np.testing.assert_array_equal(right.weights[fold], other.weights[fold])
     seen = {f"p{passage}" for ranking in rankings_of(scores[:2]) for passage in ranking.indices[row, :5].tolist()}
@@ -268,7 +270,7 @@ def test_wrong_label_does_not_affect_its_own_fold(row: int, label: int) -> None:
 
 @pytest.mark.slow
 def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
-    """A signal that knows what it was trained on, and is noise elsewhere, hurts nothing; a good one helps."""
+    """An overfitted signal, noise on new queries, does no harm; a good one helps."""
     question_set, scores = world(300)
     known = np.arange(200)
     new = np.arange(200, 300)
@@ -283,26 +285,26 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
         third: np.ndarray, trained: Sequence[bool], training_queries: TrainingQueries
     ) -> tuple[float, float, float]:
         rankings = rankings_of([*scores[:2], third])
-        learned = learn(rankings, training_queries, parts, N_PASSAGES, trained)
+        learned = fit_mix(rankings, training_queries, parts, N_PASSAGES, trained)
         some = [Rankings(ranking.indices[new], ranking.scores[new]) for ranking in rankings]
         reached = ndcg(
             rank_by_mix(some, learned, training_queries.folds[new], N_PASSAGES, 10), question_set.with_questions(new)
         )
-        brings = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["brings"]
-        return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, brings
+        gain = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["gain"]
+        return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, gain
 
     rows = question_set.answerable
     is_trained = (False, False, True)
     training_queries = TrainingQueries.from_question_set(question_set, rows, known)
     _, without, _ = learned_of(np.zeros_like(knowing), is_trained, training_queries)
-    believed, reached, brings = learned_of(knowing, (), TrainingQueries.from_question_set(question_set, rows))
-    assert (believed > 1, reached < without, brings > 0.05) == (True, True, True)  # as others are: too much
-    believed, reached, brings = learned_of(knowing, is_trained, training_queries)
+    believed, reached, gain = learned_of(knowing, (), TrainingQueries.from_question_set(question_set, rows))
+    assert (believed > 1, reached < without, gain > 0.05) == (True, True, True)  # as others are: too much
+    believed, reached, gain = learned_of(knowing, is_trained, training_queries)
     assert believed < 0.1
-    assert (reached, brings) == (pytest.approx(without, abs=0.005), pytest.approx(0, abs=0.005))
-    believed, reached, brings = learned_of(better, is_trained, training_queries)
+    assert (reached, gain) == (pytest.approx(without, abs=0.005), pytest.approx(0, abs=0.005))
+    believed, reached, gain = learned_of(better, is_trained, training_queries)
     assert believed > 1
-    assert min(reached - without, brings) > 0.01
+    assert min(reached - without, gain) > 0.01
 
 
 def test_folds_keep_linked_questions_together() -> None:
@@ -334,7 +336,7 @@ def test_few_queries_keep_weights_near_untrained_mix() -> None:
     for count in (5, 60, 400):
         training_queries = TrainingQueries.from_question_set(question_set, np.arange(count))
         some = [Rankings(ranking.indices[:count], ranking.scores[:count]) for ranking in rankings_of(scores)]
-        learned = learn(some, training_queries, PARTS, N_PASSAGES)
+        learned = fit_mix(some, training_queries, PARTS, N_PASSAGES)
         weights = learned.weights[FOLDS].reshape(3, 2)
         directions = weights[:, 0] / np.linalg.norm(weights)
         distances.append(1 - float(directions @ np.array([1, 1, 0])) / 2**0.5)
@@ -349,7 +351,9 @@ def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(50))
     mix = mix_of(texts, scores, training_queries)
     rankings = mix.search(texts, 10)
-    learned = learn(rankings_of([signal_scores[:50] for signal_scores in scores]), training_queries, PARTS, N_PASSAGES)
+    learned = fit_mix(
+        rankings_of([signal_scores[:50] for signal_scores in scores]), training_queries, PARTS, N_PASSAGES
+    )
     folds = np.concatenate([training_queries.folds, np.full(10, FOLDS)])
     expected = rank_by_mix(rankings_of(scores), learned, folds, N_PASSAGES, 10)
     np.testing.assert_array_equal(rankings.indices, expected.indices)
@@ -358,7 +362,7 @@ def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
 
 
 def test_reranker_signal_is_limited_to_its_depth() -> None:
-    """Below, its list has another's order and scores of a scale of their own, which would hide what it says."""
+    """Below the depth, its list has another order and scale."""
     question_set, scores = world()
     texts = texts_of(question_set.questions)
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(50))
@@ -367,7 +371,7 @@ def test_reranker_signal_is_limited_to_its_depth() -> None:
     reranked[1] = np.where(order < 5, scores[1], scores[1].min() - 1.0 - 40.0 * order)
     cut = mix_of(texts, reranked, training_queries, depths=(DEPTH, 5, DEPTH))
     lists = [ranking.first(5 if row == 1 else DEPTH) for row, ranking in enumerate(rankings_of(scores))]
-    expected = learn(
+    expected = fit_mix(
         [Rankings(ranking.indices[:50], ranking.scores[:50]) for ranking in lists], training_queries, PARTS, N_PASSAGES
     )
     np.testing.assert_allclose(cut.learned.weights, expected.weights, atol=1e-4)
@@ -382,28 +386,30 @@ def test_reranker_signal_is_limited_to_its_depth() -> None:
 
 @pytest.mark.parametrize("known", [40, 60])
 def test_trained_model_is_not_run_on_its_training_queries(known: int) -> None:
-    """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""
+    """Its results for them are not used; other weights are those of a full search."""
     question_set, scores = world()
     texts = texts_of(question_set.questions)
     trained = (False, True, False)
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(60), np.arange(known))
     parts = [Fixed(name, texts, signal) for name, signal in zip("abc", scores, strict=True)]
     parts[1] = Fixed("b", texts[known:] or texts[:1], scores[1][known:])  # others it does not know
-    mix = LearnedMix("mix", parts, training_queries, n_passages=N_PASSAGES, halves=PARTS, trained=trained, depth=DEPTH)
+    mix = LearnedMix(
+        "mix", parts, training_queries, n_passages=N_PASSAGES, components=PARTS, trained=trained, depth=DEPTH
+    )
     weights = mix.learned.weights
     assert np.isfinite(weights).all()
-    assert sum(signal["share"] for signal in mix.notes["signals"].values()) == pytest.approx(1)
+    assert sum(signal["weight"] for signal in mix.notes["signals"].values()) == pytest.approx(1)
     if known == 60:
         np.testing.assert_allclose(weights[:, 2:4], 0.0, atol=1e-9)
     else:
-        refitted = learn(rankings_of(scores), training_queries, PARTS, N_PASSAGES, trained)
+        refitted = fit_mix(rankings_of(scores), training_queries, PARTS, N_PASSAGES, trained)
         assert np.sign(weights[FOLDS, 2]) == np.sign(refitted.weights[FOLDS, 2]) == 1
 
 
-@pytest.mark.parametrize("halves", [("words", None, "meaning"), (None, "words", None), (None, None, "meaning")])
-def test_equal_signals_rank_like_single_signal(halves: Sequence[str | None]) -> None:
+@pytest.mark.parametrize("components", [("words", None, "meaning"), (None, "words", None), (None, None, "meaning")])
+def test_equal_signals_rank_like_single_signal(components: Sequence[str | None]) -> None:
     question_set, scores = world()
-    learned = fit_mix(question_set, [scores[1], 2.0 * scores[1], 0.5 * scores[1]], halves)
+    learned = fit_to_scores(question_set, [scores[1], 2.0 * scores[1], 0.5 * scores[1]], components)
     assert learned.untrained_weights.tolist() == [1.0, 0.0, 0.0]
     rankings = ranked_by(learned, question_set, [scores[1]] * 3)
     np.testing.assert_array_equal(rankings.indices, top_k(scores[1], 10).indices)
@@ -420,7 +426,7 @@ def test_noise_retrievers_hardly_reduce_ndcg(count: int, loss: float) -> None:
             top_k(signal_scores, N_PASSAGES) for signal_scores in (scores[2], scores[1], noise)
         ]  # every passage is a candidate
         training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
-        learned = learn(rankings, training_queries, ("words", "meaning", "tokens"), N_PASSAGES)
+        learned = fit_mix(rankings, training_queries, ("words", "meaning", "tokens"), N_PASSAGES)
         ranked_by_mix = rank_by_mix(rankings, learned, training_queries.folds, N_PASSAGES, 10)
         differences.append(ndcg(ranked_by_mix, question_set) - ndcg(rankings[1], question_set))
     assert np.mean(differences) > -loss
@@ -430,5 +436,5 @@ def test_rejects_mix_without_component() -> None:
     question_set, _ = world(3)
     with pytest.raises(ValueError, match="needs a retriever"):
         LearnedMix(
-            "mix", [], TrainingQueries.from_question_set(question_set, np.arange(3)), n_passages=3, halves=[None]
+            "mix", [], TrainingQueries.from_question_set(question_set, np.arange(3)), n_passages=3, components=[None]
         )

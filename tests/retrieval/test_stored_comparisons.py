@@ -1,4 +1,4 @@
-"""What `compare` stores, and how the other commands are told which comparison is meant."""
+"""Stored comparisons, and commands that select them."""
 
 import errno
 import json
@@ -19,24 +19,10 @@ from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import find, save_question_set, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.retrieval import measures
+from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import (
-    ComparisonJob,
-    ComparisonNotFoundError,
-    find_comparison,
-    find_experiment,
-    list_comparisons,
-)
-from mrc_workbench.retrieval.measures import (
-    Measure,
-    MetricError,
-    check_metric,
-    cutoff_of,
-    evaluate,
-    own_measure,
-    score_by_name,
-)
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.report import report
 from mrc_workbench.workbench.cli import main
@@ -72,7 +58,7 @@ def test_stores_comparison_in_workspace(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["compare", str(tmp_path / "e.toml")]) == 0
     spec = {"name": "words", "kind": "bm25", "analyzer": "word"}
     experiment = Experiment.model_validate({"data": of_the_page.key, "ks": (1, 10), "retriever": [spec]})
-    job = ComparisonJob.of(experiment, of_the_page.fingerprint)
+    job = store.ComparisonJob.of(experiment, of_the_page.fingerprint)
     assert (job.done, job.id) == (True, key_printed(capsys))
     assert [comparison.name for comparison in stored()] == ["small"]
 
@@ -82,22 +68,22 @@ def test_finds_comparison_by_file_folder_or_key(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = folder / "out"
-    with pytest.raises(ComparisonNotFoundError, match="is not compared yet: run `mrc compare"):
-        find_comparison(str(folder / "e.toml"))
+    with pytest.raises(store.ComparisonNotFoundError, match="is not compared yet: run `mrc compare"):
+        store.find_comparison(str(folder / "e.toml"))
     assert main(["compare", str(folder / "e.toml"), "--out", str(out)]) == 0
     key = key_printed(capsys)
     monkeypatch.chdir(tmp_path)  # paths of the experiment hold from anywhere
     for reference in (key, "mine/e.toml", "mine/out"):
-        assert find_comparison(reference).key == key
-        experiment, base = find_experiment(reference)
+        assert store.find_comparison(reference).key == key
+        experiment, base = store.find_experiment(reference)
         assert (experiment.retriever[0].name, base.is_dir()) == ("words", True)
         assert main(["export", reference, "words", "--to", "opensearch", "--out", f"taken-{reference[-3:]}"]) == 0
         assert main(["report", reference, "--out", f"export-{reference[-3:]}"]) == 0
         assert (tmp_path / f"export-{reference[-3:]}" / "report.html").is_file()
     assert main(["rename", "mine/e.toml", "first"]) == 0
-    assert [comparison.name for comparison in list_comparisons()] == ["first"]
+    assert [comparison.name for comparison in store.list_comparisons()] == ["first"]
     assert main(["delete", "mine/out"]) == 0
-    assert list_comparisons() == []
+    assert store.list_comparisons() == []
     capsys.readouterr()
     assert main(["delete", "mine/out"]) == 2  # the folder is there, and stays
     assert "is not stored in this workspace" in capsys.readouterr().err
@@ -107,10 +93,10 @@ def test_finds_comparison_by_file_folder_or_key(
 
 @pytest.mark.parametrize("reference", ["0" * 16, "nothing", "x" * 5000, ".", "../..", "/"])
 def test_rejects_unknown_reference(reference: str) -> None:
-    with pytest.raises(ComparisonNotFoundError, match="`mrc list` lists the stored comparisons"):
-        find_comparison(reference)
-    with pytest.raises(ComparisonNotFoundError):
-        find_experiment(reference)
+    with pytest.raises(store.ComparisonNotFoundError, match="`mrc list` lists the stored comparisons"):
+        store.find_comparison(reference)
+    with pytest.raises(store.ComparisonNotFoundError):
+        store.find_experiment(reference)
 
 
 @pytest.mark.slow
@@ -120,7 +106,7 @@ def test_stores_absolute_experiment_paths(folder: Path, capsys: pytest.CaptureFi
     run_file.rename(folder / "a.trec")
     (folder / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{RUN}', encoding="utf-8")
     assert main(["compare", str(folder / "e.toml")]) == 0
-    (spec,) = find_experiment(key_printed(capsys))[0].retriever
+    (spec,) = store.find_experiment(key_printed(capsys))[0].retriever
     assert spec.path == str(folder / "a.trec")  # type: ignore[attr-defined]
 
 
@@ -238,19 +224,19 @@ def question_set() -> QuestionSet:
 @pytest.mark.parametrize(
     ("name", "measure"),
     [
-        ("nDCG@10", Measure("ndcg", 10)),
-        ("ndcg@10", Measure("ndcg", 10)),
-        ("R@5", Measure("recall", 5)),
-        ("Recall@5", Measure("recall", 5)),
-        ("Success@1", Measure("hit", 1)),
-        ("MRR@10", Measure("mrr", 10)),
+        ("nDCG@10", measures.Measure("ndcg", 10)),
+        ("ndcg@10", measures.Measure("ndcg", 10)),
+        ("R@5", measures.Measure("recall", 5)),
+        ("Recall@5", measures.Measure("recall", 5)),
+        ("Success@1", measures.Measure("hit", 1)),
+        ("MRR@10", measures.Measure("mrr", 10)),
         ("AP", None),
         ("R(rel=2)@5", None),
         ("nDCG", None),
     ],
 )
-def test_own_measures_accept_common_names(name: str, measure: Measure | None) -> None:
-    assert own_measure(name) == measure
+def test_own_measures_accept_common_names(name: str, measure: measures.Measure | None) -> None:
+    assert measures.own_measure(name) == measure
 
 
 @pytest.mark.parametrize("name", ["nDCG@2", "R@2", "Success@1", "RR@3", "Judged@3", "nDCG(dcg='exp-log2')@3"])
@@ -261,13 +247,13 @@ def test_own_measures_equal_ir_measures(name: str) -> None:
     expected = {
         result.query_id: result.value for result in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
     }
-    values = score_by_name(RANKINGS, graded, [name])[name]
+    values = measures.score_by_name(RANKINGS, graded, [name])[name]
     assert values.tolist() == pytest.approx([expected["0"], expected["1"]], abs=1e-5)
 
 
 def test_own_measures_equal_evaluate_beyond_rankings() -> None:
-    scores = evaluate(RANKINGS, question_set(), (1, 3)).per_question
-    named = score_by_name(RANKINGS, question_set(), ["R@3", "R@1000000000", "R@5"])
+    scores = measures.evaluate(RANKINGS, question_set(), (1, 3)).per_question
+    named = measures.score_by_name(RANKINGS, question_set(), ["R@3", "R@1000000000", "R@5"])
     assert named["R@3"].tolist() == scores["recall@3"].tolist()
     assert named["R@5"].tolist() == named["R@1000000000"].tolist() == [1.0, 1.0]
 
@@ -275,27 +261,27 @@ def test_own_measures_equal_evaluate_beyond_rankings() -> None:
 def test_metric_without_judged_passages_falls_back_to_ir_measures() -> None:
     plain = QuestionSet("set", question_set().passages, (Question("q", "two?", relevant=("p 1",)),))
     single_ranking = Rankings(RANKINGS.indices[1:], RANKINGS.scores[1:])
-    assert score_by_name(single_ranking, plain, ["Judged@2"])["Judged@2"].tolist() == [0.5]
+    assert measures.score_by_name(single_ranking, plain, ["Judged@2"])["Judged@2"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize("name", ["nDCX@10", "", "AP)(", "__import__('os')", "P@ten"])
 def test_rejects_unknown_metric(name: str) -> None:
-    with pytest.raises(MetricError, match="no metric is called"):
-        check_metric(name)
+    with pytest.raises(measures.MetricError, match="no metric is called"):
+        measures.check_metric(name)
 
 
 def test_suggests_similar_names() -> None:
-    with pytest.raises(MetricError, match="did you mean nDCG@10"):
-        check_metric("ndgc@10")
+    with pytest.raises(measures.MetricError, match="did you mean nDCG@10"):
+        measures.check_metric("ndgc@10")
 
 
 @pytest.mark.parametrize("name", ["P@0", "nDCG@0", "R@0", "RR@0", "P@-1", "AP@99999999999", "P(rel=0)@5", "AP(rel=-1)"])
 def test_rejects_parameters_out_of_range(name: str) -> None:
     """trec_eval ends the process for a cutoff of 0."""
-    with pytest.raises(MetricError, match=r"must be a whole number from 1|no metric is called"):
-        check_metric(name)
-    with pytest.raises(MetricError):
-        score_by_name(RANKINGS, question_set(), [name])
+    with pytest.raises(measures.MetricError, match=r"must be a whole number from 1|no metric is called"):
+        measures.check_metric(name)
+    with pytest.raises(measures.MetricError):
+        measures.score_by_name(RANKINGS, question_set(), [name])
 
 
 @pytest.mark.parametrize(
@@ -309,30 +295,30 @@ def test_rejects_parameters_out_of_range(name: str) -> None:
     ],
 )
 def test_names_missing_parameters_with_example(name: str, example: str) -> None:
-    with pytest.raises(MetricError, match=f"needs a value of .*: write for example {example}$"):
-        check_metric(name)
+    with pytest.raises(measures.MetricError, match=f"needs a value of .*: write for example {example}$"):
+        measures.check_metric(name)
 
 
 def test_rejects_unknown_parameters() -> None:
-    with pytest.raises(MetricError, match="Rprec takes no cutoff"):
-        check_metric("Rprec@5")
+    with pytest.raises(measures.MetricError, match="Rprec takes no cutoff"):
+        measures.check_metric("Rprec@5")
 
 
 def test_questions_without_results_score_0() -> None:
     rankings = Rankings(np.array([[0, 3], [-1, -1]], np.int32), np.array([[2, 1], [-np.inf, -np.inf]], np.float32))
     for name in ("Judged", "AP", "NumRet", "Accuracy(rel=3)"):
-        assert score_by_name(rankings, question_set(), [name])[name][1] == 0.0, name
+        assert measures.score_by_name(rankings, question_set(), [name])[name][1] == 0.0, name
 
 
 def test_reports_division_by_zero() -> None:
     only_relevant = Rankings(np.array([[0], [1]], np.int32), np.array([[1], [1]], np.float32))
-    with pytest.raises(MetricError, match="Accuracy: it divides by zero"):
-        score_by_name(only_relevant, question_set(), ["Accuracy"])
+    with pytest.raises(measures.MetricError, match="Accuracy: it divides by zero"):
+        measures.score_by_name(only_relevant, question_set(), ["Accuracy"])
 
 
 @pytest.mark.parametrize(("name", "cutoff"), [("R@5", 5), ("P@5", 5), ("AP", None), ("RBP(rel=1)@20", 20)])
 def test_cutoff_is_read_from_name(name: str, cutoff: int | None) -> None:
-    assert cutoff_of(name) == cutoff
+    assert measures.cutoff_of(name) == cutoff
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -340,7 +326,7 @@ def test_cutoff_is_read_from_name(name: str, cutoff: int | None) -> None:
 def test_metrics_of_a_public_layout_equal_ir_measures(name: str, seed: int) -> None:
     question_set = read(LAYOUTS[name].content, name).question_set
     scores = np.random.default_rng(seed).normal(size=(len(question_set.questions), len(question_set.passages)))
-    ours = evaluate(top_k(scores, len(question_set.passages)), question_set, KS).means()
+    ours = measures.evaluate(top_k(scores, len(question_set.passages)), question_set, KS).means()
     passage_ids = [str(TEXTS.index(passage.text)) for passage in question_set.passages]
     run = {
         str(QUESTIONS.index(question.text)): dict(zip(passage_ids, row.tolist(), strict=True))

@@ -15,21 +15,9 @@ from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval import trec
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
-from mrc_workbench.retrieval.trec import (
-    ImportedRun,
-    RunError,
-    RunNotes,
-    changed_ids,
-    file_names,
-    find_run,
-    fingerprint,
-    read_run,
-    trec_ids,
-    write_qrels,
-    write_run,
-)
 from tests.doubles import QUESTIONS, small_set, texts_of
 
 MEASURES = {"recall@1": R @ 1, "recall@5": R @ 5, "recall@20": R @ 20, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
@@ -46,8 +34,8 @@ def test_writes_qrels_and_run_lines(tmp_path: Path) -> None:
     rankings = Rankings(
         np.array([[2, 0], [4, -1]], dtype=np.int32), np.array([[1.5, 0.1], [7, -np.inf]], dtype=np.float32)
     )
-    write_qrels(tmp_path / "qrels", question_set)
-    write_run(tmp_path / "run", rankings, question_set, "my retriever")
+    trec.write_qrels(tmp_path / "qrels", question_set)
+    trec.write_run(tmp_path / "run", rankings, question_set, "my retriever")
     assert (tmp_path / "qrels").read_text() == "q1 0 p1 1\nq6 0 p2 1\nq6 0 p3 1\n"
     assert (tmp_path / "run").read_text().splitlines() == [
         "q1 Q0 p3 1 1.5 my_retriever",
@@ -65,8 +53,8 @@ def assert_means_of_tools(rankings: Rankings, question_set: QuestionSet, qrels: 
 
 def write_both(folder: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
     """Write judgements and run, of which other tools make the same measures."""
-    write_qrels(folder / "qrels", question_set)
-    write_run(folder / "run", rankings, question_set, name)
+    trec.write_qrels(folder / "qrels", question_set)
+    trec.write_run(folder / "run", rankings, question_set, name)
     qrels = ir_measures.read_trec_qrels(str(folder / "qrels"))
     assert_means_of_tools(rankings, question_set, qrels, ir_measures.read_trec_run(str(folder / "run")))
 
@@ -89,7 +77,7 @@ def test_tools_that_break_ties_by_id_keep_our_order(seed: int, tmp_path: Path) -
 def test_ids_have_no_whitespace_and_stay_unique() -> None:
     def ids(*texts: str) -> tuple[list[str], list[str]]:
         passages = tuple(Passage(id_, str(row)) for row, id_ in enumerate(texts))
-        return trec_ids(QuestionSet("ids", passages, tuple(Question(id_, "?") for id_ in texts)))
+        return trec.trec_ids(QuestionSet("ids", passages, tuple(Question(id_, "?") for id_ in texts)))
 
     assert ids("a b", "c\td\u3000e", "한글") == (["a_b", "c_d_e", "한글"],) * 2
     assert ids("a b", "a_b", "a\tb", "c") == (["a_b-2", "a_b", "a_b-3", "c"],) * 2
@@ -98,18 +86,21 @@ def test_ids_have_no_whitespace_and_stay_unique() -> None:
 def test_lists_changed_ids() -> None:
     passages = (Passage("a b", "one"), Passage("c", "two"))
     question_set = QuestionSet("ids", passages, (Question("q 1", "?", relevant=("c",)),), {"a_b": "c"})
-    assert changed_ids(question_set).to_numpy().tolist() == [["question", "q 1", "q_1"], ["passage", "a b", "a_b-2"]]
-    assert changed_ids(small_set()).empty
+    assert trec.changed_ids(question_set).to_numpy().tolist() == [
+        ["question", "q 1", "q_1"],
+        ["passage", "a b", "a_b-2"],
+    ]
+    assert trec.changed_ids(small_set()).empty
 
 
 def test_alias_counts_as_stored_passage(tmp_path: Path) -> None:
     run = written(tmp_path, "q1 Q0 copy 1 3 x\nq1 Q0 p3 2 2 x\nq2 Q0 copy_2 1 1 x\nq2 Q0 nothing 2 0.5 x\n")
-    rankings, notes = read_run(run, MERGED)
+    rankings, notes = trec.read_run(run, MERGED)
     assert rankings.indices.tolist() == [[0, 2], [1, NOT_FOUND]]
     assert (notes.aliases, notes.repeated, notes.unknown_passages) == (2, 0, 1)
     assert evaluate(rankings, MERGED, (1,)).means()["recall@1"] == 1
     run = written(tmp_path, "q1 Q0 p3 1 9 x\nq1 Q0 copy 2 8 x\nq1 Q0 p2 3 7 x\nq1 Q0 p1 4 6 x\n")
-    rankings, notes = read_run(run, MERGED)  # a copy and its stored passage count once, at the better rank
+    rankings, notes = trec.read_run(run, MERGED)  # a copy and its stored passage count once, at the better rank
     assert (rankings.indices[0].tolist(), rankings.scores[0].tolist()) == ([2, 0, 1], [9, 8, 7])
     assert (notes.aliases, notes.repeated) == (1, 1)
 
@@ -128,7 +119,7 @@ def test_run_with_aliases_has_same_metrics(seed: int, tmp_path: Path) -> None:
         for name, score in zip(rng.choice(len(names), 15, replace=False), rng.permutation(1000), strict=False)
     }
     lines = "".join(f"{question} Q0 {name} 1 {score} x\n" for (question, name), score in scores.items())
-    rankings, notes = read_run(written(tmp_path, lines), question_set)
+    rankings, notes = trec.read_run(written(tmp_path, lines), question_set)
     best: dict[tuple[str, str], float] = {}
     for (question, name), score in scores.items():
         pair = (question, question_set.passage_id(name))
@@ -143,12 +134,12 @@ def test_run_with_aliases_has_same_metrics(seed: int, tmp_path: Path) -> None:
 def test_accepts_ids_with_whitespace_and_aliases(tmp_path: Path) -> None:
     spaced = replace(MERGED, questions=(Question("q 1", "?", relevant=("p2",)),))
     run = written(tmp_path, '{"question": "q 1", "passages": ["copy 2", "p1", "three"]}\n')
-    rankings, notes = read_run(run, spaced)
+    rankings, notes = trec.read_run(run, spaced)
     assert rankings.indices.tolist() == [[1, 0, 2]]
     assert notes.aliases == 1
     # written in TREC's columns, an id may stand for two
     ambiguous = replace(MERGED, aliases={"copy 2": "p1", "copy\t2": "p2"})
-    _, notes = read_run(written(tmp_path, "q1 Q0 copy_2 1 3 x\nq1 Q0 p1 2 2 x\n"), ambiguous)
+    _, notes = trec.read_run(written(tmp_path, "q1 Q0 copy_2 1 3 x\nq1 Q0 p1 2 2 x\n"), ambiguous)
     assert (notes.aliases, notes.unknown_passages) == (0, 1)
 
 
@@ -165,7 +156,7 @@ def test_accepts_ids_with_whitespace_and_aliases(tmp_path: Path) -> None:
     ],
 )
 def test_file_names_are_unique(names: list[str], stems: list[str], tmp_path: Path) -> None:
-    assert file_names(names) == stems
+    assert trec.file_names(names) == stems
     for stem in stems:
         (tmp_path / f"{stem}.trec").touch(exist_ok=False)
     assert len(list(tmp_path.iterdir())) == len(stems)
@@ -186,7 +177,7 @@ def test_preserves_ids_and_names_with_special_characters(tmp_path: Path) -> None
     assert [row_fields[2] for row_fields in fields[:8]] == [
         question_set.passages.ids[row] for row in rankings.indices[0]
     ]
-    again, _ = read_run(tmp_path / "run", question_set)
+    again, _ = trec.read_run(tmp_path / "run", question_set)
     assert again.indices.tolist() == rankings.indices.tolist()
 
 
@@ -196,9 +187,9 @@ def written(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-def error_of(path: Path, question_set: QuestionSet | None = None) -> RunError:
-    with pytest.raises(RunError) as caught:
-        read_run(path, question_set or small_set(), "their.trec")
+def error_of(path: Path, question_set: QuestionSet | None = None) -> trec.RunError:
+    with pytest.raises(trec.RunError) as caught:
+        trec.read_run(path, question_set or small_set(), "their.trec")
     assert caught.value.details["run"] == "their.trec"
     assert "their.trec" in str(caught.value)
     return caught.value
@@ -206,34 +197,36 @@ def error_of(path: Path, question_set: QuestionSet | None = None) -> RunError:
 
 def test_reads_unordered_lines_and_ignores_ranks(tmp_path: Path) -> None:
     lines = "q2 Q0 p3 1 1e-2 x\n", "  q1\tQ0\tp1\t9\t-3.5\tx\r\n", "\n", "q2   Q0 p2 7 12 x\n", "q1 0 p5 1 -3.25 y"
-    rankings, notes = read_run(written(tmp_path, "".join(lines)), small_set())
+    rankings, notes = trec.read_run(written(tmp_path, "".join(lines)), small_set())
     assert rankings.indices[:3].tolist() == [[4, 0], [1, 2], [-1, -1]]
     assert (rankings.indices.dtype, rankings.scores.dtype) == (np.int32, np.float32)
     np.testing.assert_array_equal(rankings.scores[:2], np.array([[-3.25, -3.5], [12, 0.01]], dtype=np.float32))
     assert np.isneginf(rankings.scores[2:]).all()
-    assert notes == RunNotes(depth=2, questions=2, other_questions=0, unknown_passages=0, repeated=0)
+    assert notes == trec.RunNotes(depth=2, questions=2, other_questions=0, unknown_passages=0, repeated=0)
 
 
 def test_counts_ignored_lines(tmp_path: Path) -> None:
     lines = ["q1 Q0 p1 1 5 x", "q1 Q0 p99 2 4 x", "q1 Q0 p2 3 3 x", "q1 Q0 p1 4 2 x", "q77 Q0 p1 1 1 x"]
     lines += ["q77 Q0 p9 2 0 x"]
-    rankings, notes = read_run(written(tmp_path, "\n".join(lines)), small_set())
+    rankings, notes = trec.read_run(written(tmp_path, "\n".join(lines)), small_set())
     assert rankings.indices[0].tolist() == [0, 1]
-    assert notes == RunNotes(depth=2, questions=1, other_questions=1, unknown_passages=1, repeated=1)
+    assert notes == trec.RunNotes(depth=2, questions=1, other_questions=1, unknown_passages=1, repeated=1)
 
 
 @pytest.mark.parametrize(
-    ("asked", "ids"),
+    ("question_ids", "ids"),
     [
         (("7", "07"), ["1", "01", "1.0"]),  # numbers stay text
         (("NaN", "01"), ["NA", "null", 'a"b', "'", "1.50", "1.5", "한글", "nan", "-", "#"]),
     ],
 )
-def test_reads_ids_that_look_like_numbers_or_quotes(asked: tuple[str, ...], ids: list[str], tmp_path: Path) -> None:
+def test_reads_ids_that_look_like_numbers_or_quotes(
+    question_ids: tuple[str, ...], ids: list[str], tmp_path: Path
+) -> None:
     passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(ids))
-    question_set = QuestionSet("odd", passages, tuple(Question(q, f"? {q}", relevant=(ids[0],)) for q in asked))
-    lines = [f"{q} Q0 {id_} 0 {-row} none" for q in asked for row, id_ in enumerate(ids)]
-    rankings, notes = read_run(written(tmp_path, "\ufeff" + "\n".join(lines)), question_set)
+    question_set = QuestionSet("odd", passages, tuple(Question(q, f"? {q}", relevant=(ids[0],)) for q in question_ids))
+    lines = [f"{q} Q0 {id_} 0 {-row} none" for q in question_ids for row, id_ in enumerate(ids)]
+    rankings, notes = trec.read_run(written(tmp_path, "\ufeff" + "\n".join(lines)), question_set)
     assert rankings.indices.tolist() == [list(range(len(ids)))] * 2
     assert (notes.unknown_passages, notes.other_questions) == (0, 0)
 
@@ -253,7 +246,7 @@ def test_orders_ties_like_trec_eval(seed: int, tmp_path: Path) -> None:
         for q in questions
     }
     lines = [f"{q} Q0 {p} 0 {score!r} x" for q, scores in run.items() for p, score in scores.items()]
-    rankings, _ = read_run(written(tmp_path, "\n".join(rng.permutation(lines))), question_set)
+    rankings, _ = trec.read_run(written(tmp_path, "\n".join(rng.permutation(lines))), question_set)
     assert (np.diff(rankings.scores, axis=1) < 0).all()
     qrels = {q.id: dict.fromkeys(q.relevant, 1) for q in questions}
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"recall.1,5,20", "ndcg_cut.10"}).evaluate(run)
@@ -270,9 +263,9 @@ def test_round_trips_run(seed: int, tmp_path: Path) -> None:
     question_set = QuestionSet("ours", passages, questions)
     scores = rng.normal(size=(20, 50)).astype(np.float32) * 10.0 ** rng.integers(-20, 20, size=(20, 1))
     native = top_k(np.where(rng.random((20, 50)) < 0.5, -np.inf, scores), 15)
-    write_run(tmp_path / "run", native, question_set, "our own")
+    trec.write_run(tmp_path / "run", native, question_set, "our own")
     queries = texts_of(questions)
-    imported = ImportedRun("imported", tmp_path / "run", question_set).search(queries, 15)
+    imported = trec.ImportedRun("imported", tmp_path / "run", question_set).search(queries, 15)
     np.testing.assert_array_equal(imported.indices, native.indices)
     np.testing.assert_array_equal(imported.scores, native.scores)
 
@@ -309,29 +302,29 @@ def test_reports_ids_of_run_over_other_data(tmp_path: Path) -> None:
 
 def test_resolves_path_relative_to_experiment(tmp_path: Path) -> None:
     path = written(tmp_path, "q1 Q0 p1 1 5 x\n")
-    assert find_run("their.trec", tmp_path) == find_run(str(path), None) == path
+    assert trec.find_run("their.trec", tmp_path) == trec.find_run(str(path), None) == path
     for missing in ("no-such.trec", ".", "n" * 5000, "a\0b"):
-        with pytest.raises(RunError, match="there is no file") as caught:
-            find_run(missing, tmp_path)
+        with pytest.raises(trec.RunError, match="there is no file") as caught:
+            trec.find_run(missing, tmp_path)
         assert caught.value.code == "run_not_found"
 
 
 def test_fingerprint_changes_with_run(tmp_path: Path) -> None:
     path = written(tmp_path, "q1 Q0 p1 1 5 x\n")
-    before = fingerprint(path)
-    assert fingerprint(path) == before
+    before = trec.fingerprint(path)
+    assert trec.fingerprint(path) == before
     written(tmp_path, "q1 Q0 p1 1 5.0 x\n")
-    assert fingerprint(path) != before
+    assert trec.fingerprint(path) != before
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     lines = [f"{q.id} Q0 p{p} 0 {-abs(p - 2 - row % 3)} x" for row, q in enumerate(QUESTIONS) for p in (1, 2, 3)]
-    return written(tmp_path, "\n".join(lines[:-3]))  # nothing of the last question
+    return written(tmp_path, "\n".join(lines[:-3]))  # without the last question
 
 
 def test_matches_questions_by_text(run: Path) -> None:
-    imported = ImportedRun("imported", run, small_set())
+    imported = trec.ImportedRun("imported", run, small_set())
     queries = texts_of(QUESTIONS)
     whole = imported.search(queries, 3)
     assert whole.indices[-1].tolist() == [-1, -1, -1]
@@ -344,7 +337,7 @@ def test_matches_questions_by_text(run: Path) -> None:
 def test_equal_question_texts_keep_their_rankings(tmp_path: Path) -> None:
     passages = (Passage("p1", "one"), Passage("p2", "two"))
     twice = QuestionSet("twice", passages, (Question("a", "same"), Question("b", "same")))
-    imported = ImportedRun("imported", written(tmp_path, "a Q0 p1 1 1 x\nb Q0 p2 1 1 x\n"), twice)
+    imported = trec.ImportedRun("imported", written(tmp_path, "a Q0 p1 1 1 x\nb Q0 p2 1 1 x\n"), twice)
     assert imported.search(["same", "same"], 1).indices.tolist() == [[0], [1]]
     assert imported.search(["same"], 1).indices.tolist() == [[0]]
 
@@ -354,7 +347,7 @@ def test_equal_question_texts_keep_their_rankings(tmp_path: Path) -> None:
     [*((0, 1, 1), (0, 3, 3), (0, 5, 3), (0, 100, 3)), *((4, 3, 3), (4, 4, 4), (4, 5, 4), (4, 100, 4), (100, 100, 5))],
 )
 def test_rankings_are_limited_to_run_depth(depth: int, k: int, columns: int, run: Path) -> None:
-    imported = ImportedRun("imported", run, small_set(), depth=depth)
+    imported = trec.ImportedRun("imported", run, small_set(), depth=depth)
     rankings = imported.search(texts_of(QUESTIONS), k)
     assert rankings.indices.shape == rankings.scores.shape == (6, columns)
     assert columns <= len(small_set().passages)
@@ -364,7 +357,7 @@ def test_rankings_are_limited_to_run_depth(depth: int, k: int, columns: int, run
 
 def test_run_over_whole_corpus_has_full_depth(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join(f"q1 Q0 p{p} 0 {p} x" for p in range(1, 6)))
-    rankings: Rankings = ImportedRun("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
+    rankings: Rankings = trec.ImportedRun("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
     assert rankings.indices[0].tolist() == [4, 3, 2, 1, 0]
     assert np.isfinite(rankings.scores[0]).all()
 
@@ -379,7 +372,7 @@ def test_matches_passages_by_text(tmp_path: Path) -> None:
         {"question": "another?", "passages": [passages[1].text]},
     ]
     content = "\ufeff" + "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-    rankings, notes = read_run(written(tmp_path, content), question_set)
+    rankings, notes = trec.read_run(written(tmp_path, content), question_set)
     assert rankings.indices[1].tolist() == [3, 0]
     assert (rankings.indices[[0, 2]] == NOT_FOUND).all()
     assert (notes.questions, notes.other_questions, notes.unknown_passages, notes.repeated) == (1, 1, 1, 1)

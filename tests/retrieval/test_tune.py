@@ -19,7 +19,7 @@ from mrc_workbench.workbench.cli import main
 from tests.tiny_models import build_bi_encoder
 
 EXPERIMENT = """data = "sample"
-split = "test"  # what is reported
+split = "test"
 
 [[retriever]]
 name = "BM25"

@@ -40,7 +40,7 @@ from mrc_workbench.models.language.tokenizer_training import (
     TokenizerOptions,
     TrainedTokenizer,
     TrainingDocuments,
-    gathered,
+    gather_documents,
     train_on,
 )
 from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, write_tokens
@@ -367,7 +367,7 @@ def _train_tokenizer(
     folder = workspace() / "cache" / "tokenizers" / key_of(_TOKENIZER_VERSION, corpus.fingerprint, *settings)
 
     def make(new: Path) -> None:
-        with gathered(corpus, sample, scale_progress(on_progress, 0, _SAMPLING_FRACTION)) as training_data:
+        with gather_documents(corpus, sample, scale_progress(on_progress, 0, _SAMPLING_FRACTION)) as training_data:
             _train_interruptibly(
                 training_data, tokenizer_options, scale_progress(on_progress, _SAMPLING_FRACTION, 1)
             ).save(new)

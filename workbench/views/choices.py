@@ -22,7 +22,7 @@ from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.models.packaged import PREFIX, base_at_hand
+from mrc_workbench.models.packaged import PREFIX, installed_base
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison import first_stage, multistage
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added_retrievers, with_dependencies
@@ -228,7 +228,7 @@ def local_models(kind: str, choices: RetrieverChoices) -> list[str]:
     trained = [reference for reference, plan in reversed(choices.plans.items()) if fits(reference, plan)]
     if kind != "dense":  # other kinds need a trained model
         return trained
-    packaged = base_at_hand()
+    packaged = installed_base()
     return [*([packaged.reference] if packaged else []), *trained, STARTER]
 
 

@@ -10,7 +10,7 @@ from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language import layers
 from mrc_workbench.labs.language.network import SentenceToken, TransformerModel, load_encoder
 from mrc_workbench.models.language.tokenizers import find_tokenizer
-from mrc_workbench.models.packaged import base_at_hand
+from mrc_workbench.models.packaged import installed_base
 from mrc_workbench.models.sources import default_model, find_model
 from tests.labs.language.doubles import raises_failure
 from tests.labs.language.tiny_bert import BELLY, DIMENSIONS, N_HEADS, N_LAYERS, PEAR, PIECES, SHIP, SPECIALS
@@ -108,7 +108,7 @@ def test_rejects_invalid_word_or_sentences(
 
 @pytest.mark.slow
 @pytest.mark.packaged
-@pytest.mark.skipif(base_at_hand() is None, reason="no package ships a base here")
+@pytest.mark.skipif(installed_base() is None, reason="no package ships a base here")
 def test_packaged_base_separates_word_senses() -> None:
     """The page's example: the word is one token in all sentences, and its vectors differ after the layers."""
     pieces = find_tokenizer("packaged:multilingual-e5-small").pieces("세종대왕은 조선의 왕이다. 🦖")

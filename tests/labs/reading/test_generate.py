@@ -175,9 +175,9 @@ def test_stopped_answer_is_not_stored() -> None:
     [
         (lambda: Reply(400, {"error": {"message": "too long"}}), "refused"),
         (lambda: Reply(500, {"error": {"message": "my fault"}}, AT_ONCE), "refused"),
-        (lambda: Reply(200, iter([chunk("대구")]), EVENTS), "broken_off"),
-        (lambda: Reply(200, chunk("대구"), EVENTS, dropped=True), "broken_off"),
-        (lambda: Reply(200, "data: {broken\n\n", EVENTS), "broken_off"),
+        (lambda: Reply(200, iter([chunk("대구")]), EVENTS), "truncated"),
+        (lambda: Reply(200, chunk("대구"), EVENTS, dropped=True), "truncated"),
+        (lambda: Reply(200, "data: {broken\n\n", EVENTS), "truncated"),
         (lambda: "", "empty_answer"),
         (lambda: "<think>대구라…</think>\n", "empty_answer"),
     ],

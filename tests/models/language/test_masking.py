@@ -1,4 +1,4 @@
-"""What is hidden, how much of it and as what; and rows of tokens, of which nothing is lost, half of the pairs real."""
+"""Masked fractions and replacements, complete rows of tokens, and random second segments."""
 
 import gc
 import tracemalloc
@@ -10,30 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from mrc_workbench.models.language.masking import (
-    IGNORED,
-    NEXT,
-    RANDOM,
-    Masker,
-    MaskingOptions,
-    PackedBlocks,
-    SegmentPairs,
-    words_of,
-)
+from mrc_workbench.models.language import masking
 from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, word_starts, write_tokens
-from tests.labs.language.doubles import (
-    BEGIN,
-    END,
-    MASK,
-    PAD,
-    SPECIALS,
-    LetterTokenizer,
-    documents,
-    ids_of,
-    raises_failure,
-    special_ids,
-    token_stream,
-)
+from tests.labs.language import doubles
+from tests.labs.language.doubles import BEGIN, END, SPECIALS, ids_of
 
 SIZE = 30_000
 SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
@@ -42,8 +22,8 @@ PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣�
 RNG = np.random.default_rng(0)
 
 
-def masker(**options: float) -> Masker:
-    return Masker(MaskingOptions(**options), MASK, special_ids(SIZE))
+def masker(**options: float) -> masking.Masker:
+    return masking.Masker(masking.MaskingOptions(**options), doubles.MASK, doubles.special_ids(SIZE))
 
 
 def batch(rng: np.random.Generator, rows: int = 6, width: int = 128) -> np.ndarray:
@@ -85,15 +65,15 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
     hides = masker()
     tokens = batch(rng, 120)
     text = tokens >= 5
-    words = words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
+    words = masking.words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
     numbers = numbered(words)
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     for _ in range(500):
         inputs, labels = hides.mask_tokens(tokens, words, rng)
-        hidden = labels != IGNORED
+        hidden = labels != masking.IGNORED
         assert not hidden[~text].any(), "a special token"
         assert whole_or_not_at_all(hidden[text], numbers[text])
-        as_mask = hidden & (inputs == MASK)
+        as_mask = hidden & (inputs == doubles.MASK)
         as_itself = hidden & (inputs == tokens)
         seen += [text.sum(), hidden.sum(), as_mask.sum(), (hidden & ~as_mask & ~as_itself).sum(), as_itself.sum()]
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
@@ -103,21 +83,21 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
 
 def test_masking_fractions_are_configurable() -> None:
     rng = np.random.default_rng(0)
-    hides = masker(share=0.4, masked=0.5, random=0.5)
+    hides = masker(fraction=0.4, masked=0.5, random=0.5)
     tokens = batch(rng, 2000)
     inputs, labels = hides.mask_tokens(tokens, each(tokens), rng)
-    hidden = labels != IGNORED
+    hidden = labels != masking.IGNORED
     assert hidden.sum() / (tokens >= 5).sum() == pytest.approx(0.4, abs=0.005)
-    assert (inputs[hidden] == MASK).mean() == pytest.approx(0.5, abs=0.01)
+    assert (inputs[hidden] == doubles.MASK).mean() == pytest.approx(0.5, abs=0.01)
     assert (inputs[hidden] == tokens[hidden]).mean() < 0.001, "nothing is left as it is"
 
 
 def test_never_masks_or_inserts_special_tokens() -> None:
     rng = np.random.default_rng(1)
     tokens = batch(np.random.default_rng(0), 500)
-    inputs, labels = masker(share=1.0, masked=0.0, random=1.0).mask_tokens(tokens, each(tokens), rng)
+    inputs, labels = masker(fraction=1.0, masked=0.0, random=1.0).mask_tokens(tokens, each(tokens), rng)
     special = tokens < 5
-    assert (labels[special] == IGNORED).all()
+    assert (labels[special] == masking.IGNORED).all()
     assert np.array_equal(inputs[special], tokens[special])
     assert np.array_equal(labels[~special], tokens[~special])
     assert inputs[~special].min() >= 5
@@ -128,23 +108,23 @@ def test_unmasked_tokens_are_unchanged() -> None:
     rng = np.random.default_rng(1)
     tokens = batch(np.random.default_rng(0))
     inputs, labels = masker().mask_tokens(tokens, each(tokens), rng)
-    assert np.array_equal(inputs[labels == IGNORED], tokens[labels == IGNORED])
-    assert np.array_equal(np.where(labels == IGNORED, tokens, labels), tokens)
+    assert np.array_equal(inputs[labels == masking.IGNORED], tokens[labels == masking.IGNORED])
+    assert np.array_equal(np.where(labels == masking.IGNORED, tokens, labels), tokens)
 
 
 def test_masks_whole_words() -> None:
     rng = np.random.default_rng(0)
     tokens = batch(np.random.default_rng(0), 200)
-    words = words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
+    words = masking.words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
     _, labels = masker().mask_tokens(tokens, words, rng)
-    hidden = labels != IGNORED
+    hidden = labels != masking.IGNORED
     text = tokens >= 5
     assert whole_or_not_at_all(hidden[text], numbered(words)[text])
     assert 0.1 < hidden[text].mean() < 0.2
 
 
 @pytest.mark.parametrize(
-    ("text", "letters", "whole_words", "starts"),
+    ("text", "offsets", "whole_words", "starts"),
     [
         (SENTENCE, PIECES, WholeWords.SPACES, [1, 0, 1, 0, 0, 0]),
         (SENTENCE, PIECES, WholeWords.OFF, [1, 0, 1, 0, 0, 0]),
@@ -161,24 +141,24 @@ def test_masks_whole_words() -> None:
         ("", np.zeros((0, 2), dtype=np.int64), WholeWords.SPACES, []),
     ],
 )
-def test_finds_word_starts(text: str, letters: Any, whole_words: WholeWords, starts: list[int]) -> None:
-    (is_start,) = word_starts([text], [np.array(letters)], whole_words)
+def test_finds_word_starts(text: str, offsets: Any, whole_words: WholeWords, starts: list[int]) -> None:
+    (is_start,) = word_starts([text], [np.array(offsets)], whole_words)
     assert is_start.dtype == bool
     assert is_start.tolist() == starts
 
 
 def test_numbers_words_by_starts() -> None:
-    assert words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
+    assert masking.words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
 
 
 def written(folder: Path, texts: list[str]) -> TokenFile:
-    write_tokens(folder, iter(texts), LetterTokenizer(), SPECIALS, WholeWords.SPACES)
+    write_tokens(folder, iter(texts), doubles.LetterTokenizer(), SPECIALS, WholeWords.SPACES)
     return TokenFile.open(folder)
 
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    return documents(300)
+    return doubles.documents(300)
 
 
 @pytest.fixture(scope="module")
@@ -190,10 +170,11 @@ def file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> TokenFil
 def test_file_contains_every_token_once(
     file: TokenFile, texts: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert file.tokens.tolist() == token_stream(texts)
+    assert file.tokens.tolist() == doubles.token_stream(texts)
     assert np.diff(file.bounds).tolist() == [len(ids_of(text)) + 1 for text in texts]
     assert np.array_equal(
-        file.counts, np.bincount([token for token in token_stream(texts) if token != END], minlength=56)[:]
+        file.counts,
+        np.bincount([token for token in doubles.token_stream(texts) if token != END], minlength=56)[:],
     )
     words = sum(len(text.split()) for text in texts)
     assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
@@ -211,12 +192,12 @@ def test_tokenizing_memory_does_not_grow_with_text(tmp_path: Path, monkeypatch: 
         tracemalloc.start()
         try:
             texts = (f"{number:04d} " * 250 for number in range(count))
-            write_tokens(tmp_path / str(count), texts, LetterTokenizer(), SPECIALS, WholeWords.SPACES)
+            write_tokens(tmp_path / str(count), texts, doubles.LetterTokenizer(), SPECIALS, WholeWords.SPACES)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
 
-    most(10)  # what is made once
+    most(10)  # warm-up
     assert most(60) - most(10) < 50 * 500, "the tokens of a document alone are two thousand bytes"
 
 
@@ -224,7 +205,7 @@ def test_tokenizes_documents_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 4)
     together: list[list[str]] = []
 
-    class Noted(LetterTokenizer):
+    class Noted(doubles.LetterTokenizer):
         def __call__(self, texts: list[str], **more: Any) -> Any:
             together.append(texts)
             return super().__call__(texts, **more)
@@ -236,26 +217,26 @@ def test_tokenizes_documents_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
 def test_tokens_stay_on_disk(file: TokenFile) -> None:
     for array in (file.tokens, file.starts):
         assert isinstance(array.base, np.memmap)
-    pairs = SegmentPairs(file, 64, SPECIALS)
+    pairs = masking.SegmentPairs(file, 64, SPECIALS)
     assert pairs.pairs.nbytes + pairs.document.nbytes == 32 * len(pairs)
 
 
 def test_packed_rows_concatenate_documents(file: TokenFile, texts: list[str]) -> None:
-    blocks = PackedBlocks(file, 32, SPECIALS)
-    every = token_stream(texts)
+    blocks = masking.PackedBlocks(file, 32, SPECIALS)
+    every = doubles.token_stream(texts)
     assert len(blocks) == len(every) // 30
     rows = blocks.read(range(len(blocks)), RNG)
     assert rows.tokens[:, 1:-1].ravel().tolist() == every[: len(blocks) * 30]
     assert (rows.tokens[:, 0] == BEGIN).all()
     assert (rows.tokens[:, -1] == END).all()
     assert not rows.segments.any()
-    assert not (rows.tokens == PAD).any()
+    assert not (rows.tokens == doubles.PAD).any()
     assert set(rows.lengths.tolist()) == set(blocks.lengths().tolist()) == {32}
     assert rows.follows is None
 
 
 def test_numbers_words_of_rows(tmp_path: Path) -> None:
-    blocks = PackedBlocks(written(tmp_path, ["ab cde f", "gh"]), 20, SPECIALS)
+    blocks = masking.PackedBlocks(written(tmp_path, ["ab cde f", "gh"]), 20, SPECIALS)
     assert len(blocks) == 1
     rows = blocks.read([0], RNG)
     assert rows.tokens[0].tolist() == [BEGIN, *ids_of("abcdef"), END, *ids_of("gh"), END, END]
@@ -264,7 +245,7 @@ def test_numbers_words_of_rows(tmp_path: Path) -> None:
 
 
 def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str]) -> None:
-    pairs = SegmentPairs(file, 64, SPECIALS)
+    pairs = masking.SegmentPairs(file, 64, SPECIALS)
     for number, text in enumerate(texts):
         own = pairs.pairs[pairs.document == number]
         ends = [0, *np.cumsum([len(word) for word in text.split()]).tolist()]
@@ -279,12 +260,12 @@ def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str])
 
 
 def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
-    pairs = SegmentPairs(file, 64, SPECIALS)
+    pairs = masking.SegmentPairs(file, 64, SPECIALS)
     rng = np.random.default_rng(3)
     rows = np.tile(np.arange(len(pairs)), 5)
     read = pairs.read(rows.tolist(), rng)
     assert read.follows is not None
-    assert binomtest(int((read.follows == NEXT).sum()), len(rows), 0.5).pvalue > 0.01
+    assert binomtest(int((read.follows == masking.NEXT).sum()), len(rows), 0.5).pvalue > 0.01
     bounds = zip(file.bounds[:-1].tolist(), file.bounds[1:].tolist(), strict=True)
     text_of = [to_text(file.tokens[start : end - 1]) for start, end in bounds]
     for index, row in enumerate(rows.tolist()):
@@ -293,7 +274,7 @@ def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
         first, second = (to_text(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
         own = text_of[int(pairs.document[row])]
         assert first in own
-        if read.follows[index] == NEXT:
+        if read.follows[index] == masking.NEXT:
             assert second in own
             assert first + second in own or len(first + second) == 61, "cut off at the end where too long"
         elif len(second) > 3:  # fewer letters may stand anywhere
@@ -302,9 +283,9 @@ def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
 
 @pytest.mark.slow
 def test_random_pair_combines_two_documents(file: TokenFile) -> None:
-    """With a token for every place, what stands in a pair says where it is from."""
+    """With a distinct token at each position, tokens identify their source."""
     numbered_file = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
-    pairs = SegmentPairs(numbered_file, 64, Specials(-1, -2, -3))
+    pairs = masking.SegmentPairs(numbered_file, 64, Specials(-1, -2, -3))
     rng = np.random.default_rng(4)
     rows = rng.integers(len(pairs), size=10_000).tolist()
     read = pairs.read(rows, rng)
@@ -318,14 +299,14 @@ def test_random_pair_combines_two_documents(file: TokenFile) -> None:
         assert documents_of[0] == [pairs.document[row]], "a segment is of one document"
         start, middle, end = pairs.pairs[row].tolist()
         assert first.tolist() == list(range(start, start + len(first)))
-        if follows == NEXT:
+        if follows == masking.NEXT:
             assert second.tolist() == list(range(middle, middle + len(second)))
             assert start + len(first) <= middle
             assert middle + len(second) <= end
         else:
             assert len(documents_of[1]) == 1
             assert documents_of[1] != documents_of[0]
-    assert binomtest(int((read.follows == NEXT).sum()), 10_000, 0.5).pvalue > 0.01
+    assert binomtest(int((read.follows == masking.NEXT).sum()), 10_000, 0.5).pvalue > 0.01
 
 
 def to_text(tokens: np.ndarray) -> str:
@@ -334,7 +315,7 @@ def to_text(tokens: np.ndarray) -> str:
 
 
 def test_pair_layout_matches_bert(tmp_path: Path) -> None:
-    pairs = SegmentPairs(written(tmp_path, ["ab cd", "ef"]), 16, SPECIALS)
+    pairs = masking.SegmentPairs(written(tmp_path, ["ab cd", "ef"]), 16, SPECIALS)
     real = next(pair for _ in range(50) if (pair := pairs.read([0], RNG)).follows is not None and not pair.follows[0])
     assert real.tokens[0].tolist() == [BEGIN, *ids_of("ab"), END, *ids_of("cd"), END]
     assert real.segments[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
@@ -342,31 +323,31 @@ def test_pair_layout_matches_bert(tmp_path: Path) -> None:
 
 
 def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
-    pairs = SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS)
+    pairs = masking.SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS)
     rng = np.random.default_rng(0)
     read = pairs.read([0] * 40, rng)
     assert read.follows is not None
-    seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == RANDOM]
+    seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == masking.RANDOM]
     assert len(seconds)
     assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
-    with raises_failure("one_document"):
-        SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
+    with doubles.raises_failure("one_document"):
+        masking.SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
 
 
 def test_truncates_longer_segment(tmp_path: Path) -> None:
-    pairs = SegmentPairs(written(tmp_path, ["mnopqrstuvwx", "a bcdefghijkl"]), 16, SPECIALS)
+    pairs = masking.SegmentPairs(written(tmp_path, ["mnopqrstuvwx", "a bcdefghijkl"]), 16, SPECIALS)
     read = pairs.read([0] * 40, np.random.default_rng(0))
     ends = {tuple(tokens[segments == 1].tolist()) for tokens, segments in zip(read.tokens, read.segments, strict=True)}
     assert (*ids_of("bcdefgh"), END) in ends, "beside the six letters of the first, which stay"
 
 
 def test_rejects_empty_text(tmp_path: Path) -> None:
-    with raises_failure("no_tokens"):
-        PackedBlocks(written(tmp_path, []), 16, SPECIALS)
+    with doubles.raises_failure("no_tokens"):
+        masking.PackedBlocks(written(tmp_path, []), 16, SPECIALS)
 
 
 def test_rows_are_deterministic_for_seed(file: TokenFile) -> None:
-    pairs = SegmentPairs(file, 64, SPECIALS)
+    pairs = masking.SegmentPairs(file, 64, SPECIALS)
     first, again = (pairs.read([5, 1, 9], np.random.default_rng([0, 5, 1, 9])) for _ in range(2))
     assert np.array_equal(first.tokens, again.tokens)
     assert np.array_equal(np.asarray(first.follows), np.asarray(again.follows))

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from mrc_workbench.models.language.masking import (
-    IGNORED,
-    SHAPES,
-    MaskedPredictions,
-    Size,
-    configuration,
-    proportion_interval,
-    unigram_predictions,
-)
+from mrc_workbench.models.language import masking
 
 NONE = np.zeros(0, dtype=bool)
 # millions, of BERT's vocabulary of 30,522 pieces; Turc et al. 2019, and Devlin et al. 2019 for large
@@ -23,9 +15,9 @@ PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 1
 
 def guesses_of(
     losses: list[float], hidden: list[int], right: list[int], follow_right: list[bool] | None = None
-) -> MaskedPredictions:
+) -> masking.MaskedPredictions:
     follow_correct = NONE if follow_right is None else np.array(follow_right)
-    return MaskedPredictions(np.array(losses), np.array(hidden), np.array(right), follow_correct)
+    return masking.MaskedPredictions(np.array(losses), np.array(hidden), np.array(right), follow_correct)
 
 
 def test_perplexity_averages_over_tokens() -> None:
@@ -49,8 +41,8 @@ def test_uniform_model_has_perplexity_of_vocabulary_size() -> None:
 
 def test_unigram_guesses_by_hand() -> None:
     counts = np.array([9, 5, 2, 0, 0])  # of text 7 tokens of 4 pieces: P = 6/11, 3/11, 1/11, 1/11
-    labels = [np.array([IGNORED, 1, 2]), np.array([IGNORED, IGNORED]), np.array([3, 1])]
-    unigram = unigram_predictions(labels, counts, np.arange(5) < 1)
+    labels = [np.array([masking.IGNORED, 1, 2]), np.array([masking.IGNORED, masking.IGNORED]), np.array([3, 1])]
+    unigram = masking.unigram_predictions(labels, counts, np.arange(5) < 1)
     assert unigram.means()["perplexity"] == pytest.approx((11 / 6 * 11 / 3 * 11 / 1 * 11 / 6) ** (1 / 4))
     assert unigram.means()["masked_accuracy"] == pytest.approx(2 / 4), "the most frequent piece of text is always said"
     assert unigram.hidden.tolist() == [2, 0, 2]
@@ -62,7 +54,9 @@ def test_intervals_contain_value_and_shrink_with_rows() -> None:
     for count in (50, 800):
         hidden = rng.integers(5, 15, size=count)
         right = rng.binomial(hidden, 0.3)
-        guessed = MaskedPredictions(hidden * rng.uniform(3, 5, size=count), hidden, right, rng.random(count) < 0.7)
+        guessed = masking.MaskedPredictions(
+            hidden * rng.uniform(3, 5, size=count), hidden, right, rng.random(count) < 0.7
+        )
         for name, (low, high) in guessed.intervals().items():
             assert low < guessed.means()[name] < high
         low, high = guessed.intervals()["masked_accuracy"]
@@ -81,8 +75,8 @@ def test_proportion_interval_is_wilson() -> None:
     middle = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     expected = ((middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
-    assert proportion_interval(right) == pytest.approx(expected)
-    covered = [low <= 0.5 <= high for k in range(41) for low, high in (proportion_interval(np.arange(40) < k),)]
+    assert masking.proportion_interval(right) == pytest.approx(expected)
+    covered = [low <= 0.5 <= high for k in range(41) for low, high in (masking.proportion_interval(np.arange(40) < k),)]
     assert sum(binom.pmf(np.flatnonzero(covered), 40, 0.5)) == pytest.approx(0.95, abs=0.02)
 
 
@@ -96,19 +90,19 @@ def test_gain_resamples_same_rows() -> None:
 
 def test_round_trips_stored_guesses() -> None:
     guesses = guesses_of([1.5, 2.5], [3, 1], [2, 0], [True, False])
-    again = MaskedPredictions.from_dict(guesses.to_dict())
+    again = masking.MaskedPredictions.from_dict(guesses.to_dict())
     assert again.means() == guesses.means()
     assert again.follow_right.dtype == np.bool_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", Size)
-def test_parameter_counts_match_publication(size: Size) -> None:
+@pytest.mark.parametrize("size", masking.Size)
+def test_parameter_counts_match_publication(size: masking.Size) -> None:
     import torch
     from transformers import BertConfig, BertModel
 
     with torch.device("meta"):
-        network = BertModel(BertConfig(**configuration(size, 30_522, 128, 0)))
+        network = BertModel(BertConfig(**masking.configuration(size, 30_522, 128, 0)))
     weights = sum(parameter.numel() for parameter in network.parameters())
     assert weights / 1e6 == pytest.approx(PUBLISHED[size], abs=0.1)
     assert network.config.hidden_size % network.config.num_attention_heads == 0
@@ -116,6 +110,6 @@ def test_parameter_counts_match_publication(size: Size) -> None:
 
 
 def test_configurations_of_all_sizes() -> None:
-    assert SHAPES.keys() == set(Size)
-    assert configuration(Size.TINY, 1000, 128, 0)["max_position_embeddings"] == 512
-    assert configuration(Size.TINY, 1000, 1024, 0)["max_position_embeddings"] == 1024
+    assert masking.SHAPES.keys() == set(masking.Size)
+    assert masking.configuration(masking.Size.TINY, 1000, 128, 0)["max_position_embeddings"] == 512
+    assert masking.configuration(masking.Size.TINY, 1000, 1024, 0)["max_position_embeddings"] == 1024

@@ -1,4 +1,4 @@
-"""Tokenizers of four kinds: what is learned, files that the field's libraries read, and merges that build a word."""
+"""Tokenizers of four kinds: training, files for other libraries, and merges of a word."""
 
 import json
 import random
@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mrc_workbench.data.text.corpora import MAX_DOCUMENT_CHARACTERS, Corpus, is_held_out
+from mrc_workbench.models.language import tokenizers
 from mrc_workbench.models.language.tokenizer_training import (
     BOUNDARY,
     SPECIAL,
@@ -19,17 +20,10 @@ from mrc_workbench.models.language.tokenizer_training import (
     TokenizerKind,
     TokenizerOptions,
     TrainedTokenizer,
-    gathered,
+    gather_documents,
     mark_morphemes,
     morpheme_boundaries,
     train_on,
-)
-from mrc_workbench.models.language.tokenizers import (
-    PreparedTokenizer,
-    is_of_bytes,
-    load_tokenizer,
-    merge_steps,
-    readable,
 )
 from tests.labs.language.doubles import raises_failure
 
@@ -64,7 +58,7 @@ CORPUS = Documents(tuple(SENTENCES))
 
 
 def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
-    with gathered(corpus, options.sample) as documents:
+    with gather_documents(corpus, options.sample) as documents:
         return train_on(documents, options.kind, options.vocabulary)
 
 
@@ -75,29 +69,29 @@ def trained(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS)
 
 
 @cache
-def prepared(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS) -> PreparedTokenizer:
-    return PreparedTokenizer.from_trained(trained(kind, split))
+def prepared(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS) -> tokenizers.PreparedTokenizer:
+    return tokenizers.PreparedTokenizer.from_trained(trained(kind, split))
 
 
 def test_trains_on_all_documents_not_held_out() -> None:
     sample = Sample(held_out=0.3, seed=5)
-    with gathered(CORPUS, sample) as documents:
+    with gather_documents(CORPUS, sample) as documents:
         learned = [line.rstrip("\n") for line in documents.lines()]
     assert learned == [text for text in SENTENCES if not is_held_out(text, 0.3, 5)]
     assert (documents.documents, documents.characters) == (len(learned), sum(map(len, learned)))
-    assert documents.share == 1.0
-    assert not documents.path.exists()  # it was for the trainers alone
+    assert documents.fraction == 1.0
+    assert not documents.path.exists()
 
 
 def test_samples_documents_of_large_corpus() -> None:
-    sample = Sample(held_out=0.0, most_characters=CORPUS.characters // 4)
-    with gathered(CORPUS, sample) as documents:
-        assert documents.share == pytest.approx(0.25)
+    sample = Sample(held_out=0.0, max_characters=CORPUS.characters // 4)
+    with gather_documents(CORPUS, sample) as documents:
+        assert documents.fraction == pytest.approx(0.25)
         assert documents.documents == pytest.approx(250, abs=4 * (1000 * 0.25 * 0.75) ** 0.5)
 
 
 def test_replaces_rare_characters_by_spaces() -> None:
-    with gathered(Documents(("가가가나나다", "가 나나 라\n마")), Sample(held_out=0.0)) as documents:
+    with gather_documents(Documents(("가가가나나다", "가 나나 라\n마")), Sample(held_out=0.0)) as documents:
         assert documents.alphabet == ("가", "나", " ", "다", "라", "마")
         assert [*documents.lines(3)] == ["가가가나나 \n", "가 나나    \n"]
         assert [*documents.lines()] == ["가가가나나다\n", "가 나나 라 마\n"]
@@ -109,7 +103,7 @@ def test_rejects_invalid_options() -> None:
             TokenizerOptions(vocabulary=vocabulary)
     with raises_failure("held_out"):
         Sample(held_out=1.0)
-    with raises_failure("nothing_to_learn"), gathered(Documents(("하나",)), Sample(held_out=0.999)):
+    with raises_failure("nothing_to_learn"), gather_documents(Documents(("하나",)), Sample(held_out=0.999)):
         pass
 
 
@@ -121,11 +115,11 @@ def test_libraries_load_saved_tokenizer(kind: TokenizerKind, split: PreTokenizat
     saved.save(tmp_path / "kept")
     saved.save(tmp_path / "kept")  # and again over it
     reloaded = Tokenizer.from_file(str(tmp_path / "kept" / "tokenizer.json"))
-    again = load_tokenizer(tmp_path / "kept")
+    again = tokenizers.load_tokenizer(tmp_path / "kept")
     assert [reloaded.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert 5 < reloaded.get_vocab_size() <= 1_000
     assert again.marks_morphemes == (split is PreTokenization.MORPHEMES)
-    assert (again.trained["kind"], again.trained["share"], again.name) == (kind, 1.0, "kept")
+    assert (again.trained["kind"], again.trained["fraction"], again.name) == (kind, 1.0, "kept")
     for text in again.prepared(SENTENCES[:50]):
         encoding = reloaded.encode(text)
         assert encoding.ids == saved.tokenizer.encode(text).ids
@@ -154,7 +148,7 @@ def test_transformers_keeps_training_metadata(kind: TokenizerKind, tmp_path: Pat
         assert loaded(text)["input_ids"] == prepared_tokenizer.tokenizer.encode(text).ids
     assert loaded("학교에서", "바다를")["token_type_ids"][-1] == 1
     loaded.save_pretrained(str(tmp_path / "model"))  # as it is saved with a model
-    again = load_tokenizer(tmp_path / "model")
+    again = tokenizers.load_tokenizer(tmp_path / "model")
     assert again.marks_morphemes
     assert again.pieces(SENTENCES[3]) == prepared(kind, PreTokenization.MORPHEMES).pieces(SENTENCES[3])
 
@@ -201,7 +195,7 @@ def test_training_is_deterministic(kind: TokenizerKind) -> None:
 def test_lowercase_is_optional() -> None:
     capital = "Café CAFÉ"
     for lowercase, expected in ((True, "cafécafé"), (False, "CaféCAFÉ")):
-        with gathered(Documents((capital * 1,) * 3), Sample(held_out=0.0, lowercase=lowercase)) as documents:
+        with gather_documents(Documents((capital * 1,) * 3), Sample(held_out=0.0, lowercase=lowercase)) as documents:
             tokenizer = train_on(documents, TokenizerKind.BPE, 1_000).tokenizer
         pieces = tokenizer.encode(capital, add_special_tokens=False).tokens
         assert "".join(pieces).replace("▁", "") == expected
@@ -242,20 +236,20 @@ def test_trains_on_tiny_corpus(text: str, kind: TokenizerKind, split: PreTokeniz
     trained_tokenizer = train(Documents((text,)), TokenizerOptions(kind, 1_000, Sample(split=split, held_out=0.0)))
     assert [trained_tokenizer.tokenizer.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert trained_tokenizer.tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
-    assert PreparedTokenizer.from_trained(trained_tokenizer).pieces("") == []
+    assert tokenizers.PreparedTokenizer.from_trained(trained_tokenizer).pieces("") == []
 
 
-def names_of(tokenizer: PreparedTokenizer, word: str, cut: Tokenizer) -> list[str]:
+def names_of(tokenizer: tokenizers.PreparedTokenizer, word: str, cut: Tokenizer) -> list[str]:
     (given,) = tokenizer.prepared([word])
     names = cut.encode(given, add_special_tokens=False).tokens
-    return [readable(name, in_bytes=is_of_bytes(tokenizer)) for name in names]
+    return [tokenizers.readable(name, in_bytes=tokenizers.is_of_bytes(tokenizer)) for name in names]
 
 
-def merges_of(tokenizer: PreparedTokenizer) -> list[tuple[str, str]]:
+def merges_of(tokenizer: tokenizers.PreparedTokenizer) -> list[tuple[str, str]]:
     return [(first, second) for first, second in tokenizer.content["model"]["merges"]]
 
 
-def cut_after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
+def cut_after(word: str, tokenizer: tokenizers.PreparedTokenizer, merges: int) -> list[str]:
     """What the library makes of a word by the first so many merges."""
     content = tokenizer.content
     model = {**content["model"], "merges": merges_of(tokenizer)[:merges]}
@@ -273,9 +267,13 @@ def merged(characters: list[str], pairs: list[tuple[str, str]]) -> list[str]:
     return characters
 
 
-def after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
+def after(word: str, tokenizer: tokenizers.PreparedTokenizer, merges: int) -> list[str]:
     """What the steps say of a word after the first so many merges."""
-    return [*[merge_step for merge_step in merge_steps(word, tokenizer) if merge_step.merges <= merges][-1].pieces]
+    return [
+        *[merge_step for merge_step in tokenizers.merge_steps(word, tokenizer) if merge_step.merges <= merges][
+            -1
+        ].pieces
+    ]
 
 
 @pytest.mark.slow
@@ -284,19 +282,19 @@ def after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
 def test_merge_steps_equal_truncated_tokenizer(kind: TokenizerKind, split: PreTokenization) -> None:
     tokenizer = prepared(kind, split)
     in_bytes = kind is TokenizerKind.BYTE_BPE
-    every = [tuple(readable(item, in_bytes=in_bytes) for item in pair) for pair in merges_of(tokenizer)]
-    assert is_of_bytes(tokenizer) == in_bytes
+    every = [tuple(tokenizers.readable(item, in_bytes=in_bytes) for item in pair) for pair in merges_of(tokenizer)]
+    assert tokenizers.is_of_bytes(tokenizer) == in_bytes
     for word in WORDS:
-        history = merge_steps(word, tokenizer)
+        history = tokenizers.merge_steps(word, tokenizer)
         merge_counts = {0, len(every)} | {item.merges + more for item in history for more in (-1, 0)}
         for merge_count in sorted(merge_counts - {-1}):
             assert cut_after(word, tokenizer, merge_count) == after(word, tokenizer, merge_count)
         assert all(every[item.merges - 1] == item.pair for item in history[1:])
-    assert max(len(merge_steps(word, tokenizer)) for word in WORDS) > 3
+    assert max(len(tokenizers.merge_steps(word, tokenizer)) for word in WORDS) > 3
     rng = random.Random(0)
     for _ in range(40):
         word = "".join(rng.choices([*NOUNS, *VERBS, "에서", "를", "와", "도"], k=3))
-        assert [*merge_steps(word, tokenizer)[-1].pieces] == names_of(tokenizer, word, tokenizer.tokenizer)
+        assert [*tokenizers.merge_steps(word, tokenizer)[-1].pieces] == names_of(tokenizer, word, tokenizer.tokenizer)
 
 
 def test_merge_steps_match_reference_algorithm() -> None:
@@ -319,12 +317,12 @@ def test_byte_characters_equal_library() -> None:
     bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     for text in ("".join(map(chr, range(0x250))), "가힣🍎한"):
         ((characters, _),) = bytes_.pre_tokenize_str(text)
-        assert readable(characters, in_bytes=True) == text.replace(" ", "▁")
+        assert tokenizers.readable(characters, in_bytes=True) == text.replace(" ", "▁")
 
 
 def test_merge_steps_of_word_in_vocabulary() -> None:
     model = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], ignore_merges=True)
-    tokenizer = PreparedTokenizer("whole words first", Tokenizer(model))
+    tokenizer = tokenizers.PreparedTokenizer("whole words first", Tokenizer(model))
     assert [after("ab", tokenizer, count) for count in (0, 1)] == [["a", "b"], ["ab"]]
 
 
@@ -332,8 +330,8 @@ def test_early_merge_may_apply_late() -> None:
     """`abc` is made of `ab` and `c` first, here only by a merge learned after `abc` and `d`."""
     pieces = {name: number for number, name in enumerate(["a", "b", "c", "d", "bc", "ab", "abc", "abcd"])}
     model = models.BPE(pieces, [("b", "c"), ("ab", "c"), ("abc", "d"), ("a", "bc")])
-    tokenizer = PreparedTokenizer("by hand", Tokenizer(model))
-    history = merge_steps("abcd", tokenizer)
+    tokenizer = tokenizers.PreparedTokenizer("by hand", Tokenizer(model))
+    history = tokenizers.merge_steps("abcd", tokenizer)
     assert [(step.merges, step.joined) for step in history] == [(0, ""), (1, "bc"), (4, "abc"), (4, "abcd")]
     assert [step.pieces for step in history][1:] == [("a", "bc", "d"), ("abc", "d"), ("abcd",)]
     assert [cut_after("abcd", tokenizer, count) for count in (3, 4)] == [["a", "bc", "d"], ["abcd"]]
@@ -341,11 +339,11 @@ def test_early_merge_may_apply_late() -> None:
 
 def test_merges_pairs_from_left_to_right() -> None:
     model = models.BPE({"a": 0, "aa": 1}, [("a", "a")])
-    tokenizer = PreparedTokenizer("by hand", Tokenizer(model))
-    assert [step.pieces for step in merge_steps("aaaaa", tokenizer)] == [("a",) * 5, ("aa", "aa", "a")]
+    tokenizer = tokenizers.PreparedTokenizer("by hand", Tokenizer(model))
+    assert [step.pieces for step in tokenizers.merge_steps("aaaaa", tokenizer)] == [("a",) * 5, ("aa", "aa", "a")]
 
 
 @pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.UNIGRAM])
 def test_rejects_tokenizer_without_merges(kind: TokenizerKind) -> None:
     with raises_failure("no_merges"):
-        merge_steps("학교", prepared(kind))
+        tokenizers.merge_steps("학교", prepared(kind))

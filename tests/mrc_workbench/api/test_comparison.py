@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, get_comparis
 from mrc_workbench.retrieval.searcher import open_searcher
 from mrc_workbench.workbench.views.choices import choices_for
 
-pytestmark = pytest.mark.usefixtures("kept_work")
+pytestmark = pytest.mark.usefixtures("stored_work")
 QUERY = "자격루는 누가 만들었는가?"
 
 

@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.comparison.multistage import UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.store import get_comparison
 from mrc_workbench.retrieval.report.report import report
 
-pytestmark = pytest.mark.usefixtures("kept_work")
+pytestmark = pytest.mark.usefixtures("stored_work")
 Search = Callable[[str, int], Any]
 
 

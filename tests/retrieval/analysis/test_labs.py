@@ -282,7 +282,7 @@ def test_lab_table_matches_single_settings(sample: QuestionSet) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 def test_weight_curve_ends_at_single_retrievers(sample: QuestionSet) -> None:
     lab = hybrid_lab(COMPARED, "BM25", "Dense", [Fusion.RRF, Fusion.Z_SCORE], [0.001, 0.5, 0.999])
     compared, table = compared_lab(lab, sample)
@@ -303,7 +303,7 @@ def test_prefers_simplest_of_equal_settings() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 def test_reranking_stays_below_ceiling(sample: QuestionSet) -> None:
     compared, table = compared_lab(rerank_lab(COMPARED, "Reranked", [2, 5, 20], [0.5, 1]), sample)
     assert (table["value"] <= table["ceiling"] + 1e-12).all()
@@ -347,7 +347,7 @@ def test_computes_overlap() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 def test_compares_indexes_with_exact_index(sample: QuestionSet) -> None:
     compared, table = compared_lab(index_lab(COMPARED, "Dense"), sample)
     by = table.set_index("name")
@@ -363,7 +363,7 @@ def test_compares_indexes_with_exact_index(sample: QuestionSet) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 def test_omits_failed_settings_from_table(sample: QuestionSet) -> None:
     lab = index_lab(COMPARED, "Dense")
     compared = compare(lab, sample)

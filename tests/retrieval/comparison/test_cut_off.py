@@ -93,7 +93,7 @@ def test_reports_nothing_if_passages_fit(folder: str) -> None:
 
 
 def test_does_not_count_truncation_for_single_query(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BiEncoder, "cut_off", lambda *_: pytest.fail("counted"))
+    monkeypatch.setattr(BiEncoder, "count_truncated", lambda *_: pytest.fail("counted"))
     retriever = build_context(experiment_of(DenseSpec(name="Dense", model=folder)), SET).retrievers["Dense"]
     assert not isinstance(retriever, Exception)
     assert search_question(retriever, "한강").rows
@@ -103,7 +103,7 @@ def test_keeps_scores_if_truncation_is_unknown(folder: str, monkeypatch: pytest.
     def gone(*_: object) -> int:
         raise ModelError("model_not_found", "gone", model="gone")
 
-    monkeypatch.setattr(BiEncoder, "cut_off", gone)
+    monkeypatch.setattr(BiEncoder, "count_truncated", gone)
     comparison = compare(experiment_of(DenseSpec(name="Dense", model=folder)), SET)
     assert comparison.results[0].scores
     assert comparison.cut_off == []

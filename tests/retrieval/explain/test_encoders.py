@@ -23,15 +23,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.retrieval.explain.encoders import (
-    SparseExplanation,
-    StaticExplainer,
-    StaticExplanation,
-    dense_windows,
-    reranker_windows,
-    static_explainer,
-    term_contributions,
-)
+from mrc_workbench.retrieval.explain import encoders
 from mrc_workbench.retrieval.explain.standing import WEIGHED, weighted_term_table
 from tests.doubles import texts_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
@@ -55,7 +47,7 @@ LONG = Passage("long", " ".join(np.random.default_rng(0).choice(LONG_TEXT, 300))
 SHORT = Passage("short", SENTENCES[1])
 
 
-def as_vectors(explanation: StaticExplanation) -> tuple[float, float]:
+def as_vectors(explanation: encoders.StaticExplanation) -> tuple[float, float]:
     return (
         sum(token.value for token in explanation.question_tokens),
         sum(token.value for token in explanation.passage_tokens),
@@ -74,14 +66,14 @@ def trained_copy(folder: Path, passages: tuple[Passage, ...]) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("trained", [False, True])
 def test_values_sum_to_retriever_cosine(sample: QuestionSet, tmp_path: Path, trained: bool) -> None:
     model = str(trained_copy(tmp_path / "model", sample.passages)) if trained else STARTER
     retriever = Dense("dense", sample.passages, BiEncoder(find_model(model), sample.passages.indexed_texts(title=True)))
     questions = texts_of(sample.questions[::24])
     rankings = retriever.search(questions, 10)
-    explainer = static_explainer(model, sample.passages)
+    explainer = encoders.static_explainer(model, sample.passages)
     assert explainer is not None
     assert (rankings.indices >= 0).all()
     for question, rows, scores in zip(questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True):
@@ -92,11 +84,11 @@ def test_values_sum_to_retriever_cosine(sample: QuestionSet, tmp_path: Path, tra
 
 
 @pytest.fixture(scope="module")
-def english() -> tuple[StaticExplainer, BiEncoder]:
+def english() -> tuple[encoders.StaticExplainer, BiEncoder]:
     corpus = Passages.from_passages(ENGLISH).indexed_texts(title=True)
     encoder = BiEncoder(find_model(STARTER), corpus)
     encoder.load()
-    explainer = static_explainer(STARTER, ENGLISH)
+    explainer = encoders.static_explainer(STARTER, ENGLISH)
     assert explainer is not None
     return explainer, encoder
 
@@ -104,7 +96,7 @@ def english() -> tuple[StaticExplainer, BiEncoder]:
 @settings(deadline=None, max_examples=50)
 @given(question=WORDS, row=st.integers(0, 4))
 def test_values_sum_to_cosine_of_random_questions(
-    english: tuple[StaticExplainer, BiEncoder], question: str, row: int
+    english: tuple[encoders.StaticExplainer, BiEncoder], question: str, row: int
 ) -> None:
     explainer, encoder = english
     passage = Passages.from_passages(ENGLISH).indexed_texts(title=True)[row]
@@ -112,7 +104,7 @@ def test_values_sum_to_cosine_of_random_questions(
     assert as_vectors(explainer.explain(question, row)) == pytest.approx((cosine, cosine), abs=1e-5)
 
 
-def test_values_match_formula(english: tuple[StaticExplainer, BiEncoder]) -> None:
+def test_values_match_formula(english: tuple[encoders.StaticExplainer, BiEncoder]) -> None:
     explainer, encoder = english
     module = encoder.model[0]
     number = module.tokenizer.get_vocab()
@@ -136,7 +128,7 @@ def test_values_match_formula(english: tuple[StaticExplainer, BiEncoder]) -> Non
     assert values == pytest.approx(expected)
 
 
-def test_returns_tokens_with_spans(english: tuple[StaticExplainer, BiEncoder]) -> None:
+def test_returns_tokens_with_spans(english: tuple[encoders.StaticExplainer, BiEncoder]) -> None:
     explanation = english[0].explain("Zebra, old river old", 0)
     known_and_spans = {token.text: (token.known, token.spans) for token in explanation.question_tokens}
     assert known_and_spans == {
@@ -154,37 +146,37 @@ def test_returns_tokens_with_spans(english: tuple[StaticExplainer, BiEncoder]) -
 
 
 @pytest.mark.parametrize("question", ["zebra", "", "?"])
-def test_unknown_question_scores_0(english: tuple[StaticExplainer, BiEncoder], question: str) -> None:
+def test_unknown_question_scores_0(english: tuple[encoders.StaticExplainer, BiEncoder], question: str) -> None:
     explanation = english[0].explain(question, 0)
     assert explanation.score == 0
     assert not any(token.known for token in explanation.question_tokens)
     assert {token.value for token in explanation.passage_tokens} == {0}
 
 
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 def test_composes_decomposed_hangul(sample: QuestionSet) -> None:
     BiEncoder(find_model(STARTER), sample.passages.indexed_texts(title=True)).load()
-    explainer = static_explainer(STARTER, sample.passages)
+    explainer = encoders.static_explainer(STARTER, sample.passages)
     assert explainer is not None
     question = sample.questions[0].text
     assert explainer.explain(unicodedata.normalize("NFD", question), 0) == explainer.explain(question, 0)
 
 
 def test_explains_only_built_starters(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no starter was built of these 5 passages yet"):
-        static_explainer(STARTER, ENGLISH)
+    with pytest.raises(FileNotFoundError, match="no starter was built from these 5 passages yet"):
+        encoders.static_explainer(STARTER, ENGLISH)
     with pytest.raises(ModelError):
-        static_explainer(str(tmp_path / "nothing here"), ENGLISH)
-    assert static_explainer(str(build_bi_encoder(tmp_path / "bert")), ENGLISH) is None
+        encoders.static_explainer(str(tmp_path / "nothing here"), ENGLISH)
+    assert encoders.static_explainer(str(build_bi_encoder(tmp_path / "bert")), ENGLISH) is None
 
 
 def test_starter_depends_on_title(sample: QuestionSet) -> None:
     BiEncoder(find_model(STARTER), Passages.from_passages(ENGLISH).indexed_texts(title=False)).load()
-    explainer = static_explainer(STARTER, ENGLISH, title=False)
+    explainer = encoders.static_explainer(STARTER, ENGLISH, title=False)
     assert explainer is not None
     assert explainer.explain("river", 0).title_pieces() == []
     with pytest.raises(FileNotFoundError):
-        static_explainer(STARTER, ENGLISH, title=True)
+        encoders.static_explainer(STARTER, ENGLISH, title=True)
 
 
 def test_does_not_import_torch() -> None:
@@ -197,7 +189,7 @@ def test_does_not_import_torch() -> None:
         "sorted({'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
-    explainer = static_explainer(STARTER, ENGLISH)
+    explainer = encoders.static_explainer(STARTER, ENGLISH)
     assert explainer is not None
     assert done.stdout.strip() == f"{round(explainer.explain('old river', 0).score, 6)} []"
 
@@ -207,9 +199,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return build_sparse_encoder(tmp_path_factory.mktemp("model") / "tiny", inference_free=request.param)
 
 
-def explained(folder: Path, row: int) -> SparseExplanation:
+def explained(folder: Path, row: int) -> encoders.SparseExplanation:
     encoder = SparseTextEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
-    return term_contributions(encoder, QUESTION, PASSAGES[row])
+    return encoders.term_contributions(encoder, QUESTION, PASSAGES[row])
 
 
 def test_values_are_products_that_sum_to_library_score(folder: Path) -> None:
@@ -263,7 +255,7 @@ def test_weighted_term_table_sums_to_both_scores(folder: Path) -> None:
     assert set(table["term"]) == {term.text for explanation in (right, wrong) for term in explanation.terms}
     assert table["right"].sum() == pytest.approx(right.score)
     assert table["wrong"].sum() == pytest.approx(wrong.score)
-    np.testing.assert_allclose(table["right"], table["asked"] * table["held_right"], rtol=1e-6)
+    np.testing.assert_allclose(table["right"], table["question_weight"] * table["right_weight"], rtol=1e-6)
     np.testing.assert_allclose(table["difference"], table["right"] - table["wrong"], atol=1e-9)
     nowhere = table[table["kind"] == "expansion"]
     assert not (nowhere["in_right"] | nowhere["in_wrong"]).any()
@@ -275,7 +267,7 @@ def test_best_window_score_equals_search_score(tmp_path: Path, options: WindowOp
     source = find_model(str(build_bi_encoder(tmp_path / "model")))
     encoder = BiEncoder(source, [], precision=Precision.FLOAT32)
     rankings = Dense("dense", [SHORT, LONG], encoder, windows=options).search([SENTENCES[3]], 2)
-    explained = dense_windows(encoder, SENTENCES[3], LONG, options)
+    explained = encoders.dense_windows(encoder, SENTENCES[3], LONG, options)
     assert explained is not None
     score = rankings.scores[0, rankings.indices[0].tolist().index(1)]
     assert explained.score == pytest.approx(score, abs=1e-3)  # the first, as it was read, may end within a word
@@ -284,14 +276,14 @@ def test_best_window_score_equals_search_score(tmp_path: Path, options: WindowOp
     vectors = encoder.encode_passages([f"세종\n{LONG.text[window.start - 3 : window.end - 3]}"])
     assert cosine == pytest.approx(float(vectors[0] @ encoder.encode_questions([SENTENCES[3]])[0]), abs=1e-5)
     assert cosine == max(window_score.score for window_score in explained.windows)
-    assert dense_windows(encoder, SENTENCES[3], SHORT, options) is None
+    assert encoders.dense_windows(encoder, SENTENCES[3], SHORT, options) is None
 
 
 def test_best_reranker_window_has_reranker_score(tmp_path: Path) -> None:
     source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "model", segment_types=1))))
     scorer = CrossEncoderScorer(source, [], precision=Precision.FLOAT32)
-    explained = reranker_windows(scorer, SENTENCES[3], LONG, WindowOptions())
+    explained = encoders.reranker_windows(scorer, SENTENCES[3], LONG, WindowOptions())
     assert explained is not None
     (score,) = scorer.score_windows([(SENTENCES[3], explained.text)], [3], WindowOptions())
     assert explained.score == pytest.approx(float(score), abs=1e-6)
-    assert reranker_windows(scorer, SENTENCES[3], SHORT, WindowOptions()) is None
+    assert encoders.reranker_windows(scorer, SENTENCES[3], SHORT, WindowOptions()) is None

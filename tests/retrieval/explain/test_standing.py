@@ -11,20 +11,8 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import IndexedText, TokenKind
 from mrc_workbench.retrieval.combine import Fusion, Hybrid, RerankedRetriever
-from mrc_workbench.retrieval.explain import BM25Explainer
+from mrc_workbench.retrieval.explain import BM25Explainer, standing
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
-from mrc_workbench.retrieval.explain.standing import (
-    TERMS,
-    TOKENS,
-    PassagePair,
-    decisive_token,
-    fusion_contributions,
-    rerank_contributions,
-    select_passage_pair,
-    term_table,
-    token_table,
-    word_reason,
-)
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import NOT_FOUND, QueryHits, Rankings
 
@@ -41,17 +29,17 @@ LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_siz
 
 
 def test_selects_passage_pair() -> None:
-    assert select_passage_pair(HITS, (2, 1)) == PassagePair(2, 2, 4, 1)
-    assert select_passage_pair(HITS, (2, 1)).is_lost
-    assert select_passage_pair(HITS, (4, 1)) == PassagePair(4, 1, 2, 2)
-    assert not select_passage_pair(HITS, (4,)).is_lost
-    assert select_passage_pair(HITS, (9, 8)) == PassagePair(9, None, 4, 1)
-    assert select_passage_pair(HITS, (9,)).is_lost
-    assert select_passage_pair(HITS, (2,), against=7) == PassagePair(2, 2, 7, 3)
-    assert not select_passage_pair(HITS, (2,), against=7).is_lost
-    assert select_passage_pair(HITS, (2,), against=5) == PassagePair(2, 2, 5, None)
-    assert select_passage_pair(QueryHits((), ()), (3,)) == PassagePair(3, None, None, None)
-    assert not select_passage_pair(QueryHits((3,), (1.0,)), (3,)).is_lost
+    assert standing.select_passage_pair(HITS, (2, 1)) == standing.PassagePair(2, 2, 4, 1)
+    assert standing.select_passage_pair(HITS, (2, 1)).is_lost
+    assert standing.select_passage_pair(HITS, (4, 1)) == standing.PassagePair(4, 1, 2, 2)
+    assert not standing.select_passage_pair(HITS, (4,)).is_lost
+    assert standing.select_passage_pair(HITS, (9, 8)) == standing.PassagePair(9, None, 4, 1)
+    assert standing.select_passage_pair(HITS, (9,)).is_lost
+    assert standing.select_passage_pair(HITS, (2,), against=7) == standing.PassagePair(2, 2, 7, 3)
+    assert not standing.select_passage_pair(HITS, (2,), against=7).is_lost
+    assert standing.select_passage_pair(HITS, (2,), against=5) == standing.PassagePair(2, 2, 5, None)
+    assert standing.select_passage_pair(QueryHits((), ()), (3,)) == standing.PassagePair(3, None, None, None)
+    assert not standing.select_passage_pair(QueryHits((3,), (1.0,)), (3,)).is_lost
 
 
 @pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.KIWI_BIGRAM])
@@ -60,8 +48,8 @@ def test_term_table_sums_to_both_scores(analyzer: Analyzer) -> None:
     explainer = BM25Explainer(PASSAGES, options)
     right = explainer.explain(QUESTION, 0)
     wrong = explainer.explain(QUESTION, 1)
-    table = term_table(right, wrong)
-    assert tuple(table.columns) == TERMS
+    table = standing.term_table(right, wrong)
+    assert tuple(table.columns) == standing.TERMS
     rankings = BM25("BM25", PASSAGES, options).search([QUESTION], 3)
     scores = dict(zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True))
     assert table["right"].sum() == pytest.approx(scores[0], rel=1e-5)
@@ -72,38 +60,38 @@ def test_term_table_sums_to_both_scores(analyzer: Analyzer) -> None:
 
 def test_word_reason_counts_by_hand() -> None:
     explainer = BM25Explainer(PASSAGES, BM25Options(Analyzer.WHITESPACE))
-    table = term_table(explainer.explain(QUESTION, 0), explainer.explain(QUESTION, 1))
+    table = standing.term_table(explainer.explain(QUESTION, 0), explainer.explain(QUESTION, 1))
     row = table.set_index("term").loc["apple"]
     assert (row["in_question"], row["passages"], row["in_right"], row["in_wrong"]) == (1, 2, 1, 3)
-    lost = word_reason(table, lost=True)
+    lost = standing.word_reason(table, lost=True)
     # red and apple against apple and pie; "pie" is in one passage, so it tells more than "apple", which is in two
     assert (lost.question_words, lost.in_right, lost.in_wrong) == (4, 2, 2)
     assert lost.missing_words == ("zebra",)
     assert (lost.decisive_word, lost.decisive_in_right, lost.decisive_in_wrong) == ("pie", 0, 1)
-    won = word_reason(table, lost=False)
+    won = standing.word_reason(table, lost=False)
     assert (won.decisive_word, won.decisive_in_right, won.decisive_in_wrong) == ("red", 1, 0)
 
 
 def test_character_pairs_count_only_without_words() -> None:
     explainer = BM25Explainer(PASSAGES, BM25Options(Analyzer.BIGRAM))
-    pairs = term_table(explainer.explain("pie", 0), explainer.explain("pie", 1))
+    pairs = standing.term_table(explainer.explain("pie", 0), explainer.explain("pie", 1))
     assert set(pairs["kind"]) == {TokenKind.BIGRAM.value}
-    assert word_reason(pairs, lost=True).question_words == 2  # pi, ie
+    assert standing.word_reason(pairs, lost=True).question_words == 2  # pi, ie
     explainer = BM25Explainer(
         (Passage("a", "왕이 왔다"), Passage("b", "왕왕왕 짖었다")), BM25Options(Analyzer.KIWI_BIGRAM)
     )
-    table = term_table(explainer.explain("왕은 누구", 0), explainer.explain("왕은 누구", 1))
+    table = standing.term_table(explainer.explain("왕은 누구", 0), explainer.explain("왕은 누구", 1))
     words = table[table["kind"] == TokenKind.MORPHEME.value]
     assert len(words) < len(table)
-    assert word_reason(table, lost=False).question_words == len(words)
+    assert standing.word_reason(table, lost=False).question_words == len(words)
 
 
 def test_equal_scores_have_no_decisive_word() -> None:
     explainer = BM25Explainer(PASSAGES, BM25Options(Analyzer.WHITESPACE))
     same = explainer.explain(QUESTION, 0)
-    assert word_reason(term_table(same, same), lost=False).decisive_word == ""
+    assert standing.word_reason(standing.term_table(same, same), lost=False).decisive_word == ""
     empty = explainer.explain("", 0)
-    reason = word_reason(term_table(empty, empty), lost=True)
+    reason = standing.word_reason(standing.term_table(empty, empty), lost=True)
     assert (reason.question_words, reason.decisive_word, reason.missing_words) == (0, "", ())
 
 
@@ -117,20 +105,22 @@ def explained(**values: float) -> StaticExplanation:
 
 
 def test_tokens_by_hand() -> None:
-    table = token_table(explained(king=0.3, ab=0.1, new=0.0, who=0.1), explained(who=0.2, ab=0.5, new=0.0, king=0.1))
-    assert tuple(table.columns) == TOKENS
+    table = standing.token_table(
+        explained(king=0.3, ab=0.1, new=0.0, who=0.1), explained(who=0.2, ab=0.5, new=0.0, king=0.1)
+    )
+    assert tuple(table.columns) == standing.TOKENS
     assert table["term"].tolist() == ["ab", "king", "who", "new"]
     assert table["known"].tolist() == [True, True, True, False]
     np.testing.assert_allclose(table["difference"], [-0.4, 0.2, -0.1, 0.0], atol=1e-12)
-    assert decisive_token(table, lost=True) == "who"  # a word before a pair of letters
-    assert decisive_token(table, lost=False) == "king"
-    only_pairs = token_table(explained(ab=0.1), explained(ab=0.5))
-    assert decisive_token(only_pairs, lost=True) == "ab"
-    assert decisive_token(only_pairs, lost=False) == ""
+    assert standing.decisive_token(table, lost=True) == "who"  # a word before a pair of letters
+    assert standing.decisive_token(table, lost=False) == "king"
+    only_pairs = standing.token_table(explained(ab=0.1), explained(ab=0.5))
+    assert standing.decisive_token(only_pairs, lost=True) == "ab"
+    assert standing.decisive_token(only_pairs, lost=False) == ""
 
 
 class Listed:
-    """Finds what it was told to, a dictionary of passage and score for each question, whatever the question."""
+    """Returns given scores, a dictionary by passage for each question, and ignores the texts of the questions."""
 
     def __init__(self, name: str, scores_by_row: list[dict[int, float]]) -> None:
         self.name = name
@@ -149,7 +139,7 @@ class Listed:
 class FixedScorer:
     """Scores a passage by its number in a list."""
 
-    fingerprint = "told"
+    fingerprint = "fixed"
 
     def __init__(self, scores: list[float]) -> None:
         self._scores = scores
@@ -191,15 +181,16 @@ def test_values_sum_to_hybrid_score(
     for question in range(2):
         scores = dict(zip(fused.indices[question].tolist(), fused.scores[question].tolist(), strict=True))
         for passage in range(N_PASSAGES):
-            explanation = fusion_contributions(lists, question, passage, depth=depth, fusion=fusion, weights=weights)
-            assert explanation.is_retrieved == (passage in scores)
-            if explanation.is_retrieved:
+            explanation = standing.fusion_contributions(
+                lists, question, passage, depth=depth, fusion=fusion, weights=weights
+            )
+            if passage in scores:
                 assert explanation.score == pytest.approx(scores[passage], rel=1e-5, abs=1e-5)
                 assert sum(part.value for part in explanation.components.values()) == pytest.approx(explanation.score)
 
 
 def test_reciprocal_ranks_by_hand() -> None:
-    explanation = fusion_contributions(small_lists(), 1, 3, depth=5, fusion=Fusion.RRF, weights=[2.0, 1.0])
+    explanation = standing.fusion_contributions(small_lists(), 1, 3, depth=5, fusion=Fusion.RRF, weights=[2.0, 1.0])
     bm25 = explanation.components["bm25"]
     dense = explanation.components["dense"]
     assert (bm25.rank, bm25.score, bm25.normalised, bm25.weight, bm25.value) == (1, 8, 1 / 61, 2, 2 / 61)
@@ -207,35 +198,33 @@ def test_reciprocal_ranks_by_hand() -> None:
 
 
 def test_min_max_by_hand_over_fused_depth() -> None:
-    explanation = fusion_contributions(small_lists(), 1, 1, depth=3, fusion=Fusion.MIN_MAX)
+    explanation = standing.fusion_contributions(small_lists(), 1, 1, depth=3, fusion=Fusion.MIN_MAX)
     assert explanation.components["bm25"].value == pytest.approx((6 - 5) / (8 - 5))
     assert explanation.components["dense"].value == 1
-    assert fusion_contributions(small_lists(), 1, 1, depth=4, fusion=Fusion.MIN_MAX).components[
+    assert standing.fusion_contributions(small_lists(), 1, 1, depth=4, fusion=Fusion.MIN_MAX).components[
         "bm25"
     ].value == pytest.approx((6 - 1) / (8 - 1))
 
 
 def test_z_scores_by_hand() -> None:
-    explanation = fusion_contributions(small_lists(), 1, 1, depth=5, fusion=Fusion.Z_SCORE, weights=[0.5, 0.5])
+    explanation = standing.fusion_contributions(small_lists(), 1, 1, depth=5, fusion=Fusion.Z_SCORE, weights=[0.5, 0.5])
     bm25 = [8.0, 6.0, 5.0, 1.0]
     assert explanation.components["bm25"].normalised == pytest.approx(
         (6 - statistics.mean(bm25)) / statistics.pstdev(bm25)
     )
-    missed = fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.Z_SCORE).components["dense"]
+    missed = standing.fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.Z_SCORE).components["dense"]
     dense = [0.9, 0.5, 0.1]
     assert (missed.rank, missed.score) == (None, None)
     assert missed.value == pytest.approx((0.1 - 0.5) / statistics.pstdev(dense))
 
 
 def test_passage_of_zero_weight_retriever_is_not_retrieved() -> None:
-    explanation = fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.RRF, weights=[0.0, 1.0])
+    explanation = standing.fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.RRF, weights=[0.0, 1.0])
     assert (
         explanation.components["bm25"].rank,
         explanation.components["bm25"].value,
-        explanation.is_retrieved,
         explanation.score,
-    ) == (4, 0, False, 0)
-    assert not fusion_contributions(small_lists(), 1, 8, depth=3, fusion=Fusion.RRF).is_retrieved
+    ) == (4, 0, 0)
 
 
 def to_unit(scores: dict[int, float]) -> dict[int, float]:
@@ -246,7 +235,7 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
 
 @settings(deadline=None, max_examples=80)
 @given(
-    told=st.lists(
+    scores_by_row=st.lists(
         st.dictionaries(st.integers(0, 8), st.integers(-9, 9).map(float), min_size=1), min_size=2, max_size=2
     ),
     scores=st.lists(st.integers(-9, 9).map(float), min_size=9, max_size=9),
@@ -255,19 +244,20 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
     k=st.integers(1, 9),
 )
 def test_rerank_contributions_sum_and_recover_reranker_score(
-    told: list[dict[int, float]], scores: list[float], weight: float, depth: int, k: int
+    scores_by_row: list[dict[int, float]], scores: list[float], weight: float, depth: int, k: int
 ) -> None:
-    first = Listed("first", told)
+    first = Listed("first", scores_by_row)
     passages = [Passage(f"p{row}", str(row)) for row in range(9)]
     reranked = RerankedRetriever("reranked", first, FixedScorer(scores), passages, depth=depth, weight=weight)
     after = reranked.search(["one", "other"], k)
     before = first.search(["one", "other"], 9)
-    for question, passage in ((0, next(iter(told[0]))), (1, next(iter(told[1])))):
-        move = rerank_contributions(before, after, question, passage, depth=depth, weight=weight)
+    for question, passage in ((0, next(iter(scores_by_row[0]))), (1, next(iter(scores_by_row[1])))):
+        move = standing.rerank_contributions(before, after, question, passage, depth=depth, weight=weight)
         ranking = before.indices[question].tolist()
         new = after.indices[question].tolist()
         assert move.rank_before == ranking.index(passage) + 1
         assert move.rank_after == (new.index(passage) + 1 if passage in new else None)
+        first_scores = scores_by_row[question]
         read = [row for row in ranking[:depth] if row >= 0]
         if passage not in read or passage not in new:
             assert move.first is None
@@ -275,10 +265,10 @@ def test_rerank_contributions_sum_and_recover_reranker_score(
             continue
         assert move.first is not None
         assert move.reranker is not None
-        assert move.first.score == told[question][passage]
+        assert move.first.score == first_scores[passage]
         assert move.score == pytest.approx(float(after.scores[question, new.index(passage)]))
         assert move.first.value + move.reranker.value == pytest.approx(move.score, abs=1e-6)
-        assert move.first.normalised == pytest.approx(to_unit({row: told[question][row] for row in read})[passage])
+        assert move.first.normalised == pytest.approx(to_unit({row: first_scores[row] for row in read})[passage])
         assert (move.first.weight, move.reranker.weight) == (1 - weight, weight)
         if weight:
             reranker = to_unit({row: scores[row] for row in read})[passage]
@@ -293,9 +283,9 @@ def test_passage_below_depth_keeps_its_order() -> None:
         "r", first, FixedScorer([0.0, 5.0, 9.0]), [Passage(str(n), str(n)) for n in range(3)], depth=2
     )
     lists = first.search(["q"], 3), reranked.search(["q"], 3)
-    up, down, past = (rerank_contributions(*lists, 0, passage, depth=2, weight=1.0) for passage in (1, 0, 2))
+    up, down, past = (standing.rerank_contributions(*lists, 0, passage, depth=2, weight=1.0) for passage in (1, 0, 2))
     assert (up.rank_before, up.rank_after, up.score) == (2, 1, 1)
     assert (down.rank_before, down.rank_after, down.score) == (1, 2, 0)
     assert (past.rank_before, past.rank_after, past.first, past.reranker) == (3, 3, None, None)
-    nowhere = rerank_contributions(*lists, 0, 7, depth=2, weight=1.0)
+    nowhere = standing.rerank_contributions(*lists, 0, 7, depth=2, weight=1.0)
     assert (nowhere.rank_before, nowhere.rank_after, nowhere.score) == (None, None, None)

@@ -15,7 +15,7 @@ HASHES = hash_terms(WORDS)
 
 
 def tokens_with(documents: Documents) -> Tokens:
-    """The documents as an analyzer's output, in a vocabulary of their own."""
+    """Return documents as an analyzer's output."""
     known = sorted({term for document in documents for term in document})
     ids = np.array([known.index(term) for document in documents for term in document], dtype=np.int32)
     return Tokens([WORDS[term] for term in known], ids, offsets_of(documents))
@@ -34,7 +34,7 @@ def segments_with(documents: Documents, k1: float, b: float, size: int) -> Itera
     parts = [tokens_with(documents[first : first + size]) for first in range(0, len(documents), size)]
     counted = counts_of(parts)
     statistics = TermStatistics(
-        counted["hashes"], counted["holders"], len(documents), float(counted["n_tokens"]) / len(documents)
+        counted["hashes"], counted["document_frequencies"], len(documents), float(counted["n_tokens"]) / len(documents)
     )
     return bm25_segments(parts, statistics, k1, b)
 

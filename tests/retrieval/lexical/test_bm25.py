@@ -51,7 +51,7 @@ def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float)
 
 
 def hits_of(rankings: Rankings) -> list[dict[int, float]]:
-    """Score by row of what was found for each question."""
+    """Return the scores of each question's results by row."""
     return [
         {row: score for row, score in zip(rows, scores, strict=True) if row >= 0}
         for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
@@ -64,7 +64,7 @@ def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_scores_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents, questions = tokens_of_sample(sample, analyzer)
@@ -223,7 +223,7 @@ def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterator[Tokens]]:
-    """Parts of which none may be asked for."""
+    """Parts that must not be read."""
 
     def parts(*given: object) -> Iterator[Tokens]:
         pytest.fail("tokens were read again")
@@ -254,7 +254,7 @@ def test_segmentation_does_not_change_results(options: BM25Options, request: pyt
 @pytest.mark.parametrize("options", WEIGHED)
 def test_second_open_reuses_stored_index(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BM25("first", CORPUS, options).search(CORPUS_QUERIES, 20)
-    monkeypatch.setattr(index, "in_files", lambda *_: pytest.fail("it was built again"))
+    monkeypatch.setattr(index, "write_arrays", lambda *_: pytest.fail("it was built again"))
     for module in (bm25, weights):
         monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
     rankings = BM25("second", CORPUS, options).search(CORPUS_QUERIES, 20)
@@ -264,7 +264,7 @@ def test_second_open_reuses_stored_index(options: BM25Options, monkeypatch: pyte
 
 @pytest.mark.usefixtures("segments_of_eight")
 def test_index_key_depends_on_weights_texts_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_KEPT", 9)
+    monkeypatch.setattr(index, "_MAX_STORED_INDEXES", 9)
     for options in (*WEIGHED, BM25Options(Analyzer.WORD, k1=1.0), BM25Options(Analyzer.WORD, title=False)):
         BM25("", CORPUS, options)
     BM25("", CORPUS[::-1], WEIGHED[0])

@@ -103,7 +103,7 @@ def test_rm3_weights_match_formula_on_random_tokens(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("kept_work")
+@pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
 def test_rm3_weights_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions[::16])
@@ -115,7 +115,7 @@ def test_rm3_weights_match_formula_on_sample(sample: QuestionSet, analyzer: Anal
 
 
 def test_a_small_case_by_hand() -> None:
-    """Both passages are found for "a", with scores 2 and 1; x stands in both, y and z in one each."""
+    """Both passages match "a", with scores 2 and 1; x occurs in both, y and z in one each."""
     documents = ["a x y y", "a x z", *[f"w{number}" for number in range(28)]]
     options = FeedbackOptions(passages=2, terms=2, share=0.25)
     feedback = Feedback(options, Analysis(Analyzer.WORD), documents, term_statistics(Analyzer.WORD, documents))
@@ -139,7 +139,7 @@ def test_search_and_scores_use_expanded_weights(
     got = hits_of(again.search(questions, len(texts)))
     blocks = list(again.score_blocks(questions))
     for row, terms in enumerate(weights):
-        # what a term alone scores is the weight that plain BM25 gives it
+        # the score of a single term is its BM25 weight
         alone = hits_of(plain.search(list(terms), len(texts))) if terms else []
         expected: Counter[int] = Counter()
         for weight, scores in zip(terms.values(), alone, strict=True):
@@ -173,7 +173,7 @@ def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
 
 
 def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUESTIONS", 6)
+    monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUERIES_AT_ONCE", 6)
     of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
     again = BM25("", of, BM25Options(Analyzer.WORD, fb_docs=3))
     queries = ["w3", "w9 w30", "", "same"] * 5
@@ -284,7 +284,7 @@ def test_title_precedes_text_in_tokens() -> None:
 
 
 class Given:
-    """Matrices that were made before, whatever the texts."""
+    """Returns given matrices for any texts."""
 
     fingerprint = "given"
 
@@ -344,5 +344,5 @@ def test_breaks_ties_by_row_and_drops_scores_not_above_0() -> None:
 
 
 def test_rejects_questions_with_larger_vocabulary() -> None:
-    with pytest.raises(ValueError, match="terms that its passages cannot have"):
+    with pytest.raises(ValueError, match="question vocabulary is larger"):
         searched(np.ones((1, 3), dtype=np.float32), np.ones((2, 2), dtype=np.float32)).search([""], 1)

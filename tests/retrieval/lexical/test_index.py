@@ -120,8 +120,8 @@ def test_searches_zipf_distributed_terms() -> None:
     questions = [np.minimum(rng.zipf(1.2, size) - 1, n_terms - 1) for size in (1, 2, 5, 12, 30, 60) for _ in range(20)]
     terms = np.concatenate(questions).astype(np.uint64)
     offsets = offsets_of(questions)
-    assert (postings.lists.found["map"] >= 0).any()
-    assert (postings.lists.found["map"] < 0).any()
+    assert (postings.lists.entries["map"] >= 0).any()
+    assert (postings.lists.entries["map"] < 0).any()
     scores = all_of(postings, terms, offsets, 16)
     for k in (1, 10, 100, 1000):
         assert_same(postings.search(terms, offsets, k), top_k(scores, k))

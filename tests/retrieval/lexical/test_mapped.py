@@ -70,7 +70,7 @@ print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")
 
 
 class CountingSegments:
-    """Makes segments, and counts how often it was asked to."""
+    """Builds segments, and counts the calls."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -127,7 +127,7 @@ def test_rebuilds_damaged_index(name: str) -> None:
 def test_rebuilds_index_with_missing_file() -> None:
     segments = CountingSegments()
     opened(segments)
-    (folder() / "found").unlink()
+    (folder() / "entries").unlink()
     assert_finds_the_same(opened(segments))
     assert segments.times == 2
 
@@ -185,12 +185,12 @@ def test_builds_index_in_memory_on_read_only_disk(monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(index, "in_files", full)
+    monkeypatch.setattr(index, "write_arrays", full)
     assert_finds_the_same(opened(CountingSegments()))
 
 
 def test_removes_least_recently_used_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_KEPT", 2)
+    monkeypatch.setattr(index, "_MAX_STORED_INDEXES", 2)
     segments = CountingSegments()
     for number, key in enumerate(("a", "b")):
         mapped_postings(key, len(DOCUMENTS), segments, SIZE)

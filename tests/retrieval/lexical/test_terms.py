@@ -22,15 +22,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec,
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.retrieval.explain import BM25Explainer, WindowedBM25Explainer
+from mrc_workbench.retrieval.lexical import terms
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25, windows
-from mrc_workbench.retrieval.lexical.terms import (
-    LANGUAGE_INDEPENDENT,
-    CutEvidence,
-    CutWord,
-    cut_words,
-    find_unmatched_questions,
-    readings,
-)
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 
 # enough of each particle that they are known as such
@@ -51,15 +44,15 @@ SENTENCES = st.lists(st.sampled_from(["a b.", "b c!", "c c a?", "d", "…", "a. 
 
 
 def test_readings_cover_analyzers_of_text_language() -> None:
-    tokens_by_analyzer = readings("한글을 만든 King")
-    assert list(tokens_by_analyzer) == list(LANGUAGE_INDEPENDENT)
+    tokens_by_analyzer = terms.readings("한글을 만든 King")
+    assert list(tokens_by_analyzer) == list(terms.LANGUAGE_INDEPENDENT)
     assert Analyzer.AUTO not in tokens_by_analyzer
     assert tokens_by_analyzer[Analyzer.WHITESPACE] == ["한글을", "만든", "King"]
     assert tokens_by_analyzer[Analyzer.BIGRAM] == ["한글", "글을", "만든", "ki", "in", "ng"]
-    assert readings("")[Analyzer.KIWI] == []
-    assert readings("Running", Analyzer.ENGLISH)[Analyzer.ENGLISH] == ["run"]
-    assert next(iter(readings("The shoes are running."))) is Analyzer.ENGLISH
-    assert Analyzer.GERMAN not in readings("The shoes are running.")
+    assert terms.readings("")[Analyzer.KIWI] == []
+    assert terms.readings("Running", Analyzer.ENGLISH)[Analyzer.ENGLISH] == ["run"]
+    assert next(iter(terms.readings("The shoes are running."))) is Analyzer.ENGLISH
+    assert Analyzer.GERMAN not in terms.readings("The shoes are running.")
 
 
 def test_finds_questions_without_shared_terms() -> None:
@@ -73,14 +66,14 @@ def test_finds_questions_without_shared_terms() -> None:
         Question("q6", "?!", (), ("p2",)),  # no term at all
     )
     question_set = QuestionSet("terms", passages, questions)
-    rows = find_unmatched_questions(question_set, Analyzer.WORD)
+    rows = terms.find_unmatched_questions(question_set, Analyzer.WORD)
     assert (rows.without_relevant_match.tolist(), rows.without_any_match.tolist()) == ([1, 2, 5], [2, 5])
-    rows = find_unmatched_questions(question_set, Analyzer.WORD, title=False)
+    rows = terms.find_unmatched_questions(question_set, Analyzer.WORD, title=False)
     assert (rows.without_relevant_match.tolist(), rows.without_any_match.tolist()) == ([1, 2, 3, 5], [2, 3, 5])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("analyzer", [*LANGUAGE_INDEPENDENT, Analyzer.ENGLISH])
+@pytest.mark.parametrize("analyzer", [*terms.LANGUAGE_INDEPENDENT, Analyzer.ENGLISH])
 @pytest.mark.parametrize(
     "question_set", [small_set(), read_entry(CATALOG["sample"]).question_set], ids=["small", "sample"]
 )
@@ -94,7 +87,7 @@ def test_unmatched_questions_have_disjoint_token_sets(question_set: QuestionSet,
         if not any(questions[row] & passages[question_set.row_of_passage[id_]] for id_ in question.relevant)
     ]
     anywhere = [row for row, tokens in enumerate(questions) if not tokens & set().union(*passages)]
-    unmatched_questions = find_unmatched_questions(question_set, analyzer)
+    unmatched_questions = terms.find_unmatched_questions(question_set, analyzer)
     assert (unmatched_questions.without_relevant_match.tolist(), unmatched_questions.without_any_match.tolist()) == (
         own,
         anywhere,
@@ -111,8 +104,8 @@ def question_set_of(*questions: tuple[str, str]) -> QuestionSet:
     return QuestionSet("cut", (PASSAGE, OTHER), tuple(labelled))
 
 
-def cut_words_of(question_set: QuestionSet, dictionary: Dictionary | None = None) -> dict[str, CutWord]:
-    return {cut_word.word: cut_word for cut_word in cut_words(question_set, dictionary)}
+def cut_words_of(question_set: QuestionSet, dictionary: Dictionary | None = None) -> dict[str, terms.CutWord]:
+    return {cut_word.word: cut_word for cut_word in terms.cut_words(question_set, dictionary)}
 
 
 @pytest.mark.slow
@@ -123,14 +116,16 @@ def test_reports_word_cut_in_two_ways() -> None:
     words = cut_words_of(
         question_set_of((question, "p1"), ("고속도로를 무엇이 달리나?", "p2"), ("방시혁은 언제 태어났는가?", "p1"))
     )
-    assert words["방시혁"] == CutWord("방시혁", CutEvidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2))
+    assert words["방시혁"] == terms.CutWord(
+        "방시혁", terms.CutEvidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2)
+    )
     assert "고속도로" not in words
 
 
 @pytest.mark.slow
 def test_reports_word_cut_into_pieces_without_labels() -> None:
     words = cut_words_of(question_set_of(("방시혁은 어느 학교를 다녔는가?", "p2")))
-    assert words["방시혁"] == CutWord("방시혁", CutEvidence.PIECES, ("방", "시", "혁"), (), (0,))
+    assert words["방시혁"] == terms.CutWord("방시혁", terms.CutEvidence.PIECES, ("방", "시", "혁"), (), (0,))
 
 
 @pytest.mark.slow
@@ -138,10 +133,10 @@ def test_orders_cut_words_and_skips_dictionary_words() -> None:
     question_set = question_set_of(
         ("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"), ("방시혁은 어느 학교를 다녔는가?", "p1")
     )
-    words = cut_words(question_set)
+    words = terms.cut_words(question_set)
     assert [(cut_word.word, cut_word.evidence, cut_word.questions) for cut_word in words] == [
-        ("방시혁", CutEvidence.DIFFERS, (2,)),
-        ("콩도르세", CutEvidence.UNKNOWN, (0, 1)),
+        ("방시혁", terms.CutEvidence.DIFFERS, (2,)),
+        ("콩도르세", terms.CutEvidence.UNKNOWN, (0, 1)),
     ]
     assert "방시혁" not in cut_words_of(
         question_set, with_words(Dictionary(), [Word(cut_word.word) for cut_word in words])
@@ -157,10 +152,10 @@ def test_reports_progress_and_skips_other_scripts_and_empty_texts() -> None:
     questions = tuple(
         Question(f"q{row}", text, (), (passage,)) for row, (text, passage) in enumerate(labelled_questions)
     )
-    assert cut_words(QuestionSet("x", passages, questions), on_progress=shares.append) == []
+    assert terms.cut_words(QuestionSet("x", passages, questions), on_progress=shares.append) == []
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert cut_words(QuestionSet("none", (PASSAGE,), ())) == []
+    assert terms.cut_words(QuestionSet("none", (PASSAGE,), ())) == []
 
 
 def compared(question_set: QuestionSet, *specs: TermSpec) -> Comparison:
@@ -308,11 +303,11 @@ def test_title_precedes_every_window() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.lists(SENTENCES, min_size=1, max_size=6), st.integers(1, 3))
-def test_windowed_scores_are_maxima_of_bm25_over_windows(drawn: list[list[str]], sentences: int) -> None:
-    passages = [Passage(f"p{row}", " ".join(parts)) for row, parts in enumerate(drawn)]
+def test_windowed_scores_are_maxima_of_bm25_over_windows(texts: list[list[str]], sentences: int) -> None:
+    passages = [Passage(f"p{row}", " ".join(parts)) for row, parts in enumerate(texts)]
     cut = [(row, window) for row, passage in enumerate(passages) for window in windows(passage.text, sentences)]
     plain = BM25("plain", [Passage("", window) for _, window in cut], WORD).search(["a b", "c d d", "e"], len(cut))
-    rankings = WindowedBM25("windowed", passages, WORD, sentences=sentences).search(["a b", "c d d", "e"], len(drawn))
+    rankings = WindowedBM25("windowed", passages, WORD, sentences=sentences).search(["a b", "c d d", "e"], len(texts))
     for question in range(3):
         best: dict[int, float] = {}
         for window_row, score in zip(plain.indices[question].tolist(), plain.scores[question].tolist(), strict=True):

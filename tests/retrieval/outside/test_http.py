@@ -1,4 +1,4 @@
-"""A search engine behind HTTP, by a strict server: what it is sent, what is refused, what a hostile one may do."""
+"""A search engine behind HTTP: requests to a strict server, refusals, and hostile servers."""
 
 import gzip
 import json
@@ -175,7 +175,7 @@ def test_reports_strict_server_and_wrong_path(
         ((200, JSON, b"\xff\xfe\x00"), "outside_not_json"),
         ((200, {**JSON, "content-encoding": "gzip"}, b"no gzip"), "outside_not_json"),
         ((200, {**JSON, "content-encoding": "gzip"}, gzip.compress(b" " * 50_000_000)), "outside_too_large"),
-        ((200, JSON, b" " * (http_search.MOST_BYTES + 1)), "outside_too_large"),
+        ((200, JSON, b" " * (http_search.MAX_BYTES + 1)), "outside_too_large"),
         ((200, JSON, b"[]"), "outside_path"),
         ((200, JSON, b"null"), "outside_path"),
         ((200, JSON, b'{"hits": {"hits": [{"_id": "other", "_score": 1}]}}'), "outside_ids"),

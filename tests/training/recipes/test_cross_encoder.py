@@ -111,7 +111,7 @@ def test_selects_best_weight_of_the_grid(cross_encoder: Trained) -> None:
 def test_saves_weight_with_the_model(cross_encoder: Trained) -> None:
     assert recommended_weight(make_source(cross_encoder.run)) == cross_encoder.run.scores()["weight"]
     saved_options = json.loads((cross_encoder.run.model_folder / "reranking.json").read_text())
-    assert saved_options["chosen_on"] == "validation questions, BM25's first 20"
+    assert saved_options["selected_on"] == "validation questions, BM25's first 20"
 
 
 def test_saves_best_model_measured_during_training(cross_encoder: Trained) -> None:

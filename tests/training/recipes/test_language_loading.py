@@ -16,7 +16,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.language.tokenizer_training import Sample, gathered, train_on
+from mrc_workbench.models.language.tokenizer_training import Sample, gather_documents, train_on
 from mrc_workbench.models.language.tokenizers import write_tokens
 from mrc_workbench.training.recipes.language_material import LanguageTrainingData
 from mrc_workbench.training.runs import Phase, Run
@@ -103,7 +103,7 @@ def test_stops_while_sampling_for_tokenizer(kind: str) -> None:
 
     options = make_options(tokenizer_kind=kind)
     sample = Sample(held_out=SHARES.test + SHARES.validation)
-    with gathered(corpus, sample) as sample_texts, pytest.raises(StopRequested):
+    with gather_documents(corpus, sample) as sample_texts, pytest.raises(StopRequested):
         train_on(sample_texts, options.tokenizer_kind, options.vocabulary, stop)
 
 

@@ -91,7 +91,7 @@ def test_tokenizes_text_once(data: LanguageTrainingData, monkeypatch: pytest.Mon
     corpus = find_corpus(text_file(60))
     first = LanguageTrainingData.from_corpus(corpus, SHARES, make_options())
     monkeypatch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", None)
-    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.gathered", None)
+    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.gather_documents", None)
     again = LanguageTrainingData.from_corpus(corpus, SHARES, make_options(mask_share=0.4, size="base"))
     assert np.array_equal(first.files[Part.TRAIN].tokens, again.files[Part.TRAIN].tokens)
     with pytest.raises(TypeError):

@@ -180,7 +180,7 @@ def test_rejects_longer_or_second_projection(tmp_path: Any) -> None:
 
 
 def test_rejects_starter() -> None:
-    with pytest.raises(ModelError, match="knows words and no tokens"):
+    with pytest.raises(ModelError, match="has words instead of tokens"):
         LateOptions.check_base(find_model(STARTER))
     run = create_planned_run(LATE_INTERACTION, shuffled(20, 20), base=STARTER)
     ended = train(run)

@@ -173,7 +173,7 @@ def test_cross_encoder_predicts_named_labels() -> None:
     predicted = model.predict(list(zip(*judge.texts, strict=True))).argmax(axis=1)
     assert nli.scores()["after"]["accuracy"] == pytest.approx((predicted == judge.values).mean(), abs=0.06)
     assert model.config.id2label == {0: "entailment", 1: "neutral", 2: "contradiction"}
-    with pytest.raises(ModelError, match="gives no 1 scores a pair") as error:
+    with pytest.raises(ModelError, match="does not return 1 scores per pair") as error:
         CrossEncoderScorer(find_model(nli.id), []).load()
     assert error.value.code == "labels"
     sts = train_to_end(create_pair_run(make_scored_pairs(), SENTENCE_CROSS_ENCODER, base=nli.id))  # with a new head

@@ -319,7 +319,7 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         counts = {key: tables.number(f"why.{key}", explained_by="") for key in keys}
         is_bool = f"in_{side}" in table and pd.api.types.is_bool_dtype(table[f"in_{side}"])
         in_passage = tables.checkbox(f"why.stands_{side}") if is_bool else tables.number(f"why.in_{side}")
-        weight = {f"held_{side}": tables.number("why.weight_held", "%.3f")}
+        weight = {f"{side}_weight": tables.number("why.passage_weight", "%.3f")}
         return {**counts, f"in_{side}": in_passage, **weight, side: tables.number(f"why.{side}", "%.3f")}
 
     total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
@@ -329,11 +329,11 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "kind": tables.text("why.term_kind"),
         "known": tables.checkbox("why.term_known"),
         "own": tables.checkbox("why.own"),
-        "stands_as": tables.text("why.stands_as"),
+        "surfaces": tables.text("why.surfaces"),
         "in_question": tables.number("why.in_question"),
         "weight": tables.number("why.term_weight", "%.3f"),
         "sources": tables.text("why.sources"),
-        "asked": tables.number("why.question_weight", "%.3f"),
+        "question_weight": tables.number("why.question_weight", "%.3f"),
         "passages": tables.number("why.in_passages"),
         "idf": tables.labelled_number("idf", "%.2f", word("why.idf_help")),
         **passage_columns("right"),

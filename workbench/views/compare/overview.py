@@ -164,19 +164,19 @@ def _draw_tests_in_full(view: ComparisonView) -> None:
 
 def _draw_mix(result: Result, parts: Sequence[str]) -> None:
     rows = [
-        (retriever_name(name) if name in parts else signal_label(name), 100 * details["share"], 100 * details["brings"])
+        (retriever_name(name) if name in parts else signal_label(name), 100 * details["weight"], 100 * details["gain"])
         for name, details in result.signals.items()
     ]
-    table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
+    table = pd.DataFrame(rows, columns=["signal", "weight", "gain"]).sort_values("weight", ascending=False)
     with st.expander(word("compare.mix_title", name=plain(retriever_name(result.name)))):
         st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
         first = table.iloc[0]
-        described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['share']:.0f}")
+        described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['weight']:.0f}")
         draw_chart(_signal_bars, table, x=word("compare.mix_share"), alt=described)
         columns = {
             "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
-            "share": tables.number("compare.mix_share", "%.1f"),
-            "brings": tables.number("compare.mix_brings", "%+.2f"),
+            "weight": tables.number("compare.mix_share", "%.1f"),
+            "gain": tables.number("compare.mix_gain", "%+.2f"),
         }
         tables.draw(table, columns)
 

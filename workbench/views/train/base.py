@@ -15,7 +15,7 @@ from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.workspace import run_as_current_user
 from mrc_workbench.models.files import HubRevision, ModelError, hub_revision
-from mrc_workbench.models.packaged import DEFAULT, PREFIX, base_at_hand
+from mrc_workbench.models.packaged import DEFAULT, PREFIX, installed_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
 from mrc_workbench.training.options import NegativesFrom, OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import (
@@ -184,7 +184,7 @@ def _draw_availability(kind: str, reference: str, container: DeltaGenerator) -> 
     if reference == STARTER:
         new = kind == LANGUAGE_MODEL
         container.caption(word("train.about_new_model" if new else "train.about_starter"))
-        if not (new or base_at_hand()):
+        if not (new or installed_base()):
             st.caption(word("train.no_packaged", model=DEFAULT.name, package=DEFAULT.requirement))
     elif source.packaged:
         packaged = source.packaged

@@ -12,7 +12,7 @@ from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.models.packaged import base_at_hand
+from mrc_workbench.models.packaged import installed_base
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.jobs import SettingsSearchResult
@@ -145,7 +145,7 @@ def _models(field: OptionField) -> list[str]:
     kind = field.model or _MODELS[field.name]
     kinds = equivalent_kinds(kind)
     runs = [run.id for run, plan in finished_runs().items() if plan.kind in kinds]
-    packaged = [base.reference] if (base := base_at_hand()) else []
+    packaged = [base.reference] if (base := installed_base()) else []
     if field.name == "guide":  # it needs a tokenizer, which starters lack
         return [_ITSELF, *packaged, get_recipe(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
     if kind == CROSS_ENCODER:  # the default base of the hub is not trained to score

@@ -15,7 +15,7 @@ from mrc_workbench.labs.reading.pages.ask import _follow_stream, answer_html
 from mrc_workbench.labs.reading.pages.evaluation import format_probability
 from mrc_workbench.labs.reading.pages.passages import build_column, explain_selection, mark_spans, selected_answer
 from mrc_workbench.models.llm import EndpointError, Usage
-from mrc_workbench.models.llm_connection import hung_up
+from mrc_workbench.models.llm_connection import stopped_call
 from mrc_workbench.workbench.views.ui.words import plain
 from tests.labs.reading.doubles import SET
 
@@ -55,7 +55,7 @@ class Stream:
         try:
             for _ in range(self.max_pieces):
                 if self.ended.wait(0.0001):
-                    raise hung_up()
+                    raise stopped_call()
                 yield self.piece
             return ANSWER
         finally:

@@ -96,7 +96,7 @@ def test_selects_window_lengths(data: StoredSet) -> None:
 
 
 def test_offers_and_adds_local_models_by_name(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "base_at_hand", lambda: DEFAULT)
+    monkeypatch.setattr(choices, "installed_base", lambda: DEFAULT)
     model = trained("My encoder")
     app = opened(page, retrievers="BM25")
     (box,) = [element for element in app.selectbox if element.key == "add_dense_model"]

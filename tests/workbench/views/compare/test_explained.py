@@ -188,11 +188,11 @@ def test_explains_sparse_score_by_terms(tmp_path: Path) -> None:
     held = encoder.encode_passages([f"{PASSAGES[1].title}\n{PASSAGES[1].text}", PASSAGES[4].text])
     scores = (encoder.encode_questions([QUESTIONS[1].text]) @ held.T).toarray()[0]
     assert [right, wrong] == pytest.approx(scores, abs=0.0006)
-    table = tables(app, "held_right")[0]
+    table = tables(app, "right_weight")[0]
     terms = table.iloc[:-1]
     total = table.iloc[-1]
     assert total["right"] == pytest.approx(scores[0], abs=1e-4)
-    assert (terms["asked"] * terms["held_right"]).sum() == pytest.approx(scores[0], abs=1e-4)
+    assert (terms["question_weight"] * terms["right_weight"]).sum() == pytest.approx(scores[0], abs=1e-4)
     added = terms[terms["kind"] == EN["why.kind_expansion"]]
     assert not (added["in_right"] | added["in_wrong"]).any()
     assert EN["why.by_expansion"].partition("**")[0] in " ".join(text.value for text in app.markdown)

@@ -68,8 +68,8 @@ def test_marks_feedback_terms_with_their_sources() -> None:
 def test_marks_synonyms_and_dictionary_words() -> None:
     spec = BM25Spec(name="D", analyzer=Analyzer.WORD, dictionary="dictionary:of-the-test")
     table = term_rows(spec, "차량 공장", 2, 1, SYNONYMS)
-    assert table.loc["자동차", ["own", "stands_as"]].tolist() == [True, "차량, 승용차"]
-    assert table.loc["공장", ["own", "stands_as"]].tolist() == [False, ""]
+    assert table.loc["자동차", ["own", "surfaces"]].tolist() == [True, "차량, 승용차"]
+    assert table.loc["공장", ["own", "surfaces"]].tolist() == [False, ""]
     of_kiwi = term_rows(spec.model_copy(update={"analyzer": Analyzer.KIWI_BIGRAM}), "누리호 시험", 0, 1, SYNONYMS)
     rows = of_kiwi.reset_index().set_index(["term", "kind"])
     assert rows.loc[("누리호", "morpheme"), "own"]
