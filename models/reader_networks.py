@@ -116,7 +116,7 @@ class SpanNetwork(TrainedNetwork):
         do: P is their sum (Karpukhin et al. 2020 name it the marginal likelihood).
         """
         logits = self[0](features)
-        sides = (("starts", "begins"), ("ends", "finishes"))
+        sides = (("starts", "starts"), ("ends", "ends"))
         losses = [
             _negative_log_likelihood(logits[output], features["allowed"], features[marked]) for output, marked in sides
         ]
@@ -173,7 +173,7 @@ class MaskedNetwork(TrainedNetwork):
         times `pairs_weight`. `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
         """
         scores = self.score_tokens(features)
-        losses = scores["token_losses"] * features["shares"][:, 0]
+        losses = scores["token_losses"] * features["weights"][:, 0]
         if "follow_losses" in scores:
             losses = losses + self.pairs_weight * scores["follow_losses"]
         return {"losses": losses}

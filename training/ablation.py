@@ -9,7 +9,7 @@ from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
 
 from mrc_workbench.data.cache import sealing
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested
@@ -34,7 +34,7 @@ from mrc_workbench.training.jobs import (
     Variant,
     VariantDifference,
 )
-from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions
+from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions, current_options
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, all_runs, create_run, find_run
@@ -51,6 +51,10 @@ Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 
 
+def _current_option_names(options: object) -> object:
+    return current_options(options) if isinstance(options, Mapping) else options
+
+
 class AblationExperiment(BaseModel):
     """What is learned from and what is varied, one thing at a time; `untrained` adds the base as it is.
 
@@ -59,6 +63,7 @@ class AblationExperiment(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _earlier_options = field_validator("language_model", "fine_tuning", "vary", mode="before")(_current_option_names)
     text: str = Field(min_length=1)
     questions: str = ""
     sentences: str = ""
@@ -88,7 +93,7 @@ class AblationExperiment(BaseModel):
         base_defaults = LanguageOptions.defaults_for(
             str(variant_changes.get("base", file_options.get("base", STARTER)))
         )
-        defaults = asdict(base_defaults) | {"kept_models": 0}  # of many variants nobody looks at how each came there
+        defaults = asdict(base_defaults) | {"max_snapshots": 0}  # of many variants nobody looks at how each came there
         return _parse_options(
             LanguageOptions,
             defaults,
@@ -247,15 +252,17 @@ class _AblationSweep(Sweep[Ablation]):
             model = self._language_model(number)
             run = find_run(model)
             metrics = hidden_token_scores(run) if run and number != UNTRAINED else {}
-            evaluation_key = run.read("before.json").get("judge") if run else ""
+            evaluation_key = run.base_measurement().get("evaluation_key") if run else ""
             if number == REFERENCE:
                 self._evaluation_key = evaluation_key
-            variant = replace(variant, model=model, figures=metrics, alike=evaluation_key == self._evaluation_key)
+            variant = replace(
+                variant, model=model, metrics=metrics, is_comparable=evaluation_key == self._evaluation_key
+            )
             self._finished_stages += 1
             if self._experiment.questions:
                 self._begin(AblationStage.TUNING, number)
                 fine_tuned_run = self._run_or_reuse(f"{number}-tuned", number, self._fine_tuning_plan(number, model))
-                variant = replace(variant, tuned=fine_tuned_run.id)
+                variant = replace(variant, fine_tuned_run=fine_tuned_run.id)
                 self._finished_stages += 1
         except TrainingError as error:
             if number == REFERENCE:
@@ -287,7 +294,7 @@ class _AblationSweep(Sweep[Ablation]):
         if existing_run := next((run for run in all_runs() if _has_same_result(run, plan)), None):
             self._reused_stages += 1
             return existing_run
-        plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), whole=True))
+        plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), is_complete=True))
         part = self._job.get_part(name)
         run = self._resume_or_create(part, partial(create_run, plan, part.folder, attended=True))
         from mrc_workbench.training.trainers import TrainingProgressCallback  # imports transformers
@@ -324,7 +331,7 @@ class _AblationSweep(Sweep[Ablation]):
         self._begin(AblationStage.MEASURING)
         trained = [variant for variant in table.variants if not variant.code]
         models = {variant.number: variant.model for variant in trained}
-        fine_tuned_models = {variant.number: variant.tuned for variant in trained if variant.tuned}
+        fine_tuned_models = {variant.number: variant.fine_tuned_run for variant in trained if variant.fine_tuned_run}
         scores_by_measure: dict[str, VariantScores] = {}
         if self._experiment.sentences:
             pairs = find_pairs(self._experiment.sentences)
@@ -349,7 +356,7 @@ class _AblationSweep(Sweep[Ablation]):
                 for name, scores in scores_by_measure.items()
                 if variant.number in scores.differences
             }
-            variants.append(replace(variant, figures={**(variant.figures or {}), **metrics}, differences=differences))
+            variants.append(replace(variant, metrics={**(variant.metrics or {}), **metrics}, differences=differences))
         return replace(table, variants=tuple(variants))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:
@@ -375,6 +382,6 @@ def _has_same_result(run: Run, plan: TrainingPlan) -> bool:
     is_same_plan = all(getattr(finished_plan, name) == getattr(plan, name) for name in compared_fields)
     return (
         is_same_plan
-        and not (finished_plan.trial and not finished_plan.trial.whole)
+        and not (finished_plan.trial and not finished_plan.trial.is_complete)
         and run.status().state is State.DONE
     )

@@ -151,16 +151,16 @@ class Measurement(Generic[S]):
     def to_dict(self) -> dict[str, Any]:
         """Return the content of `before.json`."""
         parts = {"validation": self.validation, "training": self.training, "test": self.test}
-        key_entry = {"judge": self.evaluation_key} if self.evaluation_key else {}
+        key_entry = {"evaluation_key": self.evaluation_key} if self.evaluation_key else {}
         return key_entry | {name: part.to_dict() for name, part in parts.items() if part is not None}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], parse: Callable[[Any], S]) -> Self | None:
-        """Read the content of `before.json`. None if parts are missing: earlier versions stored results on validation examples alone."""
+        """Read the content of `before.json`; None if parts are missing, as in files of earlier versions."""
         if "validation" not in stored:
             return None
         parts = {name: parse(stored[name]) for name in ("validation", "training", "test") if name in stored}
-        return cls(**parts, evaluation_key=stored.get("judge", ""))
+        return cls(**parts, evaluation_key=stored.get("evaluation_key", ""))
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Task:
     loss: Any
     columns: Columns
     examples: Examples
-    measure: Callable[[Any], Measurement[Any]]
+    evaluate: Callable[[Any], Measurement[Any]]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     resolved_options: dict[str, str] = field(
@@ -309,11 +309,11 @@ class Recipe(ABC, Generic[Options, Data]):
     base: ClassVar[str]  # hub id that a page offers to start from, besides what the options offer
     measure: ClassVar[str]  # the metric that a page shows of a finished training
     colour: ClassVar[str]  # of its curves
-    named: ClassVar[str] = ""  # by the command
-    does: ClassVar[str]  # the words of a finished model's card
+    description: ClassVar[str] = ""  # by the command
+    summary: ClassVar[str]  # the words of a finished model's card
     hub_task: ClassVar[str]
     loading: ClassVar[tuple[str, str]]
-    loading_a_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
+    loading_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
     usage: ClassVar[str]
     # the name and the specification of a retriever that searches with a finished model
     retriever_spec: ClassVar[tuple[str, Callable[..., Spec]] | tuple[()]] = ()

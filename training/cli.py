@@ -117,12 +117,12 @@ def _fit_to_memory(plan: TrainingPlan) -> TrainingPlan:
         if estimate.fits:
             print_line(f"about {estimate.seconds / 60:.0f} minutes, {gigabytes} of memory")
             return plan
-        if not estimate.instead:
+        if not estimate.suggested_options:
             break
         print_line(f"does not fit: {gigabytes} of memory")
-        for name, value in estimate.instead.items():
+        for name, value in estimate.suggested_options.items():
             print_line(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}")
-        plan = replace(plan, options=replace(plan.options, **estimate.instead))
+        plan = replace(plan, options=replace(plan.options, **estimate.suggested_options))
     raise ValueError(f"{gigabytes} of memory, and no change was found that makes it fit: take a smaller base")
 
 
@@ -180,14 +180,14 @@ def _format_search(outcome: SettingsSearchResult) -> str:
     measure = Measure.parse(outcome.measure).long_name
     head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
     lines = _align_columns(
-        [head, *(_format_trial(trial, is_selected=trial.number == outcome.chosen) for trial in outcome.tried)]
+        [head, *(_format_trial(trial, is_selected=trial.number == outcome.selected) for trial in outcome.trials)]
     )
     lines.append(f"on {outcome.questions:,} validation questions, where the untrained base has {outcome.untrained:.4f}")
     lines += [f"setting {number} ended with an error: see its log" for number in outcome.failed]
-    if outcome.untried:
-        lines.append(f"too little time for settings {', '.join(map(str, outcome.untried))}")
-    if outcome.chosen != DEFAULTS:
-        lines.append(f"setting {outcome.chosen} is better than the defaults")
+    if outcome.skipped:
+        lines.append(f"too little time for settings {', '.join(map(str, outcome.skipped))}")
+    if outcome.selected != DEFAULTS:
+        lines.append(f"setting {outcome.selected} is better than the defaults")
     elif outcome.best == DEFAULTS:
         lines.append("nothing tried is better than the defaults: they stay")
     else:
@@ -196,7 +196,7 @@ def _format_search(outcome: SettingsSearchResult) -> str:
 
 
 def _format_trial(trial: TrialResult, *, is_selected: bool) -> tuple[str, ...]:
-    changed = ", ".join(f"{name} {value}" for name, value in trial.changed.items()) or "defaults"
+    changed = ", ".join(f"{name} {value}" for name, value in trial.changed_options.items()) or "defaults"
     length = (f"{trial.epochs:.2f}", f"{trial.steps:,}")
     value = (f"{trial.value:.4f}", f"{trial.low:.4f} to {trial.high:.4f}")
     interval = f"{trial.difference_low:+.4f} to {trial.difference_high:+.4f}"
@@ -266,7 +266,7 @@ def _format_ablation(table: AblationTable) -> str:
     ]
     lines = _align_columns([("variant", *measures), *rows])
     lines += [f"{variant_name(variant)}: {variant.message}" for variant in table.variants if variant.code]
-    if any(not variant.alike for variant in table.variants):
+    if any(not variant.is_comparable for variant in table.variants):
         lines.append(
             "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
         )
@@ -277,15 +277,15 @@ def variant_name(variant: Variant) -> str:
     """Return what a variant is called: the options that it changes."""
     if variant.number == UNTRAINED:
         return "without pre-training"
-    return ", ".join(f"{name} {value}" for name, value in variant.changed.items()) or "as written"
+    return ", ".join(f"{name} {value}" for name, value in variant.changed_options.items()) or "as written"
 
 
 def _format_interval(variant: Variant, measure: str) -> str:
-    interval = (variant.figures or {}).get(measure)
+    interval = (variant.metrics or {}).get(measure)
     if interval is None:
         return "-"
     digits = 1 if measure == "perplexity" else 4
-    marker = "" if variant.alike or measure not in ("perplexity", "masked_accuracy") else " (o)"
+    marker = "" if variant.is_comparable or measure not in ("perplexity", "masked_accuracy") else " (o)"
     return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]{marker}"
 
 
@@ -295,7 +295,7 @@ def __getattr__(name: str) -> App:
         about = "Train a model.\n\nDefaults are those of the starter; other bases have their own."
         commands = command_group("train", about)
         for kind, recipe in RECIPES.items():
-            commands.command(_train_command(kind), name=kind, help=f"Train {recipe.named or kind}.")
+            commands.command(_train_command(kind), name=kind, help=f"Train {recipe.description or kind}.")
         return commands
     if name == "sweep_commands":
         commands = command_group("sweep", "Search settings of a training.\n\nTries a few on validation questions.")

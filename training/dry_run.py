@@ -248,7 +248,7 @@ def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         with (
             cached_tokenization(task.model),
             cached as lower,
-            passes_by_length(task.model, recompute=options.recompute),
+            passes_by_length(task.model, recompute=options.gradient_checkpointing),
         ):
             trainer.train()
     return pace.times

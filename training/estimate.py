@@ -111,7 +111,7 @@ _MIN_LENGTH = 64  # tokens, below which hardly a passage says what it is about
 REASONS = {
     "attention_dropout": "the probabilities of attention are not written out",
     "embedding_table": "the token vectors need no gradient and no state of the optimizer",
-    "recompute": "one pass is held at a time, and computed a second time for its gradient",
+    "gradient_checkpointing": "one pass is held at a time, and computed a second time for its gradient",
     "lora_rank": "only adapters need a gradient and a state of the optimizer",
     "max_length": "fewer tokens of a text are held",
     "batch_size": "fewer texts are held at a time",
@@ -126,8 +126,8 @@ class MemoryNeed:
     slope: float
     largest: float  # characters of the largest batch
     characters_per_pass: float  # characters of a full pass
-    table: int  # weights of the token table that are trained
-    trained: int  # weights that are trained, these among them
+    table_weights: int  # weights of the token table that are trained
+    trained_weights: int  # weights that are trained, these among them
     adapter_weights: int  # weights that adapters would have instead
     max_length: int  # tokens read of a text; 0 for a starter, whose batch alone can be smaller
 
@@ -155,17 +155,17 @@ def options_that_fit(
     changes: dict[str, Any] = {}
     saved = 0.0
     characters = need.largest
-    is_computed_in_parts = options.recompute or bool(getattr(options, "mini_batch_size", 0))
-    if need.table and not options.lora_rank:
+    is_computed_in_parts = options.gradient_checkpointing or bool(getattr(options, "mini_batch_size", 0))
+    if need.table_weights and not options.lora_rank:
         changes["embedding_table"] = EmbeddingTable.FROZEN.value
-        saved = _BYTES_PER_TRAINED_WEIGHT * float(need.table)
+        saved = _BYTES_PER_TRAINED_WEIGHT * float(need.table_weights)
     if need.memory(characters, saved=saved) > limit and not is_computed_in_parts:
-        changes["recompute"] = True
+        changes["gradient_checkpointing"] = True
         characters = min(characters, need.characters_per_pass)
     if need.memory(characters, saved=saved) > limit and not options.lora_rank and not options.frozen_layers:
         changes["lora_rank"] = _LORA_RANK
         changes.pop("embedding_table", None)  # adapters leave it as it is
-        saved = _BYTES_PER_TRAINED_WEIGHT * float(max(0, need.trained - need.adapter_weights))
+        saved = _BYTES_PER_TRAINED_WEIGHT * float(max(0, need.trained_weights - need.adapter_weights))
     length = need.max_length
     while need.memory(characters, saved=saved) > limit and length >= 2 * _MIN_LENGTH:
         length //= 2
@@ -237,7 +237,7 @@ def estimate(
         times,
         load,
         seconds_per_evaluation=seconds_per_evaluation,
-        seconds_teaching=teacher.estimate_seconds() if teacher else 0.0,
+        seconds_labelling=teacher.estimate_seconds() if teacher else 0.0,
     )
 
 
@@ -259,15 +259,15 @@ class _Workload:
         load: ProcessorLoad,
         *,
         seconds_per_evaluation: float | None = None,
-        seconds_teaching: float = 0.0,
+        seconds_labelling: float = 0.0,
     ) -> Estimate:
         """`measuring` are the seconds of one evaluation, derived from the steps if None."""
         task = self.task
         options = self.options
         lower_layers = times.lower_layers
         steps = int(np.ceil(len(self.characters) * options.epochs))
-        seconds_a_step = times.seconds(float(np.mean(self.characters)))
-        forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
+        seconds_per_step = times.seconds(float(np.mean(self.characters)))
+        forward = seconds_per_step / 3  # a step is a pass forward and one backward, which takes twice as long
         if seconds_per_evaluation is None:
             seconds_per_evaluation = forward * len(self.characters)
         evaluation_count = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
@@ -277,9 +277,11 @@ class _Workload:
         shared = lower_layers is not None and task.lower_states is not None
         n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
         computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
-        seconds_measuring = seconds_per_evaluation + (evaluation_count + 1) * seconds_per_evaluation * computed_fraction
+        seconds_evaluating = (
+            seconds_per_evaluation + (evaluation_count + 1) * seconds_per_evaluation * computed_fraction
+        )
         if task.held_out:  # their loss is computed, too
-            seconds_measuring += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
+            seconds_evaluating += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
         need = _memory_need(task, times, max(self.characters), self.characters_per_token)
         lower_layer_seconds = stored_bytes = 0.0
         if lower_layers:
@@ -292,24 +294,28 @@ class _Workload:
             task.resolved_options.get("attention_dropout") == "base" and task.model.device.type == "cpu"
         )
         seconds = (
-            self.seconds_loading + seconds_teaching + lower_layer_seconds + steps * seconds_a_step + seconds_measuring
+            self.seconds_loading
+            + seconds_labelling
+            + lower_layer_seconds
+            + steps * seconds_per_step
+            + seconds_evaluating
         )
         return Estimate(
             steps=steps,
-            seconds_a_step=seconds_a_step,
-            seconds_measuring=seconds_measuring,
+            seconds_per_step=seconds_per_step,
+            seconds_evaluating=seconds_evaluating,
             seconds=seconds,
             memory=memory,
             memory_available=self.available,
             device=str(task.model.device),
             fits=fits,
-            instead={}
+            suggested_options={}
             if fits
             else options_that_fit(options, need, self.available, has_attention_dropout=has_attention_dropout),
             seconds_loading=self.seconds_loading,
-            seconds_teaching=seconds_teaching,
-            rough=times.is_rough,
-            others=load.others_fraction,
+            seconds_labelling=seconds_labelling,
+            is_rough=times.is_rough,
+            other_load=load.others_fraction,
             seconds_alone=seconds * load.own_fraction / (load.own_fraction + load.others_fraction)
             if load.is_contended
             else seconds,
@@ -326,7 +332,14 @@ def _memory_need(task: Task, times: StepTimes, largest: float, characters_per_to
     network = getattr(task.model[0], "auto_model", None)
     if network is None:
         return MemoryNeed(
-            fixed, slope, largest, characters_per_pass, table=0, trained=0, adapter_weights=0, max_length=0
+            fixed,
+            slope,
+            largest,
+            characters_per_pass,
+            table_weights=0,
+            trained_weights=0,
+            adapter_weights=0,
+            max_length=0,
         )
     table_weights = sum(
         weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad

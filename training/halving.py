@@ -21,7 +21,7 @@ from mrc_workbench.training.jobs import DEFAULTS, Estimate
 from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingOptions
 from mrc_workbench.training.ranker_options import (
     DISTILLATION_OBJECTIVES,
-    BatchesOf,
+    BatchGrouping,
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
@@ -118,8 +118,8 @@ def _encoder_changes(options: BiEncoderOptions | SparseEncoderOptions | LateOpti
         yield multiple_negatives | {"temperature": high}
     yield slower
     if options.uses_in_batch_negatives:
-        lengths = options.batches_of is BatchesOf.LENGTHS
-        yield {"batches_of": (BatchesOf.ARTICLES if lengths else BatchesOf.LENGTHS).value}
+        lengths = options.group_batches_by is BatchGrouping.LENGTHS
+        yield {"group_batches_by": (BatchGrouping.ARTICLES if lengths else BatchGrouping.LENGTHS).value}
     if options.objective in _IN_BATCH_OBJECTIVES:
         yield {"negatives": 0 if options.negatives else 1}
     elif isinstance(options, BiEncoderOptions) and options.objective not in _SOFTMAX_OBJECTIVES:
@@ -146,7 +146,7 @@ class TrialCost:
     """Seconds: of an epoch with the defaults, of measuring once, and of loading everything again."""
 
     epoch: float
-    measuring: float
+    evaluation: float
     loading: float
 
     def total_seconds(self, times: Sequence[float], epochs: float) -> float:
@@ -154,7 +154,7 @@ class TrialCost:
 
         The slower ones are assumed to continue. Finished ones are measured twice.
         """
-        seconds = self.measuring
+        seconds = self.evaluation
         previous_fraction = 0.0
         for number, fraction in enumerate(ROUND_FRACTIONS):
             running_trials = [times[0], *sorted(times[1:], reverse=True)[: count_survivors(len(times), number) - 1]]
@@ -162,10 +162,10 @@ class TrialCost:
                 self.round_seconds(relative, epochs * (fraction - previous_fraction)) for relative in running_trials
             )
             previous_fraction = fraction
-        return seconds + self.measuring * len(running_trials)
+        return seconds + self.evaluation * len(running_trials)
 
     def round_seconds(self, relative_duration: float, epochs: float) -> float:
-        return self.loading + self.measuring + relative_duration * epochs * self.epoch
+        return self.loading + self.evaluation + relative_duration * epochs * self.epoch
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ def schedule(
         raise Failure("memory", "a step with these settings does not fit into memory")
     relative_memory = _MEMORY_FRACTION * estimate.memory_available / max(1, estimate.memory)
     # an epoch's training is measured before, at its end, and after
-    cost = TrialCost(estimate.steps * estimate.seconds_a_step, estimate.seconds_measuring / 3, estimate.seconds_loading)
+    cost = TrialCost(
+        estimate.steps * estimate.seconds_per_step, estimate.seconds_evaluating / 3, estimate.seconds_loading
+    )
     feasible = []
     for change in changes:
         changed = replace(options, **change)

@@ -1,7 +1,7 @@
 """Jobs around trainings, and their queue.
 
 Searches for settings and ablations consist of several trainings. A rehearsal estimates a training's time and memory, or
-mines its hard negatives, before it starts; its result is in `workspace/cache/rehearsals/<key>/`. Another job makes a
+mines its hard negatives, before it starts; its result is in `workspace/cache/dry_runs/<key>/`. Another job makes a
 finished training of the best checkpoint of a stopped one, which can still be resumed.
 """
 
@@ -9,13 +9,14 @@ import json
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import pandas as pd
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Job
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -23,17 +24,18 @@ from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, read_number, workspace, write_text
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.engine.checkpoints import get_step, is_complete, newest_checkpoint
-from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.options import TrainingOptions, current_options
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, create_run, find_run, planned_runs
 
 Outcome = TypeVar("Outcome")
+ChangedOptions = Annotated[dict[str, Any], BeforeValidator(current_options)]
 
 
 @dataclass(frozen=True, order=True)
 class CompositeRun(Run):
     """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`.
 
-    What came out is in `result_name` of its folder, and in `so_far.json` until then.
+    What came out is in `result_name` of its folder, and in `partial.json` until then.
     """
 
     result_name: ClassVar[str] = ""
@@ -43,12 +45,13 @@ class CompositeRun(Run):
         return self.folder / self.result_name
 
     def save_outcome(self, outcome: Any, *, is_partial: bool = False) -> None:
-        self.write("so_far.json" if is_partial else self.result_name, asdict(outcome))
+        self.write("partial.json" if is_partial else self.result_name, asdict(outcome))
 
     def _outcome(self, kind: type[Outcome]) -> Outcome | None:
         """Return the result, or what is known so far; None before that, and if it cannot be read."""
         try:
-            return TypeAdapter(kind).validate_python(self.read(self.result_name) or self.read("so_far.json"))
+            stored = self.read(self.result_name) or self.read("partial.json") or self.read("so_far.json")
+            return TypeAdapter(kind).validate_python(stored)
         except ValidationError:
             return None
 
@@ -90,15 +93,16 @@ class SearchStage(StrEnum):
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial's last measurement on the validation questions.
+    """A trial's last evaluation on the validation questions.
 
     `value` is the mean of the measure with its interval `low` to `high`; `difference` is to the defaults after the same
-    fraction of their training. Its interval and `p_family` allow for all trials being tested together.
+    fraction of their training. Its interval and `p_family` are corrected for testing all trials together.
     """
 
+    _earlier = accept_earlier_names({"changed": "changed_options", "share": "fraction"})
     number: int
-    changed: dict[str, Any]  # options that differ from the defaults
-    share: float  # of the longest trial's length
+    changed_options: ChangedOptions  # options that differ from the defaults
+    fraction: float  # of the longest trial's length
     epochs: float
     steps: int
     value: float
@@ -113,24 +117,25 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class SettingsSearchResult:
-    """The result of a search: the numbers of the `best` trial and of the `chosen` one.
+    """The result of a search: the numbers of the `best` trial and of the `selected` one.
 
-    The defaults are chosen unless the best trial is significantly better.
+    The defaults are selected unless the best trial is significantly better.
     """
 
+    _earlier = accept_earlier_names({"chosen": "selected", "tried": "trials", "untried": "skipped"})
     measure: str
-    questions: int  # of validation
-    untrained: float  # what the base reaches
+    questions: int  # validation questions
+    untrained: float  # score of the base
     best: int
-    chosen: int
-    tried: tuple[TrialResult, ...]
+    selected: int
+    trials: tuple[TrialResult, ...]
     failed: tuple[int, ...] = ()  # trials that ended with an error
-    untried: tuple[int, ...] = ()  # those that time was too short for
+    skipped: tuple[int, ...] = ()  # trials for which time was too short
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The options to change; empty if the defaults are chosen."""
-        return next(trial.changed for trial in self.tried if trial.number == self.chosen)
+        """The options to change; empty if the defaults are selected."""
+        return next(trial.changed_options for trial in self.trials if trial.number == self.selected)
 
 
 @dataclass(frozen=True, order=True)
@@ -177,7 +182,7 @@ class AblationStage(StrEnum):
 
 
 class VariantDifference(NamedTuple):
-    """A figure's difference to the reference's; `low`, `high` and `p` allow for all variants tested together."""
+    """A difference to the reference; `low`, `high` and `p` are corrected for testing all variants together."""
 
     value: float
     low: float
@@ -187,19 +192,22 @@ class VariantDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant's result. `model` and `tuned` are ids of runs, or a base; empty if there is none (yet).
+    """A variant's result. `model` and `fine_tuned_run` are ids of runs, or a base; empty until they exist.
 
-    `alike`: its perplexity is of the same hidden tokens as the reference's; otherwise the two are not comparable.
+    `is_comparable`: its perplexity is computed on the same masked tokens as the reference's.
     """
 
+    _earlier = accept_earlier_names(
+        {"alike": "is_comparable", "changed": "changed_options", "figures": "metrics", "tuned": "fine_tuned_run"}
+    )
     number: int
-    changed: dict[str, Any]  # options that differ from the reference
+    changed_options: ChangedOptions  # options that differ from the reference
     model: str = ""
-    tuned: str = ""
-    alike: bool = True
-    figures: dict[str, Interval] | None = None  # by measure, shares but for perplexity
+    fine_tuned_run: str = ""
+    is_comparable: bool = True
+    metrics: dict[str, Interval] | None = None  # by measure; fractions except perplexity
     differences: dict[str, VariantDifference] | None = None
-    code: str = ""  # of what went wrong, and its message
+    code: str = ""  # of the error, and its message
     message: str = ""
 
 
@@ -213,7 +221,7 @@ class AblationTable:
 
     @property
     def measures(self) -> list[str]:
-        return [name for name in MEASURES if any(name in (variant.figures or ()) for variant in self.variants)]
+        return [name for name in MEASURES if any(name in (variant.metrics or ()) for variant in self.variants)]
 
 
 @dataclass(frozen=True, order=True)
@@ -274,18 +282,18 @@ class Estimate:
     """
 
     steps: int
-    seconds_a_step: float
-    seconds_measuring: float
+    seconds_per_step: float
+    seconds_evaluating: float
     seconds: float
     memory: int
     memory_available: int
     device: str
     fits: bool
-    instead: dict[str, Any]
-    seconds_teaching: float = 0.0  # that a teacher takes to score the examples
+    suggested_options: dict[str, Any]
+    seconds_labelling: float = 0.0  # that a teacher takes to score the examples
     seconds_loading: float = 0.0  # reading and mining
-    rough: bool = False
-    others: float = 0.0  # share of the processors that other programs used meanwhile
+    is_rough: bool = False
+    other_load: float = 0.0  # share of the processors that other programs used meanwhile
     seconds_alone: float = 0.0  # expected where nothing else runs
 
 
@@ -307,7 +315,7 @@ class DryRunJob(Job):
             }
         inputs = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
         key = key_of(task, ANALYZER_VERSION, LANGUAGES_VERSION, json.dumps(inputs, sort_keys=True))[:24]
-        return cls(workspace() / "cache" / "rehearsals" / key, task)
+        return cls(workspace() / "cache" / "dry_runs" / key, task)
 
     @property
     def result(self) -> Path:

@@ -87,17 +87,17 @@ def _logged_points(entries: list[dict[str, Any]], *keys: str) -> Points:
 class Advice(StrEnum):
     """What is seen, and so what may help."""
 
-    AT_THE_TOP = "at_the_top"  # nearly nothing was missing before: these questions cannot show a gain
-    READ_AT_THE_TOP = "read_at_the_top"  # the same of a reader, which is told other ways on
+    SATURATED = "saturated"  # nearly nothing was missing before: these questions cannot show a gain
+    READER_SATURATED = "reader_saturated"  # the same of a reader, which is told other ways on
     NOTHING_LEARNED = "nothing_learned"  # not even on questions it learned from: larger steps, or more of them
     STARTER_NOTHING_LEARNED = "starter_nothing_learned"  # a starter rarely learns: a pretrained base does
-    NOT_CARRIED_OVER = "not_carried_over"  # better where it learned, not elsewhere: more articles, not more epochs
-    STARTER_NOT_CARRIED_OVER = "starter_not_carried_over"  # the same of a base that knows only words it has seen
+    NOT_GENERALIZED = "not_generalized"  # better where it learned, not elsewhere: more articles, not more epochs
+    STARTER_NOT_GENERALIZED = "starter_not_generalized"  # the same of a base that knows only words it has seen
     MIXED_UNSURE = "mixed_unsure"  # a better reranker, but BM25 mixed with it is not surely better than BM25
     STARTER_MIXED_UNSURE = "starter_mixed_unsure"
-    FELL = "fell"  # surely worse than its base: smaller steps
+    WORSE_THAN_BASE = "worse_than_base"  # surely worse than its base: smaller steps
     STILL_RISING = "still_rising"  # the last measurement is the best: more epochs may go on
-    PAST_ITS_BEST = "past_its_best"  # later steps were worse: more epochs will not help
+    OVERFITTING = "overfitting"  # later steps were worse: more epochs will not help
 
 
 def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> Advice | None:
@@ -112,17 +112,17 @@ def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> 
     (low, high) = gain["interval"]
     (sample_low, _) = sample["gain"]["interval"]
     if high < 0:
-        return Advice.FELL
+        return Advice.WORSE_THAN_BASE
     starter = plan.options.base == STARTER
     if low <= 0:
         if scores["before"][gain["measure"]] >= 0.99:
-            return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
+            return Advice.READER_SATURATED if plan.kind == READER else Advice.SATURATED
         prefix = "STARTER_" if starter else ""
-        return Advice[f"{prefix}NOT_CARRIED_OVER" if sample_low > 0 else f"{prefix}NOTHING_LEARNED"]
-    mixed = scores.get("mixed_gain")
+        return Advice[f"{prefix}NOT_GENERALIZED" if sample_low > 0 else f"{prefix}NOTHING_LEARNED"]
+    mixed = scores.get("interpolated_gain")
     if mixed and mixed["interval"][0] <= 0:
         return Advice.STARTER_MIXED_UNSURE if starter else Advice.MIXED_UNSURE
-    return _advise_by_trend(scores.get("kept_step", 0), dict(measured))
+    return _advise_by_trend(scores.get("best_step", 0), dict(measured))
 
 
 def _advise_by_trend(best: int, steps: dict[int, float]) -> Advice | None:
@@ -131,7 +131,7 @@ def _advise_by_trend(best: int, steps: dict[int, float]) -> Advice | None:
     last = max(steps)
     if best == last:
         return Advice.STILL_RISING
-    return Advice.PAST_ITS_BEST if steps[last] < steps[best] else None
+    return Advice.OVERFITTING if steps[last] < steps[best] else None
 
 
 def write_card(run: Run) -> None:
@@ -152,17 +152,18 @@ def write_card(run: Run) -> None:
     measures = recipe.family.measures
     rows = {name: label for name, label in recipe.family.card_rows(plan.options, scores).items() if name in scores}
     card = template(Path(__file__).with_name("card.md.jinja"), keep_newline=True).render(
-        head=_card_metadata(plan, scores, provenance, starter=starter),
+        metadata=_card_metadata(plan, scores, provenance, starter=starter),
         plan=plan,
         scores=scores,
-        made=provenance,
+        provenance=provenance,
         data=data,
         recipe=recipe,
         family=CARDS["families"][recipe.family.tag],
         tag=recipe.family.tag,
         starter=starter,
-        loading=(starter and recipe.loading_a_starter) or recipe.loading,
-        titled=getattr(plan.options, "title", False) and QuestionGenerator.TITLE not in data.get("made_questions", {}),
+        loading=(starter and recipe.loading_starter) or recipe.loading,
+        titled=getattr(plan.options, "title", False)
+        and QuestionGenerator.TITLE not in data.get("synthetic_questions", {}),
         rounds=count_rounds(plan.options),
         options=json.dumps(options, ensure_ascii=False, indent=2),
         rows=rows,
@@ -174,7 +175,7 @@ def write_card(run: Run) -> None:
         cell=_cell,
         identity=_identity,
         number="{:,}".format,
-        shown=_escape_markdown,
+        escape_markdown=_escape_markdown,
         without_folders=_without_folders,
     )
     write_text(run.model_folder / "README.md", card)
@@ -204,7 +205,7 @@ def _card_metadata(plan: TrainingPlan, scores: dict[str, Any], provenance: dict[
                     task_type=get_recipe(plan.kind).hub_task,
                     dataset_type="unknown",
                     dataset_name=(_join_lines(plan.data_name) or "unknown")
-                    + (" (questions made of passages)" if "made_questions" in data else ""),
+                    + (" (questions made of passages)" if "synthetic_questions" in data else ""),
                     dataset_split="validation",
                     metric_type=measure,
                     metric_name=family.measures[measure],

@@ -29,6 +29,7 @@ from mrc_workbench.training.jobs import (
     find_job,
     load_job,
 )
+from mrc_workbench.training.options import EARLIER_NAMES
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, damaged_runs, find_run_in_folder, plan_training
 
@@ -46,9 +47,9 @@ class PlanOptions:
 
 
 def takes_options(kind: str) -> Callable[[Command], Command]:
-    """Let a command's `**chosen` be every option of a kind of training, with the defaults that suit the starter."""
+    """Add every option of a kind of training to a command, with the defaults of the starter."""
     defaults = get_recipe(kind).options.defaults_for()
-    return add_options(type(defaults), default_instance=defaults)
+    return add_options(type(defaults), default_instance=defaults, earlier_names=EARLIER_NAMES)
 
 
 def make_plan(kind: str, plan_options: PlanOptions, selected_options: dict[str, Any]) -> TrainingPlan:

@@ -23,13 +23,14 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.problems import require_library
 from mrc_workbench.data.questions.judgements import load_remarks
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import read_only_workspace, workspace, write_text
-from mrc_workbench.training.options import NegativesFrom, TrainingOptions
+from mrc_workbench.training.options import EARLIER_NAMES, NegativesFrom, TrainingOptions, current_options
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes import default_base, get_recipe
 
@@ -42,7 +43,7 @@ class Phase(StrEnum):
     LOADING = "loading"
     PREPARING = "preparing"
     MINING = "mining"  # instead, where hard negatives are looked for
-    TEACHING = "teaching"
+    LABELLING = "labelling"
     MEASURING_BEFORE = "measuring_before"
     TRAINING = "training"
     MEASURING_AFTER = "measuring_after"
@@ -55,10 +56,10 @@ class Trial:
     One that is `whole`, as an ablation's, is trained to its end, and its model can be used; a search's are cut short.
     """
 
-    search: str  # the id of what it is part of
+    parent_id: str  # the id of what it is part of
     number: int
     count: int
-    whole: bool = False
+    is_complete: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,29 @@ class TrainingPlan:
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
 
+# keys of stored JSON files by their names in earlier versions
+_EARLIER_SCORES = {
+    "judged_by": "best_by",
+    "judged_on": "evaluation_set",
+    "kept_step": "best_step",
+    "made_questions": "synthetic_questions",
+    "mixed_gain": "interpolated_gain",
+    "rules": "normalization",
+}
+_EARLIER_PROVENANCE = {
+    "": {"made": "created", "settled": "resolved_options"},
+    "answers": {"mended": "corrected", "lost": "missing"},
+    "data": {
+        "judged_on": "evaluation_set",
+        "judged_on_fingerprint": "evaluation_set_fingerprint",
+        "made_questions": "synthetic_questions",
+        "rules": "normalization",
+    },
+    "options": EARLIER_NAMES,
+}
+_EARLIER_TRIAL = {"search": "parent_id", "whole": "is_complete"}
+
+
 class _StoredGain(BaseModel):
     measure: str
     interval: tuple[FiniteFloat, FiniteFloat]
@@ -108,12 +132,12 @@ class _StoredScores(BaseModel):
     bm25: dict[str, FiniteFloat] = {}
     intervals: dict[str, dict[str, tuple[FiniteFloat, FiniteFloat]]] = {}
     gain: _StoredGain | None = None
-    mixed_gain: _StoredGain | None = None
+    interpolated_gain: _StoredGain | None = None
     weight: FiniteFloat = 0.0
     questions: int = 0
     seconds: FiniteFloat = 0.0
     training_sample: _StoredSample | None = None
-    kept_step: int = 0
+    best_step: int = 0
 
 
 @dataclass(frozen=True, order=True)
@@ -144,7 +168,7 @@ class Run(Job):
 
     def scores(self) -> dict[str, Any]:
         """Read the metrics before and after; empty until the run is done, and if they are damaged."""
-        scores = self.read("scores.json")
+        scores = current_names(self.read("scores.json"), _EARLIER_SCORES, "scores.json")
         try:
             _StoredScores.model_validate(scores)
         except ValidationError as error:
@@ -153,8 +177,16 @@ class Run(Job):
         return scores
 
     def provenance(self) -> dict[str, Any]:
-        """Read what the run was made of, as `training.train.provenance` noted it; empty before."""
-        return self.read("provenance.json")
+        """Read the base, data, options, versions and hardware of the run; empty before it starts."""
+        provenance = current_names(self.read("provenance.json"), _EARLIER_PROVENANCE[""], "provenance.json")
+        for section, renamed in _EARLIER_PROVENANCE.items():
+            if isinstance(provenance.get(section), dict):
+                provenance[section] = current_names(provenance[section], renamed, "provenance.json")
+        return provenance
+
+    def base_measurement(self) -> dict[str, Any]:
+        """Read the measurement of the base; empty before it is measured."""
+        return current_names(self.read("before.json"), {"judge": "evaluation_key"}, "before.json")
 
     def delete(self) -> None:
         """Remove the folder. Raises `ValueError` while it runs, or its process is about to."""
@@ -249,7 +281,7 @@ def _read_plan(run: Run) -> TrainingPlan | None:
 def _parse_plan(raw: dict[str, Any]) -> TrainingPlan:
     options = get_recipe(raw["kind"]).options
     option_names = {field.name for field in fields(options)}
-    stored = {"windows": False} | raw["options"]  # before there were windows, passages were cut off
+    stored = current_options({"windows": False} | raw["options"])  # earlier versions cut passages off
     text_fields = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
     if invalid_fields := [name for name, value in text_fields.items() if not isinstance(value, str)]:
         raise TypeError(f"no text: {', '.join(invalid_fields)}")
@@ -260,7 +292,7 @@ def _parse_plan(raw: dict[str, Any]) -> TrainingPlan:
         marked_negatives=tuple((question, passage) for question, passage in raw.get("marked_negatives", [])),
         round=int(raw.get("round", 1)),
         minutes=float(raw.get("minutes", 0.0)),
-        trial=Trial(**raw["trial"]) if raw.get("trial") else None,
+        trial=Trial(**current_names(raw["trial"], _EARLIER_TRIAL, "run.json")) if raw.get("trial") else None,
         ablation=dict(raw["ablation"]) if raw.get("ablation") else None,
         **text_fields,
     )
@@ -309,11 +341,12 @@ def plan_training(
 
     Raises `DataError`, and `OptionError` if the options do not fit the data.
     """
+    selected_options = current_options(selected_options)
     recipe = get_recipe(kind)
     data = recipe.family.find(reference)
     options = recipe.options
-    if evaluation_set := selected_options.get("judged_on"):
-        selected_options = {**selected_options, "judged_on": absolute_reference(evaluation_set)}
+    if evaluation_set := selected_options.get("evaluation_set"):
+        selected_options = {**selected_options, "evaluation_set": absolute_reference(evaluation_set)}
     defaults = options.defaults_for(selected_options.get("base", default_base(kind)))
     objective = selected_options.get("objective", defaults.objective)
     changes = options.defaults_for_objective(objective) | {**selected_options}

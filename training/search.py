@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested, run_job
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.sources import find_model
@@ -43,9 +44,9 @@ from mrc_workbench.training.jobs import (
     SettingsSearchResult,
     TrialResult,
 )
-from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.options import TrainingError, current_options
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.material import QuestionScores
+from mrc_workbench.training.recipes.training_data import QuestionScores
 from mrc_workbench.training.runs import Run, TrainingPlan, find_run
 from mrc_workbench.training.train import describe_error, execute, load_training_data, run_in_queue
 
@@ -125,14 +126,14 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         if "changes" not in self._job.read("search.json"):
             self._plan_trials()
         schedule_content = self._job.read("search.json")
-        self._changes = schedule_content["changes"]
+        self._changes = [current_options(changes) for changes in schedule_content["changes"]]
         self._epochs = schedule_content["epochs"]
         self._total = schedule_content["seconds"]
-        self._cost = TrialCost(**schedule_content["cost"])
+        self._cost = TrialCost(**current_names(schedule_content["cost"], {"measuring": "evaluation"}, "search.json"))
         self._began = time.monotonic()
         self._run_rounds(groups)
         result = self._compare_trials(groups)
-        if not result or len(result.tried) < 2:
+        if not result or len(result.trials) < 2:
             raise Failure("settings_time", _TIME_UP_MESSAGE)
         for run in self._job.parts():
             _delete_checkpoints(run)
@@ -153,7 +154,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         if self._job.stop_requested:
             raise StopRequested
         try:
-            left = self._budget - self._seconds_spent - estimate.seconds_teaching
+            left = self._budget - self._seconds_spent - estimate.seconds_labelling
             planned = schedule(options, propose_changes(options), estimate, left)
         except Failure as failure:
             self._job.write("search.json", failure.details)
@@ -248,7 +249,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         losses = {
             number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
         }
-        before = runs[DEFAULTS].read("before.json")
+        before = runs[DEFAULTS].base_measurement()
         # earlier versions stored the results on these questions alone
         untrained = before.get("validation", before)[self._plan.options.best_by]
         return compare_trials(
@@ -340,7 +341,7 @@ def compare_trials(
             TrialResult(
                 number,
                 changes[number - 1],
-                share=fraction,
+                fraction=fraction,
                 epochs=epochs * fraction,
                 steps=step,
                 value=scores.means()[measure],
@@ -354,7 +355,7 @@ def compare_trials(
             )
         )
     furthest = max((last_fraction[number] for number in others), default=0.0)
-    candidates = [trial for trial in results if trial.number != DEFAULTS and trial.share == furthest]
+    candidates = [trial for trial in results if trial.number != DEFAULTS and trial.fraction == furthest]
     best = max(candidates, key=lambda trial: trial.difference, default=results[0])
     if best.difference <= 0:
         best = results[0]
@@ -363,8 +364,8 @@ def compare_trials(
         questions=len(groups),
         untrained=untrained,
         best=best.number,
-        chosen=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else DEFAULTS,
-        tried=tuple(results),
+        selected=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else DEFAULTS,
+        trials=tuple(results),
         failed=failed,
-        untried=tuple(set(range(1, len(changes) + 1)) - set(last_fraction) - set(failed)),
+        skipped=tuple(set(range(1, len(changes) + 1)) - set(last_fraction) - set(failed)),
     )

@@ -3,7 +3,6 @@
 A finished training can also be made of a stopped one's best checkpoint.
 """
 
-import json
 import logging
 import os
 import time
@@ -161,9 +160,9 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
 
     set_seed(plan.options.seed)
     task = recipe.build_task(source)
-    run.write("provenance.json", run.provenance() | {"settled": task.resolved_options} | task.metadata)
+    run.write("provenance.json", run.provenance() | {"resolved_options": task.resolved_options} | task.metadata)
     if task.teacher:
-        report_progress = _progress_writer(run, enter(Phase.TEACHING))
+        report_progress = _progress_writer(run, enter(Phase.LABELLING))
         task = task.with_labels(lambda teacher: teacher.labels(report_progress))
     watched_task, callbacks = watch(task) if watch else (task, [])
     best_step = _fit(run, watched_task, checkpoint, enter(Phase.TRAINING), callbacks)
@@ -178,10 +177,10 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
     measurements |= final_measurements
     if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
         # no step was measured before: the finished model is the last point of the curves
-        after = measurements["after"].figures()
+        after = measurements["after"].metrics()
         run.add_progress({"step": best_step, **{f"eval_{name}": value for name, value in after.items()}})
-    scores: dict[str, Any] = training_data.summary(measurements, plan.options)
-    return scores | {"kept_step": best_step} | more_scores
+    scores: dict[str, Any] = training_data.summarize(measurements, plan.options)
+    return scores | {"best_step": best_step} | more_scores
 
 
 def _write_base_in_background(base: str) -> Thread:
@@ -248,19 +247,21 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     callback = RunFolderCallback(run, status, options, task.max_snapshots)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
-    with cached_tokenization(task.model), cached, passes_by_length(task.model, recompute=options.recompute):
+    with (
+        cached_tokenization(task.model),
+        cached,
+        passes_by_length(task.model, recompute=options.gradient_checkpointing),
+    ):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
 def measure_base_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, training_data: Any) -> Measurement[Any]:
     """Measure the base; a resumed run has stored this before."""
-    path = run.folder / "before.json"
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    measurement: Measurement[Any] | None = training_data.measurement(stored)
+    measurement: Measurement[Any] | None = training_data.read_measurement(run.base_measurement())
     if measurement is None:
         measurement = recipe.evaluate(source)
-        run.write(path.name, measurement.to_dict())
+        run.write("before.json", measurement.to_dict())
     return measurement
 
 
@@ -308,8 +309,8 @@ def _write_finished_run(run: Run, checkpoint: Path, finished_run: Run) -> None:
     merge_adapters(model)
     model.save_pretrained(str(finished_run.model_folder), create_model_card=False)
     final_measurements, more_scores = recipe.evaluate_finished(finished_run.model_folder)
-    scores = training_data.summary(measurements | final_measurements, plan.options)
-    finished_run.write("scores.json", scores | {"kept_step": step, "seconds": run.status().total_seconds} | more_scores)
+    scores = training_data.summarize(measurements | final_measurements, plan.options)
+    finished_run.write("scores.json", scores | {"best_step": step, "seconds": run.status().total_seconds} | more_scores)
     finished_run.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
     for entry in run.progress():
         finished_run.add_progress(entry)
@@ -348,7 +349,7 @@ def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, 
     texts = family.texts(data, plan.options)
     rounds = count_rounds(plan.options)
     return {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "base": {"reference": source.reference, **model_identity(source, texts)},
         "data": {
             "name": plan.data_name,
@@ -361,7 +362,7 @@ def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, 
         "seed": plan.options.seed,
         **{
             name: {"reference": reference, **model_identity(find_model(reference), texts)}
-            for name, reference in plan.options.helpers.items()
+            for name, reference in plan.options.auxiliary_models.items()
         },
         **({"round": f"{plan.round}/{rounds}"} if rounds > 1 else {}),
         "marked_negatives": [list(pair) for pair in plan.marked_negatives],

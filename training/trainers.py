@@ -193,7 +193,7 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     sampler = make_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     best_by = task.best_by or options.best_by.value
     arguments = trainer_arguments(checkpoints, options, sampler, best_by)
-    evaluator = _ValidationEvaluator(task.measure, best_by)
+    evaluator = _ValidationEvaluator(task.evaluate, best_by)
     all_callbacks = [
         _SkipOnlyEvaluation(),
         *callbacks,
@@ -375,8 +375,8 @@ class TrialCallback(TrainingProgressCallback):
         self._due_step = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        def measure(model: Any) -> Measurement[Any]:
-            measurement = task.measure(model)
+        def evaluate(model: Any) -> Measurement[Any]:
+            measurement = task.evaluate(model)
             if self._due_step:
                 values = {
                     name: question_scores.tolist()
@@ -386,7 +386,7 @@ class TrialCallback(TrainingProgressCallback):
                 self._run.write(ROUNDS, self._run.read(ROUNDS) | round_scores)
             return measurement
 
-        return replace(task, measure=measure), [self]
+        return replace(task, evaluate=evaluate), [self]
 
     def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Measure at the end of the round, with a checkpoint, and pause; before that only where it must."""

@@ -15,7 +15,7 @@ def module_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def one_workspace(module_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def shared_workspace_of_module(module_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For all tests of a module that asks for it: texts are cut, and starters made, once."""
     monkeypatch.setenv("MRC_WORKSPACE", str(module_workspace))
 

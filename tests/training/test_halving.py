@@ -51,7 +51,7 @@ def test_proposes_changes_for_packaged_base() -> None:
         {"learning_rate": 3e-4},
         {"temperature": 0.05},
         {"learning_rate": 3e-5},
-        {"batches_of": "lengths"},
+        {"group_batches_by": "lengths"},
         {"negatives": 1},
     ]
 
@@ -96,7 +96,7 @@ def test_relative_time_of_changes() -> None:
 CHANGES: list[OptionChanges] = [{}, {"learning_rate": 1e-4}, {"learning_rate": 3e-5}, {"weight_decay": 0.1}]
 OPTIONS = BiEncoderOptions(base="org/base", epochs=2.0)
 # 200 s, measured in 10 s, loaded in 3 s
-EPOCH = Estimate(100, 2.0, 30.0, 233.0, 4_000, 100_000, "cpu", fits=True, instead={}, seconds_loading=3.0)
+EPOCH = Estimate(100, 2.0, 30.0, 233.0, 4_000, 100_000, "cpu", fits=True, suggested_options={}, seconds_loading=3.0)
 
 
 def test_better_half_survives_with_defaults() -> None:
@@ -107,7 +107,7 @@ def test_better_half_survives_with_defaults() -> None:
 
 def test_total_seconds_of_all_rounds() -> None:
     """4 trials of which one takes twice as long: 4 go a quarter of an epoch, 2 another one, the same 2 the rest."""
-    cost = TrialCost(epoch=100.0, measuring=10.0, loading=3.0)
+    cost = TrialCost(epoch=100.0, evaluation=10.0, loading=3.0)
     loads = [1.0, 1.0, 1.0, 2.0]
     first = 4 * 13 + 25 * (1 + 1 + 1 + 2)
     second = 2 * 13 + 25 * (1 + 2)
@@ -122,7 +122,7 @@ def test_schedules_epochs_by_time() -> None:
     assert planned.changes == CHANGES
     assert 0.24 <= planned.epochs < 2
     assert planned.seconds == pytest.approx(0.85 * 1000)  # the rest is for what nobody foresees
-    assert planned.cost == TrialCost(epoch=200.0, measuring=10.0, loading=3.0)
+    assert planned.cost == TrialCost(epoch=200.0, evaluation=10.0, loading=3.0)
 
 
 def test_never_exceeds_planned_epochs() -> None:

@@ -20,7 +20,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
 from mrc_workbench.models.sources import DEFAULT_READER, find_model
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data
@@ -38,7 +38,7 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
     "shared-passages": {
         **{"objective": "multiple-negatives", "shared_passages": True},
-        **{"mix_weight": 0.5, "frozen_layers": 1},
+        **{"mix_loss_weight": 0.5, "frozen_layers": 1},
     },
     "gist": {"objective": "gist", "frozen_layers": 1},
     "gist-in-parts": {"objective": "gist", "mini_batch_size": 4, "negatives": 1, "matryoshka": "16"},
@@ -292,7 +292,7 @@ def test_hub_base_becomes_reader_for_transformers(trainings: Trainings) -> None:
 
     run = trainings.run(READER)
     assert {"em", "f1"} <= run.scores()["after"].keys()
-    assert run.provenance()["answers"]["lost"] == 0
+    assert run.provenance()["answers"]["missing"] == 0
     source = find_model(str(run.model_folder))
     assert options_of(source) == SpanOptions(32, 8, 30)
     assert not [path for path in run.model_folder.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]

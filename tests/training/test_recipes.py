@@ -28,7 +28,7 @@ from mrc_workbench.retrieval.rankings import rank_candidates
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
 from mrc_workbench.training.options import QuestionOptions, option
 from mrc_workbench.training.recipes import RECIPES, compatible_base_kinds, default_base, equivalent_kinds, get_recipe
-from mrc_workbench.training.recipes.material import RANKER_FAMILY, QuestionMeasurement, TrainingData
+from mrc_workbench.training.recipes.training_data import RANKER_FAMILY, QuestionMeasurement, TrainingData
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
@@ -115,7 +115,7 @@ def test_recipe_describes_its_kind(recipe: Kind) -> None:
     assert isinstance(recipe.family, Family)
     assert recipe.measure in recipe.family.measures
     assert set(recipe.family.curves) & set(recipe.family.measures)
-    assert recipe.does.endswith(".")
+    assert recipe.summary.endswith(".")
     assert recipe.hub_task
     assert recipe.colour.startswith("#")
     assert default_base(recipe.kind)
@@ -133,7 +133,7 @@ def test_plan_round_trips(recipe: Kind) -> None:
 @pytest.mark.slow
 @KINDS
 def test_loading_code_is_valid(recipe: Kind) -> None:
-    for imports, model in filter(None, (recipe.loading, recipe.loading_a_starter)):
+    for imports, model in filter(None, (recipe.loading, recipe.loading_starter)):
         known = set()
         for line in ast.parse(imports).body:
             assert isinstance(line, ast.ImportFrom)
@@ -176,7 +176,7 @@ def assert_trained(run: Run, scale: float) -> None:
     assert run.plan().options == ToyOptions(batch_size=8, epochs=2.0, sharpness=scale)
     assert run.scores()["sharpness"] == scale
     assert {"before", "after", "bm25", "gain"} <= run.scores().keys()
-    assert ToyRecipe.does in (run.model_folder / "README.md").read_text(encoding="utf-8")
+    assert ToyRecipe.summary in (run.model_folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_command_trains_registered_kind(
         references.append(reference)
         return find(reference)
 
-    monkeypatch.setattr("mrc_workbench.training.recipes.material.find", counted)
+    monkeypatch.setattr("mrc_workbench.training.recipes.training_data.find", counted)
     assert main(["train", "toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
@@ -228,7 +228,7 @@ def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def test_page_trains_registered_kind(app: AppTest, data: StoredSet) -> None:
     app.session_state["train_more_kinds_open"] = True
     run_app(unfolded(app, "toy")).button(key="train_kind_toy").click()
-    assert ToyRecipe.does in [text.value for text in run_app(app).markdown]
+    assert ToyRecipe.summary in [text.value for text in run_app(app).markdown]
     (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
     assert (scale.label, scale.value) == ("sharpness", 20.0)
     assert scale.help.startswith("what cosines are multiplied by")

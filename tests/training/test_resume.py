@@ -126,7 +126,7 @@ def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "more"),
-    [(BI_ENCODER, {"mix_weight": 0.0}), (BI_ENCODER, {"mix_weight": 0.5}), (LATE_INTERACTION, {})],
+    [(BI_ENCODER, {"mix_loss_weight": 0.0}), (BI_ENCODER, {"mix_loss_weight": 0.5}), (LATE_INTERACTION, {})],
 )
 def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: str, more: dict[str, float]) -> None:
     """Neither the stored states nor the order of the batches depend on where a training was stopped."""

@@ -65,7 +65,7 @@ def test_single_round_is_a_plain_run() -> None:
         ({"objective": MULTIPLE}, {"negatives": 4, "negatives_from": NegativesFrom.DENSE}),
         ({}, {"objective": MULTIPLE, "negatives": 4}),  # mega-batch-margin takes none
         ({"objective": BiEncoderObjective.GIST}, {"guide": "folder", "negatives": 4}),
-        ({"objective": BiEncoderObjective.GIST, "guide": "judge"}, {"guide": "judge"}),
+        ({"objective": BiEncoderObjective.GIST, "guide": "evaluation_key"}, {"guide": "evaluation_key"}),
     ],
 )
 def test_options_of_next_round(before: dict[str, Any], after: dict[str, Any]) -> None:

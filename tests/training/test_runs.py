@@ -275,7 +275,7 @@ def test_commands_accept_run_folder(
         run.stop()
         assert main(["runs", "delete", str(run.folder)]) == 0
         assert not run.folder.exists()
-    (create_run(plan("lost")).folder / "run.json").write_text("[")
+    (create_run(plan("missing")).folder / "run.json").write_text("[")
     (lost,) = damaged_runs()
     assert main(["runs", "list"]) == 0
     assert f"{lost.id} cannot be read" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.language.masking import IGNORED
-from mrc_workbench.training.recipes.language_material import MaskedRows
+from mrc_workbench.training.recipes.language_data import MaskedRows
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two

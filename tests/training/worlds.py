@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.jobs import SettingsSearch, all_jobs
 from mrc_workbench.training.ranker_options import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data, train
@@ -133,7 +133,7 @@ def created_reader(question_set: QuestionSet, **options: Any) -> Run:
     """A run of a reader, in the workspace, that is done in seconds."""
     base = options.pop("base", get_base(READER))
     small = {"batch_size": 16, "learning_rate": 1e-3, "max_length": 32, "overlap": 8, "longest_answer": 4}
-    small |= {"logging_steps": 1, "epochs": 1.0, "negatives_share": 0.0}
+    small |= {"logging_steps": 1, "epochs": 1.0, "negative_question_fraction": 0.0}
     small["precision"] = "float32"  # told, not tried: on a busy machine two processes may find another one quicker
     return create_planned_run(READER, question_set, SplitOptions(0.2, 0.2), base=base, **(small | options))
 

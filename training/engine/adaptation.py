@@ -12,7 +12,7 @@ from mrc_workbench.training.base import transformer_layers
 from mrc_workbench.training.options import (
     AttentionDropout,
     EmbeddingTable,
-    LoraAlso,
+    LoraFullWeights,
     OptionError,
     TrainingOptions,
     uses_bfloat16,
@@ -37,7 +37,7 @@ def set_pooling(model: Any, pooling: str) -> None:
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
     """Change a loaded model as the options say, and return what became of `auto`. Raises `OptionError`."""
-    transformer_options = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
+    transformer_options = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "gradient_checkpointing")
     requested = [name for name in transformer_options if getattr(options, name, 0)]
     transformer = _transformer_module(model)
     if requested and transformer is None:
@@ -139,11 +139,11 @@ def _unfreeze_extra_weights(network: Any, options: TrainingOptions) -> None:
     """Let weights learn that stand beside the adapters: in place, so that a merged model has them like any other."""
     import torch
 
-    if options.lora_also is LoraAlso.NONE:
+    if options.lora_full_weights is LoraFullWeights.NONE:
         return
     frozen_table = network.get_input_embeddings() if _freezes_embeddings(options.embedding_table, network) else None
     for module in network.modules():
-        is_trained_embedding = options.lora_also is LoraAlso.NORMS_AND_EMBEDDINGS and isinstance(
+        is_trained_embedding = options.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS and isinstance(
             module, torch.nn.Embedding
         )
         if "Norm" in type(module).__name__ or (is_trained_embedding and module is not frozen_table):

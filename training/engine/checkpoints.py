@@ -186,14 +186,19 @@ class SafeCheckpoints:
 
 
 MAX_SNAPSHOT_BYTES = 1 << 30  # of the models of a run together
-_SNAPSHOT_FOLDER = "on_the_way"
+_SNAPSHOT_FOLDER = "snapshots"
+_EARLIER_SNAPSHOT_FOLDER = "on_the_way"
 _SNAPSHOT_NAME = re.compile(r"step-(\d+)")
 
 
 def model_snapshots(run: Path) -> dict[int, Path]:
-    """Return the folders of the models kept in a run's folder, by the step after which each was measured."""
-    folders = ((_SNAPSHOT_NAME.fullmatch(folder.name), folder) for folder in (run / _SNAPSHOT_FOLDER).glob("step-*"))
-    return dict(sorted((int(name[1]), folder) for name, folder in folders if name and folder.is_dir()))
+    """Return the folders of the models stored during a run, by the step after which each was evaluated."""
+    found: dict[int, Path] = {}
+    for parent in (_EARLIER_SNAPSHOT_FOLDER, _SNAPSHOT_FOLDER):
+        for folder in (run / parent).glob("step-*"):
+            if (name := _SNAPSHOT_NAME.fullmatch(folder.name)) and folder.is_dir():
+                found[int(name[1])] = folder
+    return dict(sorted(found.items()))
 
 
 def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: int) -> None:

@@ -305,10 +305,10 @@ class _CachedPreprocessor:
 
 @contextmanager
 def passes_by_length(model: Any, *, recompute: bool = False) -> Iterator[None]:
-    """Within the block, a step's texts are computed in passes of similar length, so that a long one costs only itself.
+    """Within the block, a step computes its texts in passes of similar length, which reduces padding.
 
-    `recompute`: a pass is computed again for its gradient (Chen et al. 2016), so that memory does not grow with the batch.
-    Losses and gradients stay the same; only dropout differs. A starter is left as it is.
+    With `recompute`, the backward pass repeats each forward pass (Chen et al. 2016): memory does not grow with the
+    batch. Losses and gradients stay the same; only dropout differs. A starter does not change.
     """
     if not takes_rows(model):
         yield

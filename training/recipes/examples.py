@@ -20,7 +20,7 @@ from mrc_workbench.training.base import Columns, Examples, processes
 from mrc_workbench.training.options import NegativesFrom, RankerOptions, TrainingError
 from mrc_workbench.training.ranker_options import (
     DISTILLATION_OBJECTIVES,
-    BatchesOf,
+    BatchGrouping,
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
@@ -29,7 +29,7 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def mine_negatives(options: RankerOptions, data: TrainingData) -> HardNegatives:
     results = _retriever(options, data).search(queries, options.negatives_last)
     # as wide whatever the corpus: the lottery has a number for every place
     rankings = rank_candidates(results.indices, results.scores, options.negatives_last)
-    sampled = sample_negatives(rankings, data.train, data.relevance, options, data.learnable)
+    sampled = sample_negatives(rankings, data.train, data.relevance, options, data.is_trainable)
     return put_marked_first(marked_rows(data), sampled, rankings)
 
 
@@ -69,7 +69,7 @@ def marked_rows(data: TrainingData) -> dict[int, list[int]]:
     for question_id, passage_id in data.marked:
         question = row_of_question.get(question_id)
         passage = row_of_passage.get(passage_id)
-        if question is None or passage is None or not data.learnable[passage]:
+        if question is None or passage is None or not data.is_trainable[passage]:
             continue
         if not data.relevance[question, passage]:
             marked[question].append(passage)
@@ -222,7 +222,7 @@ def encoder_examples(
     rows = positives[:, None].astype(np.int32)
     if options.negatives:
         mined = mine_negatives(options, data).rows
-        negatives = fill_missing(mined, data.train, data.relevance, options, data.learnable)[questions]
+        negatives = fill_missing(mined, data.train, data.relevance, options, data.is_trainable)[questions]
         if options.objective in _MULTI_NEGATIVE_OBJECTIVES:
             rows = np.hstack([rows, negatives])
         else:
@@ -236,7 +236,7 @@ def encoder_examples(
     names = [ANCHOR, "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
     columns = [_question_texts(data, questions), *(_passage_texts(data, column) for column in rows.T)]
     lengths = _lengths(data, questions, rows)
-    groups_by_article = options.uses_in_batch_negatives and options.batches_of is BatchesOf.ARTICLES
+    groups_by_article = options.uses_in_batch_negatives and options.group_batches_by is BatchGrouping.ARTICLES
     articles = data.article_of_passage if groups_by_article else None
     article = None if articles is None else articles[rows[:, 0]]
     # several processes would each encode passages of their own
@@ -253,7 +253,7 @@ def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> 
     """What the objective reads: labelled pairs, lists of a question's passages, or triplets for a teacher."""
     negatives = mine_negatives(options, data).rows
     if (negatives == NOT_FOUND).all():  # so few passages that none is near: any other one, then
-        negatives = fill_missing(negatives, data.train, data.relevance, options, data.learnable)
+        negatives = fill_missing(negatives, data.train, data.relevance, options, data.is_trainable)
     if (negatives == NOT_FOUND).all():
         raise _no_negatives_error()
     if options.objective in _LISTWISE_OBJECTIVES:

@@ -32,7 +32,7 @@ from mrc_workbench.training.base import (
 )
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import EmbeddingTable, OptionError
-from mrc_workbench.training.recipes.language_material import (
+from mrc_workbench.training.recipes.language_data import (
     UNIGRAM,
     LanguageMeasurement,
     LanguageTrainingData,
@@ -112,7 +112,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
             loss=None,
             columns=rows.columns(data.tokenizer),
             examples=Examples.independent(rows.blocks.lengths()),
-            measure=self._evaluate_model,
+            evaluate=self._evaluate_model,
             resolved_options=resolved_options,
             metadata={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
             held_out=ValidationExamples.create_if_usable(
@@ -121,7 +121,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
                 features=validation_rows.features,
             ),
             features=rows.features,
-            max_snapshots=options.kept_models,
+            max_snapshots=options.max_snapshots,
             best_by=best_by,
         )
 

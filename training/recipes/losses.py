@@ -57,7 +57,7 @@ from mrc_workbench.training.ranker_options import (
     LateOptions,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.text_options import SentenceOptions
 
 Features = dict[str, Any]
@@ -138,15 +138,15 @@ def cosines(model: Any, questions: Features, passages: Features) -> Tensor:
 class SharedPassagesLoss(torch.nn.Module):
     """The loss of questions and of one passage each, which other questions of the batch may share.
 
-    `scores` are higher for a better fit. `mix_weight` is that of the mix's scores, in labels of `MixTeacher`.
+    `scores` are higher for a better fit. `mix_loss_weight` is that of the mix's scores, in labels of `MixTeacher`.
     """
 
-    def __init__(self, model: Any, temperature: float, mix_weight: float = 0.0, scores: Scores = cosines) -> None:
+    def __init__(self, model: Any, temperature: float, mix_loss_weight: float = 0.0, scores: Scores = cosines) -> None:
         super().__init__()
         self.model = model
         self._scores = scores
         self._temperature = temperature
-        self._mix_weight = mix_weight
+        self._mix_weight = mix_loss_weight
 
     def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> Tensor:
         """Return the loss of questions and passages, the tokens of a pair in one row of each."""
@@ -316,7 +316,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *
             )
         case BiEncoderObjective.MULTIPLE_NEGATIVES:
             if options.shares_passages and processes == 1:
-                loss = SharedPassagesLoss(model, options.temperature, options.mix_weight)
+                loss = SharedPassagesLoss(model, options.temperature, options.mix_loss_weight)
             else:
                 loss_class = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
                 loss = loss_class(model, scale=1 / options.temperature, **gather_settings, **parts)

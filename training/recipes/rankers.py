@@ -56,14 +56,14 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import ANCHOR, cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import RANKER_FAMILY, QuestionMeasurement, TrainingData
-from mrc_workbench.training.recipes.shown import (
+from mrc_workbench.training.recipes.passage_windows import (
     PassageWindowCutter,
     PassageWindows,
     make_teacher,
     make_validation_examples,
     make_window_cutter,
 )
+from mrc_workbench.training.recipes.training_data import RANKER_FAMILY, QuestionMeasurement, TrainingData
 
 if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates
@@ -103,7 +103,7 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
             loss=encoder_loss(model, options, data),
             columns=passage_windows.columns(columns, examples),
             examples=examples,
-            measure=lambda trained: self._data.evaluate(self._make_retriever(self._wrap_model(trained))),
+            evaluate=lambda trained: self._data.evaluate(self._make_retriever(self._wrap_model(trained))),
             prompts={name: question if name == ANCHOR else passage for name in columns},
             resolved_options=resolved_options,
             metadata=passage_windows.metadata,
@@ -313,7 +313,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
             loss=cross_encoder_loss(model, options),
             columns=passage_windows.columns(columns, examples),
             examples=examples,
-            measure=lambda trained: self._evaluate_scores(self._score_candidates(self._wrap_model(trained))),
+            evaluate=lambda trained: self._evaluate_scores(self._score_candidates(self._wrap_model(trained))),
             resolved_options=resolved_options,
             metadata=passage_windows.metadata,
             teacher=make_teacher(options, examples, data),

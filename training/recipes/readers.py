@@ -37,7 +37,7 @@ from mrc_workbench.training.base import (
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.examples import mine_negatives
-from mrc_workbench.training.recipes.material import (
+from mrc_workbench.training.recipes.training_data import (
     QuestionMeasurement,
     QuestionScores,
     RankerFamily,
@@ -71,7 +71,8 @@ class ReaderFamily(RankerFamily):
     def describe(self, data: QuestionSet, split_options: SplitOptions, options: Any) -> dict[str, Any]:
         unanswerable = sum(map(is_unanswerable, data.questions))
         unanswerable_counts = {"unanswerable_questions": unanswerable} if unanswerable else {}
-        return {**count_questions(data, split_options), **unanswerable_counts, "rules": options.rules.value}
+        rules = {"normalization": options.normalization.value}
+        return count_questions(data, split_options) | unanswerable_counts | rules
 
     def prepare_training_data(
         self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
@@ -102,17 +103,17 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         model = load_reader(source, new_head=True)
         resolved_options = adapt(model, options)
         tokens = self._wrap_model(model).tokens
-        training_windows = _make_windows(options, data, tokens, negatives=options.negatives_share > 0)
+        training_windows = _make_windows(options, data, tokens, negatives=options.negative_question_fraction > 0)
         if len(training_windows.windows) < 2:
-            message = f"{training_windows.counts['lost']:,} answers do not stand in their passages, and nothing else is to be read"
-            raise TrainingError("nothing_to_read", message)
+            missing = training_windows.counts["missing"]
+            raise TrainingError("nothing_to_read", f"{missing:,} answers are missing from their passages")
         validation_windows = _make_windows(options, data.held_out, tokens, negatives=False)
         return Task(
             model=model,
             loss=None,
             columns=training_windows.columns(),
             examples=training_windows.examples(),
-            measure=lambda trained: self._evaluate_reader(self._wrap_model(trained))[0],
+            evaluate=lambda trained: self._evaluate_reader(self._wrap_model(trained))[0],
             resolved_options=resolved_options,
             metadata={"answers": training_windows.counts | {"windows": len(training_windows.windows)}},
             held_out=ValidationExamples.create_if_usable(
@@ -142,7 +143,7 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
     def _evaluate_reader(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
         """Return the results and the threshold for no answer that is the best on validation questions, or None."""
         question_sets = (self._data.validation, self._data.sample)
-        rules = self._options.rules
+        rules = self._options.normalization
         readings = [read_contexts(reader, questions) for questions in question_sets]
         threshold = best_threshold(readings[0], question_sets[0], rules)
 
@@ -195,15 +196,17 @@ class ReaderTrainingData(TrainingData):
     def baselines(self) -> dict[str, QuestionMeasurement]:
         return {}  # BM25 reads nothing
 
-    def summary(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
         content = summarize(
             measured,
             options.best_by,
             _assign_rejected_passages(self.validation),
             _assign_rejected_passages(self.sample),
         )
-        unanswerable = sum(map(is_unanswerable, self.validation.questions))
-        return content | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
+        content["normalization"] = options.normalization.value
+        if unanswerable := sum(map(is_unanswerable, self.validation.questions)):
+            content["unanswerable"] = unanswerable
+        return content
 
 
 M = TypeVar("M", bound=TrainingData)
@@ -238,7 +241,7 @@ def add_unanswerable_questions(data: M) -> M:
     evaluation_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
     return replace(
         data,
-        train=added(data.train, data.learnable, (Part.TRAIN,)),
+        train=added(data.train, data.is_trainable, (Part.TRAIN,)),
         validation=added(data.validation, is_validation_passage, evaluation_parts),
     )
 
@@ -312,18 +315,18 @@ class ReaderWindows:
 
     tokens: SpanTokens
     windows: list[SpanWindow] = field(default_factory=list)
-    begins: list[Sequence[int]] = field(default_factory=list)
-    finishes: list[Sequence[int]] = field(default_factory=list)
+    starts: list[Sequence[int]] = field(default_factory=list)
+    ends: list[Sequence[int]] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("answers", "mended", "lost", "without_answer"), 0)
+        default_factory=lambda: dict.fromkeys(("answers", "corrected", "missing", "without_answer"), 0)
     )
 
     def add_answered(self, question: Question, text: str) -> None:
         answer = locate_answer(question, text)
         self.counts["answers"] += 1
-        self.counts["mended"] += answer.is_corrected and bool(answer.spans)
-        self.counts["lost"] += not answer.spans
+        self.counts["corrected"] += answer.is_corrected and bool(answer.spans)
+        self.counts["missing"] += not answer.spans
         if answer.spans:
             for window in self.tokens.windows(question.text, text):
                 self._add_window(question.text, text, window, answer.spans)
@@ -345,7 +348,7 @@ class ReaderWindows:
 
         pad = model.tokenizer.pad_token_id or 0
         arrays = batch([self.windows[row] for row in rows], pad, segments=model.has_segments)
-        for name, positions in (("begins", self.begins), ("finishes", self.finishes)):
+        for name, positions in (("starts", self.starts), ("ends", self.ends)):
             marks = np.zeros(arrays["allowed"].shape, dtype=bool)
             for array_row, row in enumerate(rows):
                 marks[array_row, list(positions[row])] = True
@@ -357,8 +360,8 @@ class ReaderWindows:
         token_spans = [positions for span in spans if (positions := _token_positions(span, characters, window))]
         begins, finishes = zip(*token_spans, strict=True) if token_spans else (_NO_ANSWER, _NO_ANSWER)
         self.windows.append(window)
-        self.begins.append(begins)
-        self.finishes.append(finishes)
+        self.starts.append(begins)
+        self.ends.append(finishes)
         self.texts.append((question, text[int(characters[0, 0]) : int(characters[-1, 1])] if len(characters) else ""))
         self.counts["without_answer"] += not token_spans
 
@@ -384,9 +387,9 @@ def _make_windows(options: ReaderOptions, data: TrainingData, tokens: SpanTokens
             located_question = replace(question, starts=tuple(starts) if position == 0 else ())
             windows.add_answered(located_question, texts[row])
         for row in row_of.rows(question.rejected).tolist():
-            if row >= 0 and data.learnable[row]:
+            if row >= 0 and data.is_trainable[row]:
                 windows.add_rejected(question, texts[row], rng)
-        if mined_rows is not None and rng.random() < options.negatives_share:
+        if mined_rows is not None and rng.random() < options.negative_question_fraction:
             for row in mined_rows[number][mined_rows[number] != NOT_FOUND].tolist():
                 windows.add_rejected(question, texts[row], rng)
     return windows

@@ -33,7 +33,7 @@ from mrc_workbench.training.engine.adaptation import (
     set_sentence_pooling,
 )
 from mrc_workbench.training.options import AttentionDropout, OptionError, TrainingError
-from mrc_workbench.training.recipes.sentence_material import (
+from mrc_workbench.training.recipes.sentence_data import (
     ACCURACY,
     PAIR_FAMILY,
     PairMeasurement,
@@ -95,7 +95,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
             loss=loss,
             columns=columns,
             examples=examples,
-            measure=lambda trained: self._evaluate_encoder(self._wrap_model(trained)),
+            evaluate=lambda trained: self._evaluate_encoder(self._wrap_model(trained)),
             prompts={name: prompt for name in columns if name != "label"},
             resolved_options=resolved_options | {"best_by": data.best_by},
             teacher=self._make_teacher(model, data.train),
@@ -174,7 +174,7 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainin
             loss=cross_sentence_loss(model, self._options.objective),
             columns=columns,
             examples=examples,
-            measure=lambda trained: self._evaluate_scorer(live_scorer(trained, self._options, [], self._label_count)),
+            evaluate=lambda trained: self._evaluate_scorer(live_scorer(trained, self._options, [], self._label_count)),
             resolved_options=resolved_options | {"best_by": data.best_by},
             held_out=held_out,
             best_by=data.best_by,

@@ -320,7 +320,7 @@ def test_limits_concurrent_jobs_per_user(monkeypatch: pytest.MonkeyPatch) -> Non
             other.admit()
         assert not other.folder.exists()
         running.admit()  # to look at what is at work anyway
-        Job(workspace() / "cache" / "rehearsals" / "one").admit()
+        Job(workspace() / "cache" / "dry_runs" / "one").admit()
         running.write_status(Status(State.DONE))
         other.admit()
 

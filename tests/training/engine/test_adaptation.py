@@ -48,9 +48,9 @@ def dropouts(model: Any) -> dict[str, set[float]]:
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 @pytest.mark.parametrize(("wanted", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
 def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, wanted: str, left: float) -> None:
-    model, settled = adapted(folders, kind, attention_dropout=wanted)
+    model, resolved_options = adapted(folders, kind, attention_dropout=wanted)
     assert dropouts(model) == {"attention": {left}, "others": {0.1}}
-    assert settled["attention_dropout"] == ("base" if left else "none")
+    assert resolved_options["attention_dropout"] == ("base" if left else "none")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_freezes_embeddings_of_large_vocabularies(
 ) -> None:
     monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", large)
     for kind in folders:
-        model, settled = adapted(folders, kind, embedding_table=wanted)
+        model, resolved_options = adapted(folders, kind, embedding_table=wanted)
         still = {name for name, weight in model.named_parameters() if not weight.requires_grad}
         names = {name.rpartition(".embeddings.")[2] for name in still}
         assert names == ({"word_embeddings.weight"} if frozen else set())
-        assert settled["embedding_table"] == ("frozen" if frozen else "trained")
+        assert resolved_options["embedding_table"] == ("frozen" if frozen else "trained")
 
 
 def test_frozen_layers_and_adapters_freeze_embeddings(folders: dict[str, str]) -> None:
@@ -120,7 +120,7 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
 
     if also == "norms-and-embeddings" and large:
         monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", 10)
-    model, settled = adapted(folders, kind, lora_rank=2, lora_also=also)
+    model, resolved_options = adapted(folders, kind, lora_rank=2, lora_full_weights=also)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     torch.manual_seed(0)
     text: Any = ("한강은 서울을", "한강은 서울을 지나") if kind == "cross-encoder" else "한강은 서울을 지나"
@@ -145,13 +145,13 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     assert norms & moved == (set() if also == "none" else norms)
     expected = (tables - words if large else tables) if also == "norms-and-embeddings" else set()
     assert tables & moved == expected
-    assert settled["embedding_table"] == ("trained" if words & moved else "frozen")
+    assert resolved_options["embedding_table"] == ("trained" if words & moved else "frozen")
     trainer = SafeCheckpoints()
     trainer.model = model
     trainer._save(str(tmp_path))
     held = load_file(tmp_path / "weights.safetensors")
     assert (norms | tables) & held.keys() == (norms | tables) & moved
-    other, _ = adapted(folders, kind, lora_rank=2, lora_also=also)
+    other, _ = adapted(folders, kind, lora_rank=2, lora_full_weights=also)
     trainer.model = other
     trainer._load_from_checkpoint(str(tmp_path))
     adaptation.merge_adapters(other)

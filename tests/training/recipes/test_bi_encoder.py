@@ -18,7 +18,7 @@ from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import make_sampler
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import load_training_data, train
 from tests.training.worlds import (
@@ -143,7 +143,7 @@ def test_measures_a_sample_of_training_questions(bi_encoder: Trained) -> None:
     assert low <= sample["gain"]["difference"] <= high
     assert read_logged(bi_encoder.run, "before_training_ndcg@10") == [sample["before"]["ndcg@10"]]
     best_entry = next(
-        entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["kept_step"]
+        entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["best_step"]
     )
     assert best_entry["eval_training_ndcg@10"] == pytest.approx(sample["after"]["ndcg@10"], abs=1e-9)
     assert best_entry["eval_validation_ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)

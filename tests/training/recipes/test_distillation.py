@@ -20,7 +20,7 @@ from mrc_workbench.training.ranker_options import (
     BiEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.shown import TeacherScores
+from mrc_workbench.training.recipes.passage_windows import TeacherScores
 from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
@@ -198,7 +198,7 @@ def test_resumed_training_reuses_teacher_scores(
             assert train(run).state is State.STOPPED
         if step == 1:
             assert scored_pairs.pairs > 0
-            assert [status.share for status in statuses if status.phase == Phase.TEACHING][-1] == 1.0
+            assert [status.share for status in statuses if status.phase == Phase.LABELLING][-1] == 1.0
             scored_pairs.pairs = 0
         again(run)
     train(run)
@@ -218,18 +218,18 @@ def test_stops_while_teacher_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(CrossEncoderScorer, "score", stopped)
     ended = train(run)
-    assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.TEACHING, 0)
-    assert estimate(run.plan()).seconds_teaching == 0  # what it had scored is kept
+    assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LABELLING, 0)
+    assert estimate(run.plan()).seconds_labelling == 0  # what it had scored is kept
 
 
 def test_estimate_includes_missing_teacher_scores() -> None:
     run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS)
     first_estimate = estimate(run.plan())
-    assert first_estimate.seconds_teaching > 0
-    besides = first_estimate.seconds_loading + first_estimate.seconds_measuring + first_estimate.seconds_teaching
-    assert first_estimate.seconds == pytest.approx(first_estimate.steps * first_estimate.seconds_a_step + besides)
+    assert first_estimate.seconds_labelling > 0
+    besides = first_estimate.seconds_loading + first_estimate.seconds_evaluating + first_estimate.seconds_labelling
+    assert first_estimate.seconds == pytest.approx(first_estimate.steps * first_estimate.seconds_per_step + besides)
     assert train(run).state is State.DONE
-    assert estimate(run.plan()).seconds_teaching == 0
+    assert estimate(run.plan()).seconds_labelling == 0
 
 
 @pytest.mark.parametrize("objective", DISTILLATION_OBJECTIVES)

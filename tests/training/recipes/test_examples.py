@@ -30,9 +30,9 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.passage_windows import PassageWindows, TeacherScores
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
-from mrc_workbench.training.recipes.shown import PassageWindows, TeacherScores
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set

@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.reader_networks import load_masked
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.recipes.language import LanguageRecipe
-from mrc_workbench.training.recipes.language_material import UNIGRAM
+from mrc_workbench.training.recipes.language_data import UNIGRAM
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.training.train import load_training_data, train
@@ -58,7 +58,7 @@ def test_provenance_and_card_describe_the_model(learned: Run) -> None:
     assert data["train_documents"] + data["validation_documents"] + data["test_documents"] == data["documents"] == 300
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: fill-mask" in card
-    assert LanguageRecipe.does in card
+    assert LanguageRecipe.summary in card
     assert "| |Hidden tokens guessed|Next segments told|" in card
     assert "| |Perplexity of hidden tokens|" in card
     assert f"|Frequency alone|{learned.scores()[UNIGRAM]['perplexity']:.2f} [" in card
@@ -139,7 +139,7 @@ def test_estimates_time_and_memory(objective: LanguageObjective) -> None:
     run = create_language_run(text_file(40), objective=objective, evaluation_limit=8, epochs=2.0)
     result = estimate(run.plan())
     assert result.fits
-    assert (result.seconds_a_step, result.seconds_measuring, result.seconds_loading) > (0, 0, 0)
+    assert (result.seconds_per_step, result.seconds_evaluating, result.seconds_loading) > (0, 0, 0)
     assert train_to_end(run).status().total_steps == result.steps
 
 

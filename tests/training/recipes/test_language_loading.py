@@ -18,7 +18,7 @@ from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.language.tokenizer_training import Sample, gathered, train_on
 from mrc_workbench.models.language.tokenizers import write_tokens
-from mrc_workbench.training.recipes.language_material import LanguageTrainingData
+from mrc_workbench.training.recipes.language_data import LanguageTrainingData
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train
 from tests.hub import OWNER, hub_environment, hub_server
@@ -116,7 +116,7 @@ def test_stops_while_library_merges(monkeypatch: pytest.MonkeyPatch) -> None:
         assert merged.wait(300)
 
     with monkeypatch.context() as patch:
-        patch.setattr("mrc_workbench.training.recipes.language_material.train_on", merging)
+        patch.setattr("mrc_workbench.training.recipes.language_data.train_on", merging)
         ended = train(run)
     merged.set()
     assert (ended.state, ended.phase) == (State.STOPPED, Phase.LOADING)
@@ -135,7 +135,7 @@ def test_stops_while_tokenizing_text(monkeypatch: pytest.MonkeyPatch) -> None:
         write_tokens(folder, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", stopped_in_the_second_part)
+        patch.setattr("mrc_workbench.training.recipes.language_data.write_tokens", stopped_in_the_second_part)
         ended = train(run)
     assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LOADING, 0)
     assert 0.9 < ended.share < 1, "nearly all was cut"
@@ -149,7 +149,7 @@ def test_reports_errors_of_tokenizer_training(monkeypatch: pytest.MonkeyPatch) -
     def failing(*_: Any) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.train_on", failing)
+    monkeypatch.setattr("mrc_workbench.training.recipes.language_data.train_on", failing)
     ended = train(create_language_run(text_file(60, seed=8), **OPTIONS))
     assert (ended.state, ended.code, ended.message) == (State.FAILED, "memory", "nothing left")
 

@@ -13,12 +13,12 @@ import pytest
 from mrc_workbench.data.cache import is_intact
 from mrc_workbench.data.jobs.folder import StopRequested
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.training.recipes.language_material import create_once
+from mrc_workbench.training.recipes.language_data import create_once
 
 CREATOR = """
 import os, signal, sys, time
 from pathlib import Path
-from mrc_workbench.training.recipes.language_material import made_once
+from mrc_workbench.training.recipes.language_data import create_once
 
 folder, end = Path(sys.argv[1]), sys.argv[2]
 
@@ -30,7 +30,7 @@ def make(new):
     if end == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
 
-made_once(folder, make, None)
+create_once(folder, make, None)
 """
 
 

@@ -24,7 +24,7 @@ from mrc_workbench.training.engine.speed import LowerStates
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import LATE_INTERACTION, LateObjective, LateOptions
 from mrc_workbench.training.recipes.losses import late_loss, negatives_of_processes
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.train import train
 from tests.tiny_models import SENTENCES, build_bi_encoder
 from tests.training.worlds import Trained, create_planned_run, get_base, make_source, shuffled, train_in
@@ -205,7 +205,7 @@ def test_negatives_with_several_processes() -> None:
 
 def test_distills_teacher_over_windows() -> None:
     distilled = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
-    options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "recompute": True}
+    options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "gradient_checkpointing": True}
     run = create_planned_run(LATE_INTERACTION, shuffled(24, 24), SHARES, **distilled, **options)
     ended = train(run)
     assert ended.state is State.DONE, ended.message

@@ -26,7 +26,7 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
@@ -247,8 +247,8 @@ def mean_lead(data: TrainingData, scores: np.ndarray) -> float:
 
     `scores` are of every passage, `(n_questions, n_passages)`.
     """
-    relevant = data.train.relevance.toarray()[:, data.learnable]
-    scores = scores[:, data.learnable]
+    relevant = data.train.relevance.toarray()[:, data.is_trainable]
+    scores = scores[:, data.is_trainable]
     right = np.where(relevant, scores, -np.inf).max(axis=1)
     return float((right - np.where(relevant, -np.inf, scores).max(axis=1)).mean())
 

@@ -11,8 +11,8 @@ from mrc_workbench.data.store import find
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
-from mrc_workbench.training.recipes.shown import CANDIDATES_PER_QUESTION, MixTeacher
+from mrc_workbench.training.recipes.passage_windows import CANDIDATES_PER_QUESTION, MixTeacher
+from mrc_workbench.training.recipes.training_data import TrainingData
 from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def teacher(tmp_path: Path) -> MixTeacher:
     base = str(build_bi_encoder(tmp_path / "base"))
     options = BiEncoderOptions(
-        base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_weight=0.5
+        base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_loss_weight=0.5
     )
     data = TrainingData.from_question_set(find("sample"), SplitOptions(), options)
     data = replace(data, train=data.train.with_questions(np.arange(20)))
@@ -80,7 +80,7 @@ def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8}])
 def test_requires_shared_passages_for_mix(changes: dict[str, object]) -> None:
-    given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_weight": 0.5}
+    given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_loss_weight": 0.5}
     with pytest.raises(OptionError) as refused:
         BiEncoderOptions(**given | changes)  # type: ignore[arg-type]
-    assert (refused.value.option, refused.value.code) == ("mix_weight", "mix")
+    assert (refused.value.option, refused.value.code) == ("mix_loss_weight", "mix")

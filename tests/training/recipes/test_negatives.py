@@ -33,7 +33,7 @@ from mrc_workbench.training.recipes.examples import (
     sample_negatives,
     to_table,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_training_data
 from tests.doubles import small_set
@@ -242,7 +242,7 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
     mined = mine_negatives(options, data)
     ranks = mined.ranks[mined.ranks > 0]
     assert set(ranks.tolist()) == {4, 5, 6, 7, 8, 9}
-    assert data.learnable[mined.rows[mined.rows >= 0]].all()
+    assert data.is_trainable[mined.rows[mined.rows >= 0]].all()
     candidates = data.candidates(data.train, 9)
     rows, positions = np.nonzero(mined.ranks)
     np.testing.assert_array_equal(
@@ -304,7 +304,7 @@ def test_ignores_invalid_marks() -> None:
     data = marked(*pairs)
     # p1 answers q1, p3 answers q6; p2 holds the answer of q3, but a person has looked
     assert marked_rows(data) == {0: [3, 1], 2: [1]}
-    learnable = data.learnable.copy()
+    learnable = data.is_trainable.copy()
     learnable[3] = False  # of an article that test questions ask about
     assert marked_rows(replace(data, learnable=learnable)) == {0: [1], 2: [1]}
 

@@ -66,7 +66,7 @@ def test_learns_cue_and_generalizes(learned: Run) -> None:
     assert scores["before"]["em"] < 0.3
     assert scores["after"]["em"] > 0.9
     assert scores["gain"]["interval"][0] > 0.5
-    assert (scores["questions"], scores["measured_on"], scores["rules"]) == (120, "validation", "korquad")
+    assert (scores["questions"], scores["measured_on"], scores["normalization"]) == (120, "validation", "korquad")
     test_set, pairs = pairs_of(learned, Part.TEST)
     read = SpanReader(make_source(learned)).read(pairs)
     answers = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
@@ -77,7 +77,7 @@ def test_learns_cue_and_generalizes(learned: Run) -> None:
     assert np.mean(right, axis=0).min() > 0.9
     measured = read_logged(learned, "eval_validation_f1")
     assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
-    assert learned.provenance()["answers"] == dict.fromkeys(("mended", "lost", "without_answer"), 0) | {
+    assert learned.provenance()["answers"] == dict.fromkeys(("corrected", "missing", "without_answer"), 0) | {
         **{"answers": 360, "windows": 360}
     }
 
@@ -112,7 +112,7 @@ def test_card_describes_reader(learned: Run) -> None:
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
     assert "pipeline_tag: question-answering" in card
-    assert ReaderRecipe.does in card
+    assert ReaderRecipe.summary in card
     assert "| |Exact match|F1|" in card
     assert "each with the passage it was asked of, by the rules of korquad" in card
     assert "Of 360 passages with answers, 0 had theirs at another place" in card
@@ -129,7 +129,7 @@ WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
 
 
 def test_resumes_identically_after_stop() -> None:
-    options = SHORT | {"negatives_share": 0.5}
+    options = SHORT | {"negative_question_fraction": 0.5}
     whole, run = (created_reader(cue_set(30, 10), **options) for _ in range(2))
     train_to_end(whole)
     for step in (2, 4):
@@ -159,13 +159,13 @@ def test_trains_and_merges_adapters() -> None:
     assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
 
 
-@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"recompute": True}])
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"gradient_checkpointing": True}])
 def test_estimates_time_and_memory(options: dict[str, Any]) -> None:
-    run = created_reader(cue_set(30, 6), negatives_share=1.0, epochs=2.0, batch_size=8, **options)
+    run = created_reader(cue_set(30, 6), negative_question_fraction=1.0, epochs=2.0, batch_size=8, **options)
     result = estimate(run.plan())
     assert result.fits
-    assert (result.seconds_a_step, result.seconds_measuring, result.seconds_loading) > (0, 0, 0)
-    assert result.seconds > result.steps * result.seconds_a_step
+    assert (result.seconds_per_step, result.seconds_evaluating, result.seconds_loading) > (0, 0, 0)
+    assert result.seconds > result.steps * result.seconds_per_step
     assert train_to_end(run).status().total_steps == result.steps
 
 
@@ -205,7 +205,9 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
     """What a training that starts at the tiny base would be shown."""
-    reader_options = ReaderOptions(base=get_base(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
+    reader_options = ReaderOptions(
+        base=get_base(READER), max_length=64, overlap=8, negative_question_fraction=0.0, **options
+    )
     recipe = ReaderRecipe(
         reader_options, ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
     )
@@ -238,7 +240,7 @@ def test_answer_position_refers_to_first_passage_without_title(title: bool) -> N
             Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
         )
     counts = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
-    assert counts == {"answers": 12, "mended": 0, "lost": 0, "without_answer": 0, "windows": 12}
+    assert counts == {"answers": 12, "corrected": 0, "missing": 0, "without_answer": 0, "windows": 12}
 
 
 def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
@@ -265,13 +267,14 @@ def test_continues_from_bi_encoder_and_reader() -> None:
 def test_command_trains_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = keep(cue_set(30))
     words = [READER, "--data", data.key, "--base", get_base(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
-    words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
+    words += ["--max-length", "32", "--overlap", "8"]
+    words += ["--normalization", "squad", "--best-by", "em", "--batch-size", "8"]
     assert main(["train", *words]) == 0
     output = capsys.readouterr().out
     assert str(tmp_path / "out" / "model") in output
     options = Run(tmp_path / "out").plan().options
     assert isinstance(options, ReaderOptions)
-    assert (options.rules, options.best_by) == (ScoringRules.SQUAD, ReaderBestBy.EXACT)
+    assert (options.normalization, options.best_by) == (ScoringRules.SQUAD, ReaderBestBy.EXACT)
     assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
     assert main(["train", READER, "--data", data.key, "--base", "starter"]) == 2
     assert "base must be a transformer: a starter knows words" in capsys.readouterr().err

@@ -28,7 +28,7 @@ from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.sentence_material import TeacherVectors
+from mrc_workbench.training.recipes.sentence_data import TeacherVectors
 from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.training.text_options import (
     PAIR_KINDS_OF_OBJECTIVE,
@@ -97,11 +97,11 @@ def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
     assert scores["after"]["spearman"] == pytest.approx(max(measured), abs=1e-6)
     best = [entry for entry in run.progress() if entry.get("eval_validation_spearman") == max(measured)]
     assert len(best) > 1  # all of whom are right, so the loss tells them apart
-    assert scores["kept_step"] == min(best, key=lambda entry: entry["eval_loss"])["step"]
+    assert scores["best_step"] == min(best, key=lambda entry: entry["eval_loss"])["step"]
     assert scores["after"]["spearman"] > scores["before"]["spearman"] + 0.1
     assert scores["gain"]["difference"] == pytest.approx(scores["after"]["spearman"] - scores["before"]["spearman"])
     assert scores["training_sample"]["questions"] == len(judge)
-    assert run.provenance()["settled"]["best_by"] == "spearman"
+    assert run.provenance()["resolved_options"]["best_by"] == "spearman"
 
 
 def test_logs_alignment_and_uniformity(run: Run) -> None:
@@ -110,7 +110,7 @@ def test_logs_alignment_and_uniformity(run: Run) -> None:
     before = run.scores()["before"]
     after = run.scores()["after"]
     assert (path.alignment[0], path.uniformity[0]) == pytest.approx((before["alignment"], before["uniformity"]))
-    best_position = path.steps.tolist().index(run.scores()["kept_step"])
+    best_position = path.steps.tolist().index(run.scores()["best_step"])
     assert (path.alignment[best_position], path.uniformity[best_position]) == pytest.approx(
         (after["alignment"], after["uniformity"])
     )
@@ -148,9 +148,11 @@ def test_result_is_usable_as_bi_encoder(run: Run) -> None:
 
 
 def test_sts_continues_from_nli() -> None:
-    first = train_to_end(run_of(KIND, SentenceObjective.NLI_SOFTMAX, judged_on=save_pairs(make_scored_pairs(120)).key))
-    assert first.scores()["judged_on"] == "scored"
-    assert first.provenance()["data"]["judged_on"] == "scored"
+    first = train_to_end(
+        run_of(KIND, SentenceObjective.NLI_SOFTMAX, evaluation_set=save_pairs(make_scored_pairs(120)).key)
+    )
+    assert first.scores()["evaluation_set"] == "scored"
+    assert first.provenance()["data"]["evaluation_set"] == "scored"
     second = train_to_end(create_pair_run(make_scored_pairs(), base=first.id))
     before = load_bi_encoder(find_model(first.id), []).encode(["한강은 서울을"])
     np.testing.assert_array_equal(
@@ -186,7 +188,7 @@ def test_saves_smallest_loss_without_scores() -> None:
     run = train_to_end(create_pair_run(SETS[PairKind.TRIPLETS](), objective="triplet", epochs=4.0))
     scores = run.scores()
     losses = {e["step"]: e["eval_loss"] for e in run.progress() if "eval_loss" in e}
-    assert (scores["judged_by"], scores["kept_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
+    assert (scores["best_by"], scores["best_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
     assert "gain" not in scores
     assert scores["before"].keys() == scores["after"].keys() == {"alignment", "uniformity"}
     assert "Nobody scored what it was measured on" in (run.model_folder / "README.md").read_text(encoding="utf-8")
@@ -197,7 +199,7 @@ def test_saves_smallest_loss_without_scores() -> None:
     [
         {"lora_rank": 2},
         {"embedding_table": EmbeddingTable.FROZEN},
-        {"recompute": True, "frozen_layers": 1, "max_length": 16},
+        {"gradient_checkpointing": True, "frozen_layers": 1, "max_length": 16},
         {"pooling": SentencePooling.FIRST_LAST_AVERAGE, "precision": Precision.FLOAT32},
     ],
 )
@@ -220,7 +222,7 @@ def test_estimate_counts_steps(kind: str, objective: Any) -> None:
     examples = rows // 3 if objective is SentenceObjective.SIMCSE_SUPERVISED else rows
     if objective is not SentenceObjective.SIMCSE_UNSUPERVISED and objective is not SentenceObjective.TSDAE:
         assert result.steps == -(-examples // 8)
-    assert result.seconds > result.seconds_measuring > 0
+    assert result.seconds > result.seconds_evaluating > 0
     assert (result.fits, result.device) == (True, "cpu")
 
 

@@ -37,21 +37,21 @@ def differences(value: float, low: float, high: float, p: float) -> dict[str, Va
     return {NDCG: VariantDifference(value, low, high, p)}
 
 
-REFERENCE = Variant(1, {}, "lm", figures=intervals(0.5, perplexity=60.0))
+REFERENCE = Variant(1, {}, "lm", metrics=intervals(0.5, perplexity=60.0))
 BETTER = Variant(
-    2, {"whole_words": "spaces"}, "lm", alike=False, figures=intervals(0.56, perplexity=50.0),
+    2, {"whole_words": "spaces"}, "lm", is_comparable=False, metrics=intervals(0.56, perplexity=50.0),
     differences=differences(0.06, 0.01, 0.11, 0.01),
 )  # fmt: skip
 CHANCE = Variant(
     3,
-    {"mask_share": 0.3},
+    {"mask_fraction": 0.3},
     "lm",
-    figures=intervals(0.51, perplexity=70.0),
+    metrics=intervals(0.51, perplexity=70.0),
     differences=differences(0.01, -0.02, 0.04, 0.4),
 )
 WORSE = replace(CHANCE, figures=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
 UNTRAINED = Variant(
-    0, {}, "base", alike=False, figures=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
+    0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
 )
 
 
@@ -60,17 +60,17 @@ def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bo
     kept = keep(small_set())
     told: dict[str, Any] = {"text": kept.key, "questions": kept.key, "untrained": True}
     if vary:
-        told["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
+        told["vary"] = {"whole_words": ["spaces"], "mask_fraction": [0.3]}
     ablation = plan_ablation(AblationExperiment.model_validate(told), "mine *1*")
-    variants = tuple(tuned(ablation, kept, one) if one.figures else one for one in table.variants)
-    ablation.write("table.json" if state is State.DONE else "so_far.json", asdict(replace(table, variants=variants)))
+    variants = tuple(tuned(ablation, kept, one) if one.metrics else one for one in table.variants)
+    ablation.write("table.json" if state is State.DONE else "partial.json", asdict(replace(table, variants=variants)))
     pid, started = this_process()
     ablation.write_status(Status(state, pid=pid, pid_started=started, **status))
     return ablation
 
 
 def tuned(ablation: Ablation, dataset: StoredSet, variant: Variant) -> Variant:
-    trial = Trial(ablation.id, variant.number, 3, whole=True)
+    trial = Trial(ablation.id, variant.number, 3, is_complete=True)
     plan = replace(ablation.plan(), kind=BI_ENCODER, options=BiEncoderOptions(base="lm"), trial=trial, ablation=None)
     plan = replace(plan, name=f"mine {variant.number}", data=dataset.key, fingerprint=dataset.fingerprint)
     part = create_run(plan, ablation.get_part(f"{variant.number}-tuned").folder)
@@ -99,7 +99,7 @@ def conclusions(app: AppTest, *variants: Variant, vary: bool = True) -> str:
 
 
 def of_pairs(variant: Variant) -> Variant:
-    known = {"figures": variant.figures, "differences": variant.differences}
+    known = {"figures": variant.metrics, "differences": variant.differences}
     renamed = {name: {"spearman_before": values[NDCG]} if values else None for name, values in known.items()}
     return replace(variant, **renamed)
 

@@ -84,7 +84,7 @@ class MaskedRows:
             "token_type_ids": rows_read.segments,
             "attention_mask": (np.arange(rows_read.tokens.shape[1]) < rows_read.lengths[:, None]).astype(np.int64),
             "labels": labels,
-            "shares": np.full((len(rows), 1), len(rows) / hidden_count, dtype=np.float32),
+            "weights": np.full((len(rows), 1), len(rows) / hidden_count, dtype=np.float32),
         }
         return arrays | ({} if rows_read.follows is None else {"follows": rows_read.follows[:, None]})
 
@@ -236,14 +236,14 @@ class LanguageTrainingData:
         )
         return {UNIGRAM: LanguageMeasurement(validation, training, evaluation_key=self.evaluation_key)}
 
-    def measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
+    def read_measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
         return (
             LanguageMeasurement.from_dict(stored, MaskedPredictions.from_dict)
-            if stored.get("judge") == self.evaluation_key
+            if stored.get("evaluation_key") == self.evaluation_key
             else None
         )
 
-    def summary(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
         validation = {name: result.validation for name, result in measured.items()}
         training = {name: result.training for name, result in measured.items() if result.training}
         return {

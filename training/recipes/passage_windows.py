@@ -37,7 +37,7 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
     LateOptions,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 
 CANDIDATES_PER_QUESTION = 48  # of a question, those of its article among them
 MAX_ARTICLE_CANDIDATES = 24  # passages of the question's article, at most
@@ -201,7 +201,7 @@ def make_window_cutter(
 def make_teacher(options: RankerOptions, examples: Examples, data: TrainingData) -> Teacher | None:
     """Return the teacher that labels these examples; None if the options name none."""
     match options:
-        case BiEncoderOptions() if options.mix_weight and examples.shared:
+        case BiEncoderOptions() if options.mix_loss_weight and examples.shared:
             return MixTeacher(options.base, data, examples, options.window_options)
         case BiEncoderOptions() | LateOptions() if options.objective in DISTILLATION_OBJECTIVES:
             bm25_weight = options.teacher_bm25

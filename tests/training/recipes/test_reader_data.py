@@ -14,7 +14,6 @@ from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.examples import mine_negatives, to_table
-from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.recipes.readers import (
     READER_FAMILY,
     AnswerLocation,
@@ -23,6 +22,7 @@ from mrc_workbench.training.recipes.readers import (
     is_unanswerable,
     locate_answer,
 )
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.text_options import ReaderOptions
 from tests.training.worlds import cue_set
 
@@ -209,7 +209,7 @@ def test_uses_marked_passages_of_unanswerable_questions() -> None:
 def test_describes_data_in_provenance() -> None:
     about = READER_FAMILY.describe(cue_set(20, 5), SHARES, OPTIONS)
     assert about == {
-        **{"questions": 25, "passages": 25, "unanswerable_questions": 5, "rules": "korquad"},
+        **{"questions": 25, "passages": 25, "unanswerable_questions": 5, "normalization": "korquad"},
         **{"train_questions": 12, "validation_questions": 4, "test_questions": 4},
         "split": "drawn by article, seed 0",
     }

@@ -66,11 +66,13 @@ def summarize(
         "measured_on": "validation",
     }
     if {"bm25", "interpolated"} <= validation_scores.keys():  # what a reranker is used as, against what it reranks
-        content["mixed_gain"] = _gain(validation_scores, best_by, question_groups(validation), "bm25", "interpolated")
+        content["interpolated_gain"] = _gain(
+            validation_scores, best_by, question_groups(validation), "bm25", "interpolated"
+        )
     if test and {"before", "after"} <= test_scores.keys():
         content["test"] = _summarize_scores(test_scores, best_by, test)
     if validation.generated_counts:
-        content["made_questions"] = validation.generated_counts
+        content["synthetic_questions"] = validation.generated_counts
     return content
 
 
@@ -98,7 +100,9 @@ class TrainingData:
     question_set: QuestionSet
     train: QuestionSet
     validation: QuestionSet
-    learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
+    is_trainable: (
+        np.ndarray
+    )  # (n_passages,) bool: all but those of articles that test or validation questions ask about
     texts: list[str]  # of the passages, as they are indexed
     first_stage: BM25
     marked: MarkedNegatives = ()
@@ -134,7 +138,7 @@ class TrainingData:
             question_set=question_set,
             train=train,
             validation=sample_questions(validation, options.evaluation_limit, split_options.seed),
-            learnable=~np.isin(parts.group_of_passage, parts.group_of_passage[held_out]),
+            is_trainable=~np.isin(parts.group_of_passage, parts.group_of_passage[held_out]),
             texts=list(question_set.passages.indexed_texts(title=options.title)),  # a training reads them in any order
             first_stage=BM25("BM25", question_set.passages, bm25, all_questions=all_questions),
             marked=marked,
@@ -181,7 +185,7 @@ class TrainingData:
     @cached_property
     def held_out(self) -> Self:
         """The same with validation questions as training questions: any passage may be a negative of theirs."""
-        return replace(self, train=self.validation, learnable=np.ones(len(self.texts), dtype=bool), marked=())
+        return replace(self, train=self.validation, is_trainable=np.ones(len(self.texts), dtype=bool), marked=())
 
     def evaluate(self, retriever: Retriever, *, with_test: bool = False) -> QuestionMeasurement:
         """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on `measured` and, with `tested`, on test questions."""
@@ -209,10 +213,10 @@ class TrainingData:
     def baselines(self) -> dict[str, QuestionMeasurement]:
         return {"bm25": self.first_stage_scores}
 
-    def measurement(self, stored: Mapping[str, Any]) -> QuestionMeasurement | None:
+    def read_measurement(self, stored: Mapping[str, Any]) -> QuestionMeasurement | None:
         return QuestionMeasurement.from_dict(stored, QuestionScores.from_dict) if "training" in stored else None
 
-    def summary(self, measured: Mapping[str, QuestionMeasurement], options: QuestionOptions) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, QuestionMeasurement], options: QuestionOptions) -> dict[str, Any]:
         return summarize(measured, options.best_by, self.validation, self.sample, self.test)
 
 
@@ -255,7 +259,7 @@ class RankerFamily(Family):
 
     def describe(self, data: QuestionSet, split_options: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
         return count_questions(data, split_options) | (
-            {"made_questions": data.generated_counts} if data.generated_counts else {}
+            {"synthetic_questions": data.generated_counts} if data.generated_counts else {}
         )
 
     def prepare_training_data(

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 STARTS_BY_ITSELF = start.starts_by_itself  # the fixture of all pages replaces it
 TRIPLET = BiEncoderObjective.TRIPLET
-FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
+FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, suggested_options={})
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_displays_estimate_without_starting_training(app: AppTest, asked: list[D
 
 
 def test_estimates_teacher_time_on_busy_machine_and_small_data(app: AppTest, asked: list[DryRunJob]) -> None:
-    estimated(app, asked, seconds_teaching=75.0)
+    estimated(app, asked, seconds_labelling=75.0)
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
     (message,) = (info.value for info in estimated(app, asked, others=0.6, seconds_alone=87.0).info)
     assert message.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
@@ -128,7 +128,7 @@ def test_reports_insufficient_memory_with_alternative(app: AppTest, asked: list[
 @pytest.mark.usefixtures("at_the_hub")
 def test_applies_suggested_settings_of_every_kind(app: AppTest, asked: list[DryRunJob]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
-    instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
+    instead = {"embedding_table": "frozen", "gradient_checkpointing": True, "max_length": 256}
     estimated(app, asked, fits=False, instead=instead)
     message = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=message)]

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
 from mrc_workbench.data.split import Part, SplitOptions
@@ -58,7 +59,7 @@ class PairPredictions:
     def to_dict(self) -> dict[str, Any]:
         predicted = self.predicted.tolist()
         gold = self.gold.tolist()
-        return {"measure": self.measure, "said": predicted, "right": gold, "geometry": self._finite_geometry}
+        return {"measure": self.measure, "predicted": predicted, "gold": gold, "geometry": self._finite_geometry}
 
     @property
     def _finite_geometry(self) -> dict[str, float]:
@@ -66,8 +67,9 @@ class PairPredictions:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        stored = current_names(stored, {"said": "predicted", "right": "gold"}, "before.json")
         dtype = np.int8 if stored["measure"] == ACCURACY else np.float32
-        predicted, gold = (np.array(stored[name], dtype=dtype) for name in ("said", "right"))
+        predicted, gold = (np.array(stored[name], dtype=dtype) for name in ("predicted", "gold"))
         return cls(stored["measure"], predicted, gold, stored["geometry"])
 
 
@@ -123,14 +125,14 @@ class PairTrainingData:
     def baselines(self) -> dict[str, PairMeasurement]:
         return {}
 
-    def measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
+    def read_measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
         return (
             PairMeasurement.from_dict(stored, PairPredictions.from_dict)
-            if stored.get("judge") == self.evaluation_pairs.fingerprint
+            if stored.get("evaluation_key") == self.evaluation_pairs.fingerprint
             else None
         )
 
-    def summary(self, measured: Mapping[str, PairMeasurement], options: SentencePairOptions) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, PairMeasurement], options: SentencePairOptions) -> dict[str, Any]:
         validation = {name: result.validation for name, result in measured.items()}
         training = {name: result.training for name, result in measured.items() if result.training}
         scores: dict[str, Any] = {name: result.means() for name, result in validation.items()}
@@ -143,9 +145,9 @@ class PairTrainingData:
         details = {
             "measured_on": "validation",
             "pairs": len(self.evaluation_pairs),
-            "judged_on": self.evaluation_set_name,
+            "evaluation_set": self.evaluation_set_name,
         }
-        return {**scores, **details, "judged_by": self.best_by}
+        return {**scores, **details, "best_by": self.best_by}
 
     def require_evaluation(self, held_out: object) -> None:
         if self.best_by == LOSS and held_out is None:
@@ -167,15 +169,14 @@ class PairTrainingData:
 
 def _find_evaluation_set(data: PairSet, options: SentencePairOptions) -> PairSet:
     """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`."""
-    if not options.judged_on.strip():
+    if not options.evaluation_set.strip():
         return data
-    evaluation_set = find(options.judged_on)
+    evaluation_set = find(options.evaluation_set)
     expected_kind = PairKind.SCORED if isinstance(options, SentenceOptions) else data.kind
     if evaluation_set.kind is not expected_kind:
-        message = (
-            f"judged_on must name a set of {expected_kind} pairs, and {evaluation_set.name} holds {evaluation_set.kind}"
-        )
-        raise OptionError("judged_on", "judged_on", message)
+        holds = f"{evaluation_set.name} holds {evaluation_set.kind}"
+        message = f"evaluation_set must name a set of {expected_kind} pairs, and {holds}"
+        raise OptionError("evaluation_set", "evaluation_set", message)
     return evaluation_set
 
 
@@ -253,7 +254,7 @@ class SentencePairFamily(Family):
         evaluation_details = (
             {}
             if evaluation_set is data
-            else {"judged_on": evaluation_set.name, "judged_on_fingerprint": evaluation_set.fingerprint}
+            else {"evaluation_set": evaluation_set.name, "evaluation_set_fingerprint": evaluation_set.fingerprint}
         )
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
         licence_details = {"licence": licence} if licence else {}
@@ -386,7 +387,7 @@ class TeacherVectors:
         self._sentences: Texts = pairs.texts[0]
         teacher_dimensions = self._encoder().encode("question", ["a"]).shape[1]
         if teacher_dimensions != dimensions:
-            message = f"teacher gives vectors of {teacher_dimensions} dimensions, and the base has {dimensions}: both must be alike"
+            message = f"teacher vectors have {teacher_dimensions} dimensions, those of the base {dimensions}"
             raise OptionError("teacher", "dimensions", message)
 
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
