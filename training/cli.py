@@ -123,11 +123,11 @@ def _fit_to_memory(plan: TrainingPlan) -> TrainingPlan:
         for name, value in estimate.suggested_options.items():
             print_line(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}")
         plan = replace(plan, options=replace(plan.options, **estimate.suggested_options))
-    raise ValueError(f"{gigabytes} of memory, and no change was found that makes it fit: take a smaller base")
+    raise ValueError(f"{gigabytes} of memory, and no change of options makes it fit: use a smaller base")
 
 
 def _estimate_in_subprocess(plan: TrainingPlan) -> Estimate:
-    """Estimate in a process of its own, which frees its memory at its end."""
+    """Estimate in a subprocess, which frees its memory at its end."""
     dry_run = DryRunJob.for_plan(plan, DryRunTask.ESTIMATE)
     dry_run.start(plan)
     try:
@@ -182,16 +182,16 @@ def _format_search(outcome: SettingsSearchResult) -> str:
     lines = _align_columns(
         [head, *(_format_trial(trial, is_selected=trial.number == outcome.selected) for trial in outcome.trials)]
     )
-    lines.append(f"on {outcome.questions:,} validation questions, where the untrained base has {outcome.untrained:.4f}")
-    lines += [f"setting {number} ended with an error: see its log" for number in outcome.failed]
+    lines.append(f"on {outcome.questions:,} validation questions; the untrained base has {outcome.untrained:.4f}")
+    lines += [f"setting {number} failed: see its log" for number in outcome.failed]
     if outcome.skipped:
         lines.append(f"too little time for settings {', '.join(map(str, outcome.skipped))}")
     if outcome.selected != DEFAULTS:
         lines.append(f"setting {outcome.selected} is better than the defaults")
     elif outcome.best == DEFAULTS:
-        lines.append("nothing tried is better than the defaults: they stay")
+        lines.append("no setting is better than the defaults, which stay selected")
     else:
-        lines.append(f"setting {outcome.best} came to most but cannot be told apart from the defaults: they stay")
+        lines.append(f"setting {outcome.best} has the highest score, but is not significantly better than the defaults")
     return "\n".join(lines)
 
 
@@ -267,14 +267,12 @@ def _format_ablation(table: AblationTable) -> str:
     lines = _align_columns([("variant", *measures), *rows])
     lines += [f"{variant_name(variant)}: {variant.message}" for variant in table.variants if variant.code]
     if any(not variant.is_comparable for variant in table.variants):
-        lines.append(
-            "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
-        )
+        lines.append("(o) other tokens are masked: perplexity and accuracy are not comparable with the first row")
     return "\n".join([*lines, f"{table.questions:,} test questions, {table.pairs:,} pairs; in brackets: 95%"])
 
 
 def variant_name(variant: Variant) -> str:
-    """Return what a variant is called: the options that it changes."""
+    """Return the name of a variant: the options that it changes."""
     if variant.number == UNTRAINED:
         return "without pre-training"
     return ", ".join(f"{name} {value}" for name, value in variant.changed_options.items()) or "as written"
@@ -290,7 +288,7 @@ def _format_interval(variant: Variant, measure: str) -> str:
 
 
 def __getattr__(name: str) -> App:
-    """Return the commands of `mrc train` or `mrc sweep`, made when they are used: one for each kind of training."""
+    """Create the commands of `mrc train` or `mrc sweep` on first use: one for each kind of training."""
     if name == "train_commands":
         about = "Train a model.\n\nDefaults are those of the starter; other bases have their own."
         commands = command_group("train", about)

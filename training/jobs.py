@@ -1,8 +1,8 @@
 """Jobs around trainings, and their queue.
 
-Searches for settings and ablations consist of several trainings. A rehearsal estimates a training's time and memory, or
-mines its hard negatives, before it starts; its result is in `workspace/cache/dry_runs/<key>/`. Another job makes a
-finished training of the best checkpoint of a stopped one, which can still be resumed.
+Searches for settings and ablations consist of several trainings. A dry run estimates a training's time and memory, or
+mines its hard negatives, before it starts; its result is in `workspace/cache/dry_runs/<key>/`. Another job turns the
+best checkpoint of a stopped training into a finished one; the stopped one can still be resumed.
 """
 
 import json
@@ -35,7 +35,7 @@ ChangedOptions = Annotated[dict[str, Any], BeforeValidator(current_options)]
 class CompositeRun(Run):
     """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`.
 
-    What came out is in `result_name` of its folder, and in `partial.json` until then.
+    Its folder stores the result in `result_name`, and before the end in `partial.json`.
     """
 
     result_name: ClassVar[str] = ""
@@ -48,7 +48,7 @@ class CompositeRun(Run):
         self.write("partial.json" if is_partial else self.result_name, asdict(outcome))
 
     def _outcome(self, kind: type[Outcome]) -> Outcome | None:
-        """Return the result, or what is known so far; None before that, and if it cannot be read."""
+        """Return the final or partial result; None if it is missing or damaged."""
         try:
             stored = self.read(self.result_name) or self.read("partial.json") or self.read("so_far.json")
             return TypeAdapter(kind).validate_python(stored)
@@ -59,7 +59,7 @@ class CompositeRun(Run):
         return Run(self.folder.parent / f"{self.id}-{name}")
 
     def parts(self) -> list[Run]:
-        """Return the parts that have begun, by number."""
+        """Return the parts that have started, by number."""
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
         return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
@@ -70,7 +70,7 @@ class CompositeRun(Run):
                 part.request_stop()
 
     def delete(self) -> None:
-        """Remove the folder and its parts'. Raises `ValueError` while one of them runs."""
+        """Delete the folder and those of the parts. Raises `ValueError` while a part is running."""
         parts = self.parts()
         if any(part.status().is_running for part in parts):
             raise ValueError("a running part must be stopped before the whole is deleted")
@@ -79,12 +79,12 @@ class CompositeRun(Run):
             part.delete()
 
 
-DEFAULTS = 1  # the number of the trial with the settings to begin from
-ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question
+DEFAULTS = 1  # the number of the trial with the default settings
+ROUNDS = "rounds.json"  # of a trial, by fraction of the steps: the measures of each validation question
 
 
 class SearchStage(StrEnum):
-    """What a search is doing; while it tries, with the round: `trying_1`, from 1."""
+    """The current step of a search; with the number of the round, from 1: `trying_1`."""
 
     LOADING = "loading"
     ESTIMATING = "estimating"
@@ -150,7 +150,7 @@ class SettingsSearch(CompositeRun):
 
     @property
     def minutes_needed(self) -> int:
-        """How many minutes the shortest trials would take if the given ones were too few; else 0."""
+        """Minutes that the shortest trials need, if the search had too few; else 0."""
         return int(read_number(self.read("search.json"), "minutes"))
 
     def trial(self, number: int) -> Run:
@@ -163,21 +163,21 @@ class SettingsSearch(CompositeRun):
 
 
 def create_search(plan: TrainingPlan, minutes: float, *, attended: bool = False) -> SettingsSearch:
-    """Make the folder of a search around a plan's options, and queue it; see `create_run`."""
+    """Create and queue a search around a plan's options; see `create_run`."""
     return SettingsSearch(create_run(replace(plan, minutes=minutes), attended=attended).folder)
 
 
 MEASURES = ("perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10")  # in order
-REFERENCE = 1  # the number of the variant that the others are held against
-UNTRAINED = 0  # of the base as it is
+REFERENCE = 1  # the number of the variant with which the others are compared
+UNTRAINED = 0  # the number of the untrained base
 
 
 class AblationStage(StrEnum):
-    """What an ablation is doing, with the variant's number: `learning_1`."""
+    """The current step of an ablation, with the variant's number: `learning_1`."""
 
     LOADING = "loading"
     LEARNING = "learning"  # a language model
-    TUNING = "tuning"  # fine-tuning a bi-encoder that starts from it
+    TUNING = "tuning"  # fine-tuning a bi-encoder from the language model
     MEASURING = "measuring"
 
 
@@ -213,7 +213,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class AblationTable:
-    """The variants in their order, and how many questions and pairs the measures are of."""
+    """The variants in order, and the numbers of evaluated questions and pairs."""
 
     variants: tuple[Variant, ...]
     questions: int = 0
@@ -236,22 +236,22 @@ class Ablation(CompositeRun):
 
 
 def create_ablation(plan: TrainingPlan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
-    """Make the folder of an ablation around a plan, and queue it; see `create_run`."""
+    """Create and queue an ablation around a plan; see `create_run`."""
     return Ablation(create_run(replace(plan, ablation=experiment), attended=attended).folder)
 
 
 def all_jobs() -> list[Run]:
-    """Searches and ablations, then trainings, newest first: the whole stands before the part that runs."""
+    """Return searches and ablations, then trainings, newest first."""
     return [_as_job(run, plan) for run, plan in sorted(planned_runs(), key=lambda planned: planned[1].is_training)]
 
 
 def load_job(folder: Path) -> Run:
-    """Return the job whose folder this is. Raises `OSError` or `ValueError` where it is none."""
+    """Return the job in a folder. Raises `OSError` or `ValueError` if the folder holds no job."""
     return _as_job(Run(folder), Run(folder).plan())
 
 
 def find_job(job_id: str) -> Run | None:
-    """Return the workspace's job with this id, None where there is none."""
+    """Return the workspace's job with this id, or None."""
     run = find_run(job_id)
     return load_job(run.folder) if run else None
 
@@ -266,7 +266,7 @@ QUEUE = Queue("runs", all_jobs)
 
 
 class DryRunTask(StrEnum):
-    """What a rehearsal works out."""
+    """The result of a dry run."""
 
     ESTIMATE = "estimate"
     NEGATIVES = "negatives"
@@ -274,11 +274,11 @@ class DryRunTask(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a training would take on this machine, measured by a few of its own steps.
+    """Time and memory of a training on this machine, estimated from a few of its steps.
 
-    Seconds are of loading, teaching, training and measuring together, as busy as the machine was; bytes are the most
-    that the process holds at a time, and those available. If they do not suffice, `instead` holds options that do,
-    empty if there are none. `rough`: no whole batch was timed.
+    Seconds cover loading, labelling, training and evaluation under the load of the machine at that time. Memory is the
+    peak of the process and the available bytes. If it does not fit, `suggested_options` holds changes that make it fit,
+    or is empty. `is_rough`: no whole batch was timed.
     """
 
     steps: int
@@ -290,16 +290,16 @@ class Estimate:
     device: str
     fits: bool
     suggested_options: dict[str, Any]
-    seconds_labelling: float = 0.0  # that a teacher takes to score the examples
-    seconds_loading: float = 0.0  # reading and mining
+    seconds_labelling: float = 0.0  # of the teacher
+    seconds_loading: float = 0.0  # with mining
     is_rough: bool = False
-    other_load: float = 0.0  # share of the processors that other programs used meanwhile
-    seconds_alone: float = 0.0  # expected where nothing else runs
+    other_load: float = 0.0  # fraction of the processors that other programs used meanwhile
+    seconds_alone: float = 0.0  # expected on an idle machine
 
 
 @dataclass(frozen=True)
 class DryRunJob(Job):
-    """The job of one question about a planned training."""
+    """The job of one dry run of a planned training."""
 
     task: DryRunTask
 
@@ -337,7 +337,7 @@ class DryRunJob(Job):
         return pd.read_parquet(self.result)
 
     def problem(self) -> tuple[str, str]:
-        """Return the code (`failure.<code>` in the locale files) and the message of what went wrong."""
+        """Return the error's code (`failure.<code>` in the locale files) and message."""
         status = self.status()
         return status.code or "unexpected", status.message or self.log()
 
@@ -359,7 +359,7 @@ def best_checkpoint(run: Run) -> Path | None:
 
 @dataclass(frozen=True, order=True)
 class BestModelJob(Job):
-    """The job that makes a finished training of a run's best checkpoint so far; its folder lies in the run's."""
+    """The job that turns a run's best checkpoint so far into a finished training; its folder is in the run's."""
 
     @classmethod
     def for_run(cls, run: Run) -> "BestModelJob":
@@ -384,5 +384,5 @@ class BestModelJob(Job):
 
 
 def finished_run_id(run: Run, checkpoint: Path) -> str:
-    """Return the id of the finished training made of a checkpoint."""
+    """Return the id of the finished training of a checkpoint."""
     return f"{run.id}-step-{get_step(checkpoint)}"

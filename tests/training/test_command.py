@@ -154,7 +154,7 @@ def test_changes_options_to_fit_and_reports_them(
     too_large = Estimate(
         12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, suggested_options={"batch_size": 64}
     )
-    answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, instead={})}
+    answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, suggested_options={})}
     planned: list[TrainingPlan] = []
 
     def create(plan: TrainingPlan, out: Path | None, *, attended: bool) -> list[Run]:
@@ -171,9 +171,9 @@ def test_changes_options_to_fit_and_reports_them(
     assert "batch_size: 256 -> 64: fewer texts are held at a time" in output
     assert "about 0 minutes, 4.0 of 8.0 GB" in output
     assert planned[-1].options.batch_size == 64
-    answers[256] = replace(too_large, instead={})
+    answers[256] = replace(too_large, suggested_options={})
     assert main(["train", *words, "--fit"]) == 2
-    assert "no change was found that makes it fit" in capsys.readouterr().err
+    assert "no change of options makes it fit" in capsys.readouterr().err
     assert len(planned) == 1
     assert main(["train", *words]) == 2  # without the flag nothing is estimated
     assert planned[-1].options.batch_size == 256

@@ -118,7 +118,7 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
 
 
 @pytest.mark.parametrize(
-    ("found", "measured", "expected"),
+    ("run_scores", "measured", "expected"),
     [
         (scores(DOWN, UP), RISING, Advice.WORSE_THAN_BASE),
         (scores(UNSURE, UP, before=0.995), RISING, Advice.SATURATED),
@@ -137,8 +137,8 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
         ({}, [], None),
     ],
 )
-def test_advice_by_scores(found: dict[str, Any], measured: Points, expected: Advice | None) -> None:
-    assert get_advice(plan_from(STARTER), found, measured) == expected
+def test_advice_by_scores(run_scores: dict[str, Any], measured: Points, expected: Advice | None) -> None:
+    assert get_advice(plan_from(STARTER), run_scores, measured) == expected
 
 
 def test_advice_for_saturated_reader() -> None:

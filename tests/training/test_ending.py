@@ -17,7 +17,7 @@ from tests.training.worlds import create_planned_run
 
 
 class Running(Run):
-    """A run whose state is told by a test."""
+    """A run whose state is set by a test."""
 
     def status(self) -> Status:
         return Status(State.RUNNING, phase="training", share=0.5, step=3, total_steps=6)
@@ -27,7 +27,7 @@ class Running(Run):
 
 
 @pytest.mark.parametrize(
-    ("number", "ended", "status", "told"),
+    ("number", "ended", "status", "message"),
     [
         (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is kept: `mrc runs resume "),
         (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
@@ -41,7 +41,7 @@ def test_stopped_training_explains_resuming(
     number: int | None,
     ended: Status,
     status: int,
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -54,7 +54,7 @@ def test_stopped_training_explains_resuming(
     monkeypatch.setattr(training, "train", train)
     assert train_and_report(Running(tmp_path / "run")) == status
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith(told)
+    assert lines[-1].startswith(message)
     assert ("Stopping after this step" in lines[0]) == bool(number)
 
 

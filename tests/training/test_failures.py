@@ -136,8 +136,8 @@ def test_rejects_folder_without_run(tmp_path: Path) -> None:
     ],
 )
 def test_maps_errors_to_codes(error: BaseException, code: str) -> None:
-    code_found, message = describe_error(error)
-    assert code_found == code
+    error_code, message = describe_error(error)
+    assert error_code == code
     assert message
     assert message.startswith("the disk is full") is (code == "disk")
 

@@ -26,7 +26,7 @@ from tests.training.worlds import create_planned_run, make_source
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("one_workspace"),
+    pytest.mark.usefixtures("shared_workspace_of_module"),
     pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
 ]
 SPLIT = SplitOptions(validation=0.1, test=20 / 70)

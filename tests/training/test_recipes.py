@@ -59,7 +59,7 @@ class ToyRecipe(Recipe[ToyOptions, TrainingData]):
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = "#666666"
-    does = "A toy: it is here to be trained."
+    summary = "A toy for tests."
     hub_task = "sentence-similarity"
     usage = "print(model)"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')

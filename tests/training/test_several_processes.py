@@ -64,7 +64,7 @@ def of_language(out: Path, documents: int, *options: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def trained_by_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
     `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives, and `new`, a
@@ -123,14 +123,14 @@ def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndar
 
 
 @pytest.mark.parametrize("base", ["starter", "tiny"])
-def test_gathered_negatives_match_single_process(base: str, trained_by_one_and_two: Path) -> None:
-    single, two = (trained(trained_by_one_and_two / out / base) for out in ("one", "two"))
+def test_gathered_negatives_match_single_process(base: str, single_and_two_process_runs: Path) -> None:
+    single, two = (trained(single_and_two_process_runs / out / base) for out in ("one", "two"))
     assert_same(single, two)
     assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
 
 
 def test_two_processes_match_one(
-    trained_by_one_and_two: Path,
+    single_and_two_process_runs: Path,
     arguments: list[str],
     expected: dict[str, np.ndarray],
     second_of_two: Callable[[list[str]], int],
@@ -147,7 +147,7 @@ def test_two_processes_match_one(
     with two_machines() as machines:
         torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
     is_as_expected(out, expected)
-    near = trained(trained_by_one_and_two / "two" / "starter")
+    near = trained(single_and_two_process_runs / "two" / "starter")
     far = trained(tmp_path / "far")
     assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
     assert_same(near, far)
@@ -172,8 +172,11 @@ def assert_learnt_the_same(single: Run, two: Run) -> None:
         assert difference.max() < 3 * LEARNING_RATE, name
 
 
-def test_warns_about_ungathered_negatives(trained_by_one_and_two: Path) -> None:
-    assert trained(trained_by_one_and_two / "two" / "own").provenance()["processes"] == {"count": 2, "negatives": "own"}
+def test_warns_about_ungathered_negatives(single_and_two_process_runs: Path) -> None:
+    assert trained(single_and_two_process_runs / "two" / "own").provenance()["processes"] == {
+        "count": 2,
+        "negatives": "own",
+    }
 
 
 def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,16 +187,16 @@ def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 @pytest.mark.parametrize("objective", DOCUMENTS)
-def test_language_model_matches_single_process(objective: str, trained_by_one_and_two: Path) -> None:
-    single, two = (trained(trained_by_one_and_two / out / objective) for out in ("one", "two"))
+def test_language_model_matches_single_process(objective: str, single_and_two_process_runs: Path) -> None:
+    single, two = (trained(single_and_two_process_runs / out / objective) for out in ("one", "two"))
     assert two.provenance()["processes"] == {"count": 2, "negatives": "none"}
     assert len(read_logged(single, "loss")) == {"mlm": 7, "mlm-nsp": 3}[objective]
     assert_learnt_the_same(single, two)
 
 
-def test_processes_share_tokenizer_and_tokens(trained_by_one_and_two: Path) -> None:
-    new = trained(trained_by_one_and_two / "two" / "new")
-    cache = trained_by_one_and_two / "workspace" / "cache"
+def test_processes_share_tokenizer_and_tokens(single_and_two_process_runs: Path) -> None:
+    new = trained(single_and_two_process_runs / "two" / "new")
+    cache = single_and_two_process_runs / "workspace" / "cache"
     (tokenizer,) = (path for path in (cache / "tokenizers").iterdir() if path.is_dir())
     stored, saved = (
         dict(json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"])

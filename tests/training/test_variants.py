@@ -63,7 +63,7 @@ def test_fine_tunes_all_variants_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("settings", "words"),
     [
         ({"vary": {}}, "2 to"),
         ({"vary": {"epochs": [float(n) for n in range(1, MAX_VARIANTS + 1)]}}, "2 to"),
@@ -78,9 +78,9 @@ def test_fine_tunes_all_variants_alike() -> None:
         ({"validation_share": 0.9, "test_share": 0.2}, "fraction of 0 or more"),
     ],
 )
-def test_reports_invalid_experiment_with_section(told: dict[str, Any], words: str) -> None:
+def test_reports_invalid_experiment_with_section(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ExperimentError, match=words):
-        experiment(**told).check()
+        experiment(**settings).check()
 
 
 def test_compares_finished_training_with_base() -> None:

@@ -107,8 +107,10 @@ def make_training_data(
 def make_unsplit_data(question_set: QuestionSet) -> TrainingData:
     """All questions to learn from, and the same to measure on."""
     texts = question_set.passages.indexed_texts(title=True)
-    learnable = np.ones(len(texts), dtype=bool)
-    return TrainingData(question_set, question_set, question_set, learnable, texts, BM25("BM25", question_set.passages))
+    is_trainable = np.ones(len(texts), dtype=bool)
+    return TrainingData(
+        question_set, question_set, question_set, is_trainable, texts, BM25("BM25", question_set.passages)
+    )
 
 
 @cache

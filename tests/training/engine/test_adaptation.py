@@ -46,23 +46,23 @@ def dropouts(model: Any) -> dict[str, set[float]]:
 
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
-@pytest.mark.parametrize(("wanted", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
-def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, wanted: str, left: float) -> None:
-    model, resolved_options = adapted(folders, kind, attention_dropout=wanted)
+@pytest.mark.parametrize(("setting", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
+def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, setting: str, left: float) -> None:
+    model, resolved_options = adapted(folders, kind, attention_dropout=setting)
     assert dropouts(model) == {"attention": {left}, "others": {0.1}}
     assert resolved_options["attention_dropout"] == ("base" if left else "none")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "large", "frozen"),
+    ("setting", "large", "frozen"),
     [("auto", 10, True), ("auto", 10**5, False), ("frozen", 10**5, True), ("trained", 10, False)],
 )
 def test_freezes_embeddings_of_large_vocabularies(
-    folders: dict[str, str], wanted: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, str], setting: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", large)
     for kind in folders:
-        model, resolved_options = adapted(folders, kind, embedding_table=wanted)
+        model, resolved_options = adapted(folders, kind, embedding_table=setting)
         still = {name for name, weight in model.named_parameters() if not weight.requires_grad}
         names = {name.rpartition(".embeddings.")[2] for name in still}
         assert names == ({"word_embeddings.weight"} if frozen else set())

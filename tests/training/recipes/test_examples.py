@@ -261,8 +261,8 @@ def spans_of(n_characters: int, size: int, stride: int, head: int) -> Iterator[W
     st.integers(8, 80),
     st.sampled_from(["", "제목"]),
 )
-def test_selects_window_with_answer(words: list[str], place: int, size: int, title: str) -> None:
-    words.insert(min(place, len(words)), "정답낱말")
+def test_selects_window_with_answer(words: list[str], answer_position: int, size: int, title: str) -> None:
+    words.insert(min(answer_position, len(words)), "정답낱말")
     passages = (Passage("p0", " ".join(words), title), Passage("p1", "다른 글"))
     question_set = QuestionSet("one", passages, (Question("q0", "한강은", ("정답낱말",), ("p0",)),))
     data = make_unsplit_data(question_set)

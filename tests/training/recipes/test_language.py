@@ -24,7 +24,7 @@ from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed
 from tests.training.worlds import in_workspace, make_source, read_logged, train_to_end
 
 __all__ = ["begin"]  # a fixture
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 @pytest.fixture(scope="module")

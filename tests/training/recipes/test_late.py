@@ -69,7 +69,7 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
 
 
 @pytest.mark.parametrize(
-    "told",
+    "settings",
     [
         {},
         {"temperature": 0.5},
@@ -77,8 +77,8 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
         {"objective": LateObjective.KL, "distillation_weight": 0.3, "teacher_temperature": 2.5, "temperature": 0.1},
     ],
 )
-def test_loss_matches_formula(told: dict[str, Any]) -> None:
-    options = LateOptions(base=get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **told)
+def test_loss_matches_formula(settings: dict[str, Any]) -> None:
+    options = LateOptions(base=get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **settings)
     model = load_token_encoder(find_model(options.base))
     model.eval()
     columns = [QUESTIONS, POSITIVES, *NEGATIVES]
@@ -188,12 +188,12 @@ def test_rejects_starter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "option"),
+    ("settings", "option"),
     [({"negatives": 0, "teacher": STARTER}, "negatives"), ({"negatives": 1, "teacher": " "}, "teacher")],
 )
-def test_requires_teacher_name_and_negatives(told: dict[str, Any], option: str) -> None:
+def test_requires_teacher_name_and_negatives(settings: dict[str, Any], option: str) -> None:
     with pytest.raises(OptionError) as refused:
-        LateOptions(objective=LateObjective.KL, **told)
+        LateOptions(objective=LateObjective.KL, **settings)
     assert refused.value.option == option
 
 

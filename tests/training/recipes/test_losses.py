@@ -33,7 +33,7 @@ from mrc_workbench.training.trainers import make_trainer
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import create_planned_run, in_workspace, make_source, make_unsplit_data, shuffled
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 MEGA, MULTIPLE, GIST, TRIPLET, MARGIN_MSE, KL = BiEncoderObjective
 OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these: every hinge is open
@@ -122,7 +122,7 @@ class Batch:
 @cache
 def five_questions() -> TrainingData:
     """About the first five of many passages: a batch of all, without a passage twice."""
-    return replace(make_unsplit_data(shuffled(5, 400)), learnable=np.arange(400) >= 5)
+    return replace(make_unsplit_data(shuffled(5, 400)), is_trainable=np.arange(400) >= 5)
 
 
 def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:

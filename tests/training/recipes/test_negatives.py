@@ -304,9 +304,9 @@ def test_ignores_invalid_marks() -> None:
     data = marked(*pairs)
     # p1 answers q1, p3 answers q6; p2 holds the answer of q3, but a person has looked
     assert marked_rows(data) == {0: [3, 1], 2: [1]}
-    learnable = data.is_trainable.copy()
-    learnable[3] = False  # of an article that test questions ask about
-    assert marked_rows(replace(data, learnable=learnable)) == {0: [1], 2: [1]}
+    is_trainable = data.is_trainable.copy()
+    is_trainable[3] = False  # of an article that test questions ask about
+    assert marked_rows(replace(data, is_trainable=is_trainable)) == {0: [1], 2: [1]}
 
 
 def test_ignores_marks_relevant_to_identical_questions() -> None:

@@ -56,10 +56,10 @@ def test_locates_several_answers() -> None:
     busan = TEXT.index("부산")
     both = make_question("서울", "부산", starts=(SECOND, busan))
     assert locate_answer(both, TEXT) == AnswerLocation(((SECOND, SECOND + 2), (busan, busan + 2)))
-    one_position = make_question("서울", "부산", starts=(SECOND, -1))
-    assert locate_answer(one_position, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
-    one_correct = make_question("서울", "부산", starts=(SECOND, 0))  # a claim that holds needs no help
-    assert locate_answer(one_correct, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
+    known_position = make_question("서울", "부산", starts=(SECOND, -1))
+    assert locate_answer(known_position, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
+    correct_position = make_question("서울", "부산", starts=(SECOND, 0))  # a claim that holds needs no help
+    assert locate_answer(correct_position, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
 
 
 def test_finds_no_span_for_missing_answer() -> None:

@@ -13,7 +13,7 @@ from mrc_workbench.training.recipes.readers import ReaderWindows
 from mrc_workbench.training.text_options import READER
 from tests.training.worlds import CUE, WORDS, get_base
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 A, B, C, D, E, F, G, H = WORDS[:8]  # a token each

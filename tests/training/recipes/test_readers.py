@@ -41,7 +41,7 @@ from tests.training.worlds import (
 )
 
 __all__ = ["begin"]  # a fixture
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 @pytest.fixture(scope="module")

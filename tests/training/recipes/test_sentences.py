@@ -54,7 +54,7 @@ from tests.training.test_resume import assert_alike, stopped_at
 from tests.training.worlds import create_planned_run as planned_ranker
 from tests.training.worlds import in_workspace, read_logged, shuffled, train_to_end
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 CASES = [(KIND, objective) for objective in SentenceObjective]
 CASES += [(SENTENCE_CROSS_ENCODER, objective) for objective in CrossSentenceObjective]
 

@@ -49,7 +49,7 @@ CHANCE = Variant(
     metrics=intervals(0.51, perplexity=70.0),
     differences=differences(0.01, -0.02, 0.04, 0.4),
 )
-WORSE = replace(CHANCE, figures=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
+WORSE = replace(CHANCE, metrics=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
 UNTRAINED = Variant(
     0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
 )
@@ -75,7 +75,7 @@ def tuned(ablation: Ablation, dataset: StoredSet, variant: Variant) -> Variant:
     plan = replace(plan, name=f"mine {variant.number}", data=dataset.key, fingerprint=dataset.fingerprint)
     part = create_run(plan, ablation.get_part(f"{variant.number}-tuned").folder)
     part.write_status(Status(State.DONE, step=8, total_steps=8))
-    return replace(variant, tuned=part.id)
+    return replace(variant, fine_tuned_run=part.id)
 
 
 def a_table(*variants: Variant) -> AblationTable:
@@ -99,7 +99,7 @@ def conclusions(app: AppTest, *variants: Variant, vary: bool = True) -> str:
 
 
 def of_pairs(variant: Variant) -> Variant:
-    known = {"figures": variant.metrics, "differences": variant.differences}
+    known = {"metrics": variant.metrics, "differences": variant.differences}
     renamed = {name: {"spearman_before": values[NDCG]} if values else None for name, values in known.items()}
     return replace(variant, **renamed)
 
@@ -130,7 +130,7 @@ HELPED = "**Pre-training on this text helped**"
         ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
         # of variants that could not be trained nothing is said
         ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
-        ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
+        ([replace(REFERENCE, metrics={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
     ],
 )
 def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
@@ -151,7 +151,7 @@ def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[st
 def test_reports_effect_of_training_even_if_harmful(
     app: AppTest, difference: tuple[float, float, float, float], told: str
 ) -> None:
-    base = replace(UNTRAINED, figures=intervals(0.5 + difference[0]), differences=differences(*difference))
+    base = replace(UNTRAINED, metrics=intervals(0.5 + difference[0]), differences=differences(*difference))
     answer = conclusions(app, base, REFERENCE, vary=False)
     assert told in answer
     points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
@@ -250,7 +250,7 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
     ],
 )
 def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, told: str) -> None:
-    known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
+    known = replace(REFERENCE, metrics={"perplexity": PERPLEXITY})
     status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
     ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)

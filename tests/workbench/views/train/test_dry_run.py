@@ -106,9 +106,9 @@ def test_displays_estimate_without_starting_training(app: AppTest, asked: list[D
 def test_estimates_teacher_time_on_busy_machine_and_small_data(app: AppTest, asked: list[DryRunJob]) -> None:
     estimated(app, asked, seconds_labelling=75.0)
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
-    (message,) = (info.value for info in estimated(app, asked, others=0.6, seconds_alone=87.0).info)
+    (message,) = (info.value for info in estimated(app, asked, other_load=0.6, seconds_alone=87.0).info)
     assert message.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
-    (rough,) = (info.value for info in estimated(app, asked, rough=True).info)
+    (rough,) = (info.value for info in estimated(app, asked, is_rough=True).info)
     assert rough.startswith("Roughly **4 min 20 s**")
 
 
@@ -116,7 +116,7 @@ def test_reports_insufficient_memory_with_alternative(app: AppTest, asked: list[
     estimated(app, asked, fits=False)
     assert [error.value for error in app.error] == [EN["train.too_large"]]
     assert EN["train.use_instead"] not in labels(app), "nothing would fit"
-    estimated(app, asked, fits=False, instead={"batch_size": 32})
+    estimated(app, asked, fits=False, suggested_options={"batch_size": 32})
     message = EN["train.too_large_instead"].format(options="Batch size 32")
     assert [error.value for error in app.error] == [message]
     press(app, "use_instead")
@@ -129,7 +129,7 @@ def test_reports_insufficient_memory_with_alternative(app: AppTest, asked: list[
 def test_applies_suggested_settings_of_every_kind(app: AppTest, asked: list[DryRunJob]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "gradient_checkpointing": True, "max_length": 256}
-    estimated(app, asked, fits=False, instead=instead)
+    estimated(app, asked, fits=False, suggested_options=instead)
     message = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=message)]
     press(app, "use_instead")
