@@ -1,6 +1,6 @@
-"""An ablation: the file that says what varies, its language models trained one after the other, and what judges them.
+"""An ablation: its experiment file, the training of its language models one after the other, and their evaluation.
 
-Each is fine-tuned alike, then all are measured. A finished training of this workspace with the same plan is reused.
+All models are fine-tuned with the same options. Finished trainings of this workspace with the same plan are reused.
 """
 
 import time
@@ -43,9 +43,8 @@ from mrc_workbench.training.text_options import LanguageOptions
 from mrc_workbench.training.train import execute, load_training_data
 
 NDCG = "ndcg@10"
-# of the fine-tuned model, and of what it started from
-SPEARMAN = "spearman"
-SPEARMAN_BEFORE = "spearman_before"
+SPEARMAN = "spearman"  # of the fine-tuned model
+SPEARMAN_BEFORE = "spearman_before"  # of the language model
 MAX_VARIANTS = 40
 Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -56,10 +55,10 @@ def _current_option_names(options: object) -> object:
 
 
 class AblationExperiment(BaseModel):
-    """What is learned from and what is varied, one thing at a time; `untrained` adds the base as it is.
+    """The text, the options and the values that vary, one option at a time; `untrained` adds the base.
 
-    With `questions`, every variant is fine-tuned on their training part and measured on their test part; with
-    `sentences`, pairs with human scores, its vectors are compared with these.
+    With `questions`, each variant is fine-tuned on their training part and evaluated on their test part. With
+    `sentences`, pairs with human scores, its vectors are compared with the scores.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,19 +80,19 @@ class AblationExperiment(BaseModel):
 
     @property
     def changes(self) -> dict[int, dict[str, Scalar]]:
-        """What each variant changes, by its number: the reference nothing, the untrained base is `UNTRAINED`."""
+        """The changed options of each variant by number; the reference and the untrained base change none."""
         varied = [{name: value} for name, values in self.vary.items() for value in values]
         untrained: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
         return untrained | dict(enumerate([{}, *varied], start=REFERENCE))
 
     def language_model_options(self, number: int) -> LanguageOptions:
-        """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
+        """Return the options of a variant's language model. Raises `ExperimentError`."""
         file_options = self.language_model
         variant_changes = self.changes[number]
         base_defaults = LanguageOptions.defaults_for(
             str(variant_changes.get("base", file_options.get("base", STARTER)))
         )
-        defaults = asdict(base_defaults) | {"max_snapshots": 0}  # of many variants nobody looks at how each came there
+        defaults = asdict(base_defaults) | {"max_snapshots": 0}
         return _parse_options(
             LanguageOptions,
             defaults,
@@ -102,16 +101,16 @@ class AblationExperiment(BaseModel):
         )
 
     def fine_tuning_options(self, base: str) -> BiEncoderOptions:
-        """Return the options of fine-tuning, which suit the base that all started from. Raises `ExperimentError`."""
+        """Return the options of fine-tuning, with the defaults of the initial base. Raises `ExperimentError`."""
         initial_base = self.language_model_options(REFERENCE).base
-        # a new transformer learns as others do: what suits a starter is for a table of words
+        # a new transformer learns like others: the defaults of a starter are for a vector table
         defaults = (
             BiEncoderOptions(base=base) if initial_base == STARTER else BiEncoderOptions.defaults_for(initial_base)
         )
         return _parse_options(BiEncoderOptions, asdict(defaults), {**self.fine_tuning, "base": base}, "fine_tuning")
 
     def check(self) -> None:
-        """Raise `ExperimentError` if an option of any variant is wrong, or nothing is varied."""
+        """Raise `ExperimentError` if an option of a variant is invalid, or no option varies."""
         try:
             _ = self.split_options
         except ValueError as error:
@@ -121,7 +120,7 @@ class AblationExperiment(BaseModel):
             raise ExperimentError(f"vary: give {expected}: values of options in [vary], or untrained = true")
         option_sets = [self.language_model_options(number) for number in self.changes]
         if len({str(asdict(options)) for options in option_sets}) < len(option_sets) - self.untrained:
-            raise ExperimentError("vary: two variants are the same: leave out values that language_model has already")
+            raise ExperimentError("vary: two variants are the same: omit values that language_model has already")
         self.fine_tuning_options("a-base")
 
 
@@ -148,7 +147,7 @@ def _parse_options(
 
 
 class VariantScores(NamedTuple):
-    """Figures and differences to the reference by variant number, and how many questions or pairs judge."""
+    """Scores and differences to the reference by variant number, and the number of questions or pairs."""
 
     intervals: dict[int, Interval]
     differences: dict[int, VariantDifference]
@@ -156,7 +155,7 @@ class VariantScores(NamedTuple):
 
 
 def hidden_token_scores(run: Run) -> dict[str, Interval]:
-    """Perplexity, share guessed and, of pairs, share told, of a finished language model, by measure."""
+    """Return perplexity, masked accuracy and next-segment accuracy of a finished language model, by measure."""
     scores = run.scores()
     after = scores.get("after", {})
     bounds = scores.get("intervals", {}).get("after", {})
@@ -170,9 +169,9 @@ def hidden_token_scores(run: Run) -> dict[str, Interval]:
 def evaluate_on_questions(
     question_set: QuestionSet, data: str, split_options: SplitOptions, models: Mapping[int, str]
 ) -> VariantScores:
-    """nDCG@10 of bi-encoders on the test questions, compared with the reference's; all are tested together.
+    """Return nDCG@10 of bi-encoders on the test questions and tests against the reference, corrected for all.
 
-    A model that cannot search has no figure. Raises `ValueError` if no test question has a relevant passage.
+    A model that cannot search has no score. Raises `ValueError` if no test question has a relevant passage.
     """
     experiment = Experiment(
         data=data,
@@ -200,7 +199,7 @@ def evaluate_on_questions(
 
 
 def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScores:
-    """Spearman's correlation of cosines and human scores, compared with the reference's. Raises `EmbeddingError`."""
+    """Return Spearman's correlations of cosines and human scores. Raises `EmbeddingError`."""
     result = evaluate(pairs, list(dict.fromkeys(models.values())))
     measured_models = {number: model for number, model in models.items() if model in result.results_by_model}
     intervals = {
@@ -218,7 +217,7 @@ def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScore
 
 
 def run_ablation(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, do an ablation in this process and return how it ended; see `Sweep.execute`."""
+    """Execute an ablation; see `Sweep.execute`."""
     return _AblationSweep.execute(ablation, sent_by_worker=sent_by_worker)
 
 
@@ -228,7 +227,7 @@ class _AblationSweep(Sweep[Ablation]):
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
         self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
-        self._evaluation_key: str | None = None  # of the reference, which is trained before the others
+        self._evaluation_key: str | None = None  # of the reference, which is trained first
         self._finished_stages = self._reused_stages = 0
 
     def work(self) -> None:
@@ -245,7 +244,7 @@ class _AblationSweep(Sweep[Ablation]):
         self._job.save_outcome(table)
 
     def _train_variant(self, number: int) -> Variant:
-        """Train a variant. Its failure does not end the others, unless it is the reference."""
+        """Train a variant. Raises `TrainingError` only if the reference fails."""
         variant = Variant(number, dict(self._changes[number]))
         try:
             self._begin(AblationStage.LEARNING, number)
@@ -271,7 +270,7 @@ class _AblationSweep(Sweep[Ablation]):
         return variant
 
     def _language_model(self, number: int) -> str:
-        """Return what names a variant's language model, trained now if it is not yet."""
+        """Return the run id or base of a variant's language model, which is trained if necessary."""
         if number != UNTRAINED:
             return self._run_or_reuse(
                 str(number), number, self._variant_plan(number, options=self._experiment.language_model_options(number))
@@ -290,7 +289,7 @@ class _AblationSweep(Sweep[Ablation]):
         return run.id
 
     def _run_or_reuse(self, name: str, number: int, plan: TrainingPlan) -> Run:
-        """Return a finished run of the plan, an existing or a new one. Raises `AskedToStop` and `TrainingError`."""
+        """Return an existing or new finished run of the plan. Raises `StopRequested` and `TrainingError`."""
         if existing_run := next((run for run in all_runs() if _has_same_result(run, plan)), None):
             self._reused_stages += 1
             return existing_run
@@ -366,7 +365,7 @@ class _AblationSweep(Sweep[Ablation]):
         self._write(0.0)
 
     def _write(self, stage_progress: float) -> None:
-        """Report the progress as if the stages left took as long as those done here."""
+        """Report the progress. The time left assumes that all stages take equally long."""
         finished = self._finished_stages + stage_progress
         finished_here = finished - self._reused_stages
         seconds_left = (
@@ -376,12 +375,9 @@ class _AblationSweep(Sweep[Ablation]):
 
 
 def _has_same_result(run: Run, plan: TrainingPlan) -> bool:
-    """Whether a run is finished, and its plan gives the same result."""
-    finished_plan = run.plan()
+    """Whether a run is finished, and its plan has the same result."""
+    finished = run.plan()
     compared_fields = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
-    is_same_plan = all(getattr(finished_plan, name) == getattr(plan, name) for name in compared_fields)
-    return (
-        is_same_plan
-        and not (finished_plan.trial and not finished_plan.trial.is_complete)
-        and run.status().state is State.DONE
-    )
+    is_same_plan = all(getattr(finished, name) == getattr(plan, name) for name in compared_fields)
+    is_cut_short = finished.trial is not None and not finished.trial.is_complete
+    return is_same_plan and not is_cut_short and run.status().state is State.DONE

@@ -1,6 +1,6 @@
-"""What a training would take here, found out by a few of its own steps, and what to change where it is too much.
+"""Estimates of a training's time and memory from a few of its steps, and changes that make it fit.
 
-A page rehearses a training, its estimate or its hard negatives, in a process of its own.
+A page runs estimates and the mining of hard negatives in a subprocess.
 """
 
 import os
@@ -40,9 +40,9 @@ _SAMPLE_SIZE = 64  # texts
 
 
 def count_characters(task: Task) -> tuple[np.ndarray, float]:
-    """Characters that a training reads of each example, `(n_examples,)`, and of a token; the latter 1 for a starter.
+    """Return the characters that a training reads per example, `(n_examples,)`, and per token (1 for a starter).
 
-    A text, or a pair of a cross-encoder, counts up to the length that the model reads.
+    A text, or a pair of a cross-encoder, counts up to the maximum length of the model.
     """
     from sentence_transformers import CrossEncoder
 
@@ -77,10 +77,10 @@ def _measure_characters_per_token(model: Any, texts: Sequence[Any]) -> tuple[flo
 
 
 class BatchCharacters:
-    """Counts what a step reads: a passage that several examples of a batch share is read once.
+    """Counts the characters of a step, which reads a passage that several examples share only once.
 
-    `each` are the characters of an example, `passage` says which passage it shares, `of_passage` has that passage's
-    characters, `(n_examples,)` each; without `passage` no passage is shared.
+    `passage` is the number of an example's shared passage, and `passage_characters` are its characters,
+    `(n_examples,)` each; None if examples share no passages.
     """
 
     def __init__(
@@ -102,46 +102,46 @@ class BatchCharacters:
         return total - float(shared.sum()) + float(shared[first].sum())
 
 
-USABLE_MEMORY_FRACTION = 0.9  # of the memory that is free: the rest is for what nobody foresees
-_BYTES_PER_TRAINED_WEIGHT = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
+USABLE_MEMORY_FRACTION = 0.9  # of the free memory
+_BYTES_PER_TRAINED_WEIGHT = 12  # float32: the gradient and two averages of AdamW, in addition to the weight
 _LORA_RANK = 16
-_MIN_LENGTH = 64  # tokens, below which hardly a passage says what it is about
+_MIN_LENGTH = 64  # tokens
 
-# in the order of harmlessness: what each change saves, told where one is made
+# options by how little their change affects the result, and the reason that the command line prints
 REASONS = {
-    "attention_dropout": "the probabilities of attention are not written out",
-    "embedding_table": "the token vectors need no gradient and no state of the optimizer",
-    "gradient_checkpointing": "one pass is held at a time, and computed a second time for its gradient",
-    "lora_rank": "only adapters need a gradient and a state of the optimizer",
-    "max_length": "fewer tokens of a text are held",
-    "batch_size": "fewer texts are held at a time",
+    "attention_dropout": "attention probabilities are not stored",
+    "embedding_table": "token vectors need no gradient and no optimizer state",
+    "gradient_checkpointing": "only one pass is stored at a time, and repeated for its gradient",
+    "lora_rank": "only adapters need a gradient and optimizer state",
+    "max_length": "fewer tokens of a text are stored",
+    "batch_size": "fewer texts are stored at a time",
 }
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memory as a straight line: bytes held whatever a batch is, and bytes for each character of the largest batch."""
+    """Memory as a linear function of the characters of the largest batch."""
 
     fixed: float
     slope: float
     largest: float  # characters of the largest batch
     characters_per_pass: float  # characters of a full pass
-    table_weights: int  # weights of the token table that are trained
-    trained_weights: int  # weights that are trained, these among them
-    adapter_weights: int  # weights that adapters would have instead
-    max_length: int  # tokens read of a text; 0 for a starter, whose batch alone can be smaller
+    table_weights: int  # trained weights of the token table
+    trained_weights: int  # all trained weights
+    adapter_weights: int  # weights of adapters that could replace them
+    max_length: int  # tokens per text; 0 for a starter, of which only the batch can be smaller
 
     def memory(self, characters: float | None = None, *, saved: float = 0.0) -> int:
-        """Bytes held with so many characters, by default of the largest batch, less what is saved."""
+        """Return the bytes for a number of characters, by default of the largest batch, minus `saved` bytes."""
         return int(self.fixed - saved + self.slope * (self.largest if characters is None else characters))
 
 
 def options_that_fit(
     options: TrainingOptions, need: MemoryNeed, available: int, *, has_attention_dropout: bool
 ) -> dict[str, Any]:
-    """Return the options to change so that the memory suffices, by the line; empty if no change does.
+    """Return changes of options that make the training fit; empty if none does.
 
-    If attention `forgets` (dropout on a CPU), memory is no straight line: only that is changed, and estimated again.
+    With attention dropout on a CPU, memory is not linear: only the dropout changes, for another estimate.
     """
     limit = USABLE_MEMORY_FRACTION * available
     if has_attention_dropout:
@@ -164,7 +164,7 @@ def options_that_fit(
         characters = min(characters, need.characters_per_pass)
     if need.memory(characters, saved=saved) > limit and not options.lora_rank and not options.frozen_layers:
         changes["lora_rank"] = _LORA_RANK
-        changes.pop("embedding_table", None)  # adapters leave it as it is
+        changes.pop("embedding_table", None)  # LoRA freezes it
         saved = _BYTES_PER_TRAINED_WEIGHT * float(max(0, need.trained_weights - need.adapter_weights))
     length = need.max_length
     while need.memory(characters, saved=saved) > limit and length >= 2 * _MIN_LENGTH:
@@ -181,9 +181,9 @@ def estimate(
     budget: TimeBudget | None = None,
     on_partial: Callable[[Estimate], None] | None = None,
 ) -> Estimate:
-    """Estimate time and memory of a planned training from a few of its own steps. Raises what the training would raise.
+    """Estimate time and memory of a planned training from a few of its steps. Raises the errors of the training.
 
-    As many steps are taken as fit into the budget, at least one. `on_progress` receives the progress of loading,
+    It takes as many steps as fit into the budget, at least one. `on_progress` receives the progress of loading,
     `on_partial` the estimate so far.
     """
     from transformers import set_seed
@@ -214,7 +214,7 @@ def estimate(
     sampler = make_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
     batches = sorted(sampler(range(len(example_characters))), key=reader.characters)
     meter = ProcessorLoadMeter()
-    # of distinct texts: those trained on, those held out and, as measuring stores the states of all passages, these
+    # evaluation stores the states of all passages, in addition to training and validation texts
     columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
     columns.append(data.texts if task.lower_states else [])
     texts = {text for values in columns for text in values if isinstance(text, str)}
@@ -243,13 +243,13 @@ def estimate(
 
 @dataclass(frozen=True)
 class _Workload:
-    """A training's work, from which its estimate follows by the times of a few steps."""
+    """The size of a training; with the times of a few steps, its estimate follows."""
 
     task: Task
     options: TrainingOptions
     characters: list[float]  # of each batch
-    characters_per_token: float  # characters
-    distinct_characters: float  # characters of texts whose frozen layers' states are stored, if some are
+    characters_per_token: float
+    distinct_characters: float  # of the texts whose states of frozen layers are stored
     available: int
     seconds_loading: float
 
@@ -261,7 +261,7 @@ class _Workload:
         seconds_per_evaluation: float | None = None,
         seconds_labelling: float = 0.0,
     ) -> Estimate:
-        """`measuring` are the seconds of one evaluation, derived from the steps if None."""
+        """Return the estimate; without `seconds_per_evaluation`, it is derived from the steps."""
         task = self.task
         options = self.options
         lower_layers = times.lower_layers
@@ -272,15 +272,15 @@ class _Workload:
             seconds_per_evaluation = forward * len(self.characters)
         evaluation_count = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
         if options.evaluation_steps > steps:
-            evaluation_count = 0  # only the finished model is
-        # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
+            evaluation_count = 0  # only the finished model is evaluated
+        # the first evaluation computes all layers of all texts; later ones only those that are not frozen
         shared = lower_layers is not None and task.lower_states is not None
         n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
         computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
         seconds_evaluating = (
             seconds_per_evaluation + (evaluation_count + 1) * seconds_per_evaluation * computed_fraction
         )
-        if task.held_out:  # their loss is computed, too
+        if task.held_out:  # evaluation also computes their loss
             seconds_evaluating += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
         need = _memory_need(task, times, max(self.characters), self.characters_per_token)
         lower_layer_seconds = stored_bytes = 0.0
@@ -353,17 +353,17 @@ def _memory_need(task: Task, times: StepTimes, largest: float, characters_per_to
     )
 
 
-_PATIENCE_SECONDS = 120.0  # until the first step is done, on a machine where that takes longer than the budget
+_PATIENCE_SECONDS = 120.0  # for the first step, on a slow machine
 
 
 def execute_dry_run(task: DryRunTask, folder: Path) -> int:
-    """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
+    """Execute a dry run of the plan in the folder's `run.json`; returns 1 on errors, which the status describes."""
     job = DryRunJob(folder, task)
     launched = job.status().started
 
     def work(status: Status) -> None:
         def report_progress(progress: float) -> None:
-            job.write_status(replace(status, share=0.9 * progress))  # the rest is the steps
+            job.write_status(replace(status, share=0.9 * progress))  # the rest is for the steps
 
         if task is DryRunTask.ESTIMATE:
             _estimate_within_budget(job, status, launched or status.started, report_progress)
@@ -378,7 +378,7 @@ def execute_dry_run(task: DryRunTask, folder: Path) -> int:
 def _estimate_within_budget(
     job: DryRunJob, status: Status, launched: float, on_progress: Callable[[float], None]
 ) -> None:
-    """Write the estimate; once the budget is spent, write what is known and end this process, even within a step."""
+    """Write the estimate. Once the budget is spent, write the partial estimate and end this process."""
     budget = TimeBudget(clock=time.time, started=launched)
 
     def give_up(partial_estimate: Estimate | None) -> None:
@@ -386,7 +386,7 @@ def _estimate_within_budget(
             job.write("estimate.json", asdict(partial_estimate))
             job.write_status(replace(status, state=State.DONE))
         else:
-            message = f"no step was done within {_PATIENCE_SECONDS:g} seconds"
+            message = f"no step finished within {_PATIENCE_SECONDS:g} seconds"
             job.write_status(replace(status, state=State.FAILED, code="too_busy", message=message))
         os._exit(int(partial_estimate is None))
 

@@ -1,7 +1,7 @@
-"""A search for settings: trials taken from round to round, and how they compare with the defaults.
+"""A search for settings: trials in rounds, compared with the defaults.
 
-`Sweep` is what a search and an ablation share. Everything is read from the folders of its runs, so a sweep that was
-stopped or killed continues where it was.
+`Sweep` is the base class of searches and ablations. It reads its state from the folders of its runs, so that it can
+continue after a stop or a kill.
 """
 
 import json
@@ -52,14 +52,12 @@ from mrc_workbench.training.train import describe_error, execute, load_training_
 
 _SECONDS_BETWEEN_WRITES = 0.5
 _SECONDS_BETWEEN_POLLS = 0.2
-_MIN_SECONDS_FOR_PACE = 5.0  # seconds
-_TIME_UP_MESSAGE = "time was up before anything could be compared: give the search more minutes"
-_AVERAGED_LOSSES = 5  # logged last, that are averaged
+_MIN_SECONDS_FOR_PACE = 5.0
+_TIME_UP_MESSAGE = "the time is over before trials could be compared: give the search more minutes"
+_AVERAGED_LOSSES = 5  # the last logged losses
 
 J = TypeVar("J", bound=CompositeRun)
-TrialMeasurements = dict[
-    float, tuple[int, Scores]
-]  # by share of the longest trial's length: the step, and the scores there
+TrialMeasurements = dict[float, tuple[int, Scores]]  # step and scores by fraction of the longest trial's length
 
 
 class Sweep(ABC, Generic[J]):
@@ -74,11 +72,11 @@ class Sweep(ABC, Generic[J]):
 
     @abstractmethod
     def work(self) -> None:
-        """Continue to the end. Raises `AskedToStop`, and `Failure` if there is no result."""
+        """Continue to the end. Raises `StopRequested`, and `Failure` without a result."""
 
     @classmethod
     def execute(cls, job: J, *, sent_by_worker: bool = False) -> Status:
-        """Wait for the machine, do the job in this process and return how it ended; see `training.train.train`."""
+        """Wait for the queue, execute the job in this process and return its status; see `training.train.train`."""
 
         def work(job: J) -> Status:
             return run_job(job, lambda status: cls(job, status).work(), describe_error)
@@ -89,11 +87,11 @@ class Sweep(ABC, Generic[J]):
         if find_run(run.id):
             (run.folder / "stop").unlink(missing_ok=True)
             return run
-        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        shutil.rmtree(run.folder, ignore_errors=True)  # incomplete, of a killed process
         return create()
 
     def _enter_stage(self, stage: str, number: int | None = None, *, step: int = 0, total_steps: int = 0) -> None:
-        """Write what is done now; `number` is of the round or of the run."""
+        """Write the current stage; `number` is that of the round or the run."""
         phase = str(stage) if number is None else f"{stage}_{number}"
         self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps)
         self._job.write_status(self._status)
@@ -108,12 +106,12 @@ class Sweep(ABC, Generic[J]):
 
 
 def search_settings(search: SettingsSearch, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, search in this process and return how it ended; see `Sweep.execute`."""
+    """Execute a search; see `Sweep.execute`."""
     return _SettingsSweep.execute(search, sent_by_worker=sent_by_worker)
 
 
 class _SettingsSweep(Sweep[SettingsSearch]):
-    """`_done` and `_all` are estimated seconds of work."""
+    """`_done` and `_total` are estimated seconds of work."""
 
     def __init__(self, search: SettingsSearch, status: Status) -> None:
         super().__init__(search, status)
@@ -140,14 +138,14 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         self._job.save_outcome(result)
 
     def _plan_trials(self) -> None:
-        """Write what is tried and how far it goes, by the estimate of an epoch."""
+        """Write the schedule of trials, based on the estimate of an epoch."""
         self._enter_stage(SearchStage.ESTIMATING)
         options = self._plan.options
         epoch_options = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         estimate = self._estimate(replace(self._plan, options=epoch_options, minutes=0.0))
         import mrc_workbench.training.trainers  # noqa: F401
 
-        # libraries and analyses are loaded by now, as they are when a trial loads
+        # libraries and text analyses are loaded now, as for a trial
         began = time.monotonic()
         get_recipe(self._plan.kind)(options, load_training_data(self._plan)).build_task(find_model(options.base))
         estimate = replace(estimate, seconds_loading=time.monotonic() - began)
@@ -180,7 +178,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         raise TrainingError(*dry_run.problem())
 
     def _run_rounds(self, groups: np.ndarray) -> None:
-        """Take the trials through the rounds; ends early when time is up."""
+        """Run the trials in rounds; ends early when the time is over."""
         running = list(range(DEFAULTS, len(self._changes) + 1))
         for round_number, (previous_fraction, fraction) in enumerate(pairwise((0.0, *ROUND_FRACTIONS)), start=1):
             for number in running:
@@ -192,7 +190,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
                 if result := self._compare_trials(groups):
                     self._job.save_outcome(result, is_partial=True)
             if fraction < 1:
-                # a trial that failed is behind all others
+                # failed trials come last
                 scores = {number: read_measurements(self._job.trial(number)).get(fraction) for number in running}
                 best_by = self._plan.options.best_by
                 values = {
@@ -204,11 +202,11 @@ class _SettingsSweep(Sweep[SettingsSearch]):
                     _delete_checkpoints(self._job.trial(number))
 
     def _run_trial(self, number: int, fraction: float, weight: float, round_number: int) -> bool:
-        """Take a trial as far as `share`; False if time is up before. A failed trial does not end the search."""
+        """Train a trial up to `fraction`; False if the time is over. A failed trial does not end the search."""
         run = self._job.trial(number)
         has_failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
         if fraction in read_measurements(run) or has_failed:
-            self._done_before += weight  # by a process before this one
+            self._done_before += weight  # by an earlier process
             return True
         if self._is_over():
             return False
@@ -241,7 +239,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         return run
 
     def _compare_trials(self, groups: np.ndarray) -> SettingsSearchResult | None:
-        """Return the comparison of the trials so far; None before the defaults are measured."""
+        """Return the comparison of the trials so far; None before the defaults are evaluated."""
         runs = {number: self._job.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
         measurements = {number: scores for number, run in runs.items() if (scores := read_measurements(run))}
         if DEFAULTS not in measurements:
@@ -250,7 +248,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
             number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
         }
         before = runs[DEFAULTS].base_measurement()
-        # earlier versions stored the results on these questions alone
+        # earlier versions stored only the results on validation questions
         untrained = before.get("validation", before)[self._plan.options.best_by]
         return compare_trials(
             self._plan.options.best_by,
@@ -292,7 +290,7 @@ def _delete_checkpoints(run: Run) -> None:
 
 
 def read_measurements(run: Run) -> TrialMeasurements:
-    """Return a trial's measurements; empty if there are none."""
+    """Return a trial's measurements by fraction of its training."""
     rounds = run.read(ROUNDS).items()
     return {
         float(fraction): (round_content["step"], QuestionScores.from_dict(round_content["scores"]))
@@ -313,9 +311,9 @@ def compare_trials(
 ) -> SettingsSearchResult:
     """Compare each trial with the defaults after the same fraction of their training.
 
-    The differences are paired by question, and those of all trials are tested together (`paired_tests`), so the best of
-    them is one of the family. The best trial has the largest difference among those trained furthest; without a
-    difference above 0 it is the defaults. Raises `KeyError` if the defaults were not measured.
+    Differences are paired by question and corrected for testing all trials together (`paired_tests`). The best trial
+    has the largest difference among those with the longest training; without a difference above 0, the defaults are
+    the best. Raises `KeyError` without a measurement of the defaults.
     """
     defaults = measured[DEFAULTS]
     last_fraction = {

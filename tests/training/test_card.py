@@ -107,7 +107,7 @@ def test_names_origin_of_packaged_base_and_resolved_options() -> None:
     )
     assert card.data.to_dict()["base_model"] == origin
     assert card.data.to_dict()["base_model_relation"] == "finetune"
-    assert "- **Left to the machine**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
+    assert "- **Selected automatically**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
 
 
 def test_table_lists_before_after_and_bm25() -> None:
@@ -118,15 +118,15 @@ def test_table_lists_before_after_and_bm25() -> None:
     assert "|**This model**|62.34 [51.23, 70.00]|80.00 [70.00, 90.00]|90.00|70.00|75.00|" in lines
     text = "\n".join(lines)
     assert "its nDCG@10 differs by +10.00 points [-2.50, +20.00]." in text
-    assert "on 1,234 validation questions that it was not trained on, in all 961 passages; they also chose" in text
+    assert "on 1,234 validation questions that it was not trained on, in all 961 passages; these also selected" in text
 
 
 def test_reports_test_scores_separately() -> None:
     gain = {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]}
     test = {"before": BEFORE, "after": AFTER, "gain": gain, "questions": 1174}
     expected_text = (
-        "On 1,174 test questions, which it was not trained on and which chose nothing, its nDCG@10 is 75.00, "
-        "its base's 65.00: they differ by +10.00 points [+2.00, +18.00]."
+        "On 1,174 test questions, which it was not trained on and which selected nothing, its nDCG@10 is 75.00, "
+        "that of its base 65.00: they differ by +10.00 points [+2.00, +18.00]."
     )
     assert expected_text in card_of(finished(scores=SCORES | {"test": test})).text
     assert " test questions" not in card_of(finished(name="earlier")).text
@@ -136,9 +136,9 @@ def test_lists_cross_encoder_alone_and_interpolated() -> None:
     scores = {**SCORES, "interpolated": AFTER, "weight": 0.35}
     card = card_of(finished(CROSS_ENCODER, scores=scores))
     assert card.data.pipeline_tag == "text-ranking"
-    assert "|The base, alone over BM25's first 20|50.00|" in card.text
-    assert "|This model, mixed with BM25 (weight 0.35)|62.34|80.00|90.00|70.00|75.00|" in card.text
-    assert "chose the checkpoint and the weight." in card.text
+    assert "|The base, reranking BM25's first 20|50.00|" in card.text
+    assert "|This model, interpolated with BM25 (weight 0.35)|62.34|80.00|90.00|70.00|75.00|" in card.text
+    assert "selected the checkpoint and the weight." in card.text
 
 
 def test_lists_base_data_and_options() -> None:
@@ -251,12 +251,10 @@ def test_mentions_synthetic_questions() -> None:
         "data": {**PROVENANCE["data"], "synthetic_questions": {"title": 5000, "model: a*b": 774}}
     }
     card = card_of(finished(provenance=provenance))
-    assert "- **Made of passages, asked by nobody**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
-    assert "no measure of what people find" in card.text
+    assert "- **Synthetic questions**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
+    assert "do not measure search by people" in card.text
     assert "trained with the article's title" not in card.text
-    assert card.data.to_dict()["model-index"][0]["results"][0]["dataset"]["name"] == (
-        "my data (questions made of passages)"
-    )
+    assert card.data.to_dict()["model-index"][0]["results"][0]["dataset"]["name"] == ("my data (synthetic questions)")
     plain_card = card_of(finished()).text
-    assert "asked by nobody" not in plain_card
+    assert "Synthetic questions" not in plain_card
     assert "trained with the article's title" in plain_card

@@ -29,10 +29,15 @@ class Running(Run):
 @pytest.mark.parametrize(
     ("number", "ended", "status", "message"),
     [
-        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is kept: `mrc runs resume "),
-        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
-        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
-        (signal.SIGINT, Status(State.FAILED, code="interrupted"), 130, "Stopped at once. Checkpoints written before"),
+        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is stored: `mrc runs resume "),
+        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is stored: `mrc runs resume "),
+        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is stored: `mrc runs resume "),
+        (
+            signal.SIGINT,
+            Status(State.FAILED, code="interrupted"),
+            130,
+            "Stopped at once. Earlier checkpoints are stored",
+        ),
         (None, Status(State.FAILED, code="data", message="it is gone"), 1, "error: it is gone"),
     ],
 )

@@ -87,7 +87,7 @@ def test_rejects_changed_data(tmp_path: Path) -> None:
     status = failed(run)
     assert (status.code, status.message) == (
         "data_changed",
-        "questions is not what it was when this training was planned",
+        "questions has changed since this training was planned",
     )
 
 

@@ -35,9 +35,7 @@ BASES = ["starter", "org/base", DEFAULT.reference]
 
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("options_class", [BiEncoderOptions, CrossEncoderOptions, SparseEncoderOptions])
-def test_proposes_defaults_first_and_valid_distinct_trials(
-    options_class: type[TrainingOptions], base: str
-) -> None:
+def test_proposes_defaults_first_and_valid_distinct_trials(options_class: type[TrainingOptions], base: str) -> None:
     options = options_class.defaults_for(base)
     changes = propose_changes(options)
     assert changes[0] == {}

@@ -92,7 +92,7 @@ def test_command_trains_rounds(tmp_path: Path) -> None:
     assert "negatives_model" not in first.provenance()  # BM25 found them
     card = (second.model_folder / "README.md").read_text(encoding="utf-8")
     assert "- **Round**: 2 of 2, 1 epochs each" in card
-    assert f"- **Hard negatives found by**: round\\-1, fingerprint `{content}`" in card
+    assert f"- **Hard negatives mined by**: round\\-1, fingerprint `{content}`" in card
     # each is what the first model puts highest, of the passages that are none of the question's own
     training_data = load_training_data(second.plan())
     negatives = mine_negatives(options_of(second), training_data)

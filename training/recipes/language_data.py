@@ -1,4 +1,4 @@
-"""What a masked language model learns from and is measured on: rows of tokens, some hidden, and their tokenizer."""
+"""Training and validation data of a masked language model: rows of tokens, some masked, and their tokenizer."""
 
 import shutil
 from collections import Counter
@@ -51,12 +51,12 @@ from mrc_workbench.training.text_options import LanguageOptions
 
 UNIGRAM = "unigram"
 LanguageMeasurement = Measurement[MaskedPredictions]
-_DECODED_ROWS = 256  # rows
+_DECODED_ROWS = 256
 
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """Rows of tokens to guess some of; `whole` says that words are hidden, not tokens."""
+    """Rows of tokens, of which some tokens or whole words are masked."""
 
     blocks: Blocks
     masker: Masker
@@ -67,10 +67,10 @@ class MaskedRows:
         return len(self.blocks)
 
     def batch(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
-        """Hide tokens of some rows; the arrays are those that `MaskedNetwork` reads.
+        """Mask tokens of some rows; returns the input arrays of `MaskedNetwork`.
 
-        What is hidden depends on the seed and on the rows and their order: it differs in every epoch, not in a resumed
-        one.
+        The masked tokens depend on the seed, the rows and their order: they differ in each epoch, but not after a
+        training is resumed.
         """
         rng = np.random.default_rng([self.seed, *rows])
         rows_read = self.blocks.read(rows, rng)
@@ -94,7 +94,7 @@ class MaskedRows:
         return {name: torch.from_numpy(values) for name, values in self.batch(rows).items()}
 
     def columns(self, tokenizer: Any) -> Columns:
-        """Texts, by which lengths are estimated: those of the first rows repeated, as all are alike."""
+        """Return texts for the estimate of lengths: those of the first rows, repeated."""
         read = self.blocks.read(range(min(_DECODED_ROWS, len(self))), np.random.default_rng(self.seed))
         texts = [
             str(tokenizer.decode(row[:length], skip_special_tokens=True))
@@ -105,7 +105,7 @@ class MaskedRows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Rows by chance, at most `limit` (0: all), in batches that never change."""
+    """A random sample of at most `limit` rows (0: all), in fixed batches."""
 
     hidden: MaskedRows
     limit: int
@@ -129,16 +129,16 @@ class MeasuredRows:
         return [row for batch in self.batches() for row in self.hidden.batch(batch)["labels"]]
 
 
-_VERSION = 1  # raise when files of tokens of the same documents would come out different
-_TOKENIZER_VERSION = 1  # raise when a tokenizer of the same documents would come out different
-_SAMPLING_FRACTION = 0.1  # share of the work of training a tokenizer
-_SAMPLE_ROWS = 100  # rows that are learned from, measured beside those held out
+_VERSION = 1  # raise it if the token files of the same documents change
+_TOKENIZER_VERSION = 1  # raise it if the tokenizer of the same documents changes
+_SAMPLING_FRACTION = 0.1  # of the work of training a tokenizer
+_SAMPLE_ROWS = 100  # training rows that are evaluated in addition to validation rows
 _PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
 
 @dataclass(frozen=True)
 class LanguageTrainingData:
-    """Rows to learn from, and rows of documents held out; `tokenizer` is what they were cut with."""
+    """Training rows and validation rows, and their tokenizer."""
 
     options: LanguageOptions
     tokenizer: Any
@@ -154,12 +154,12 @@ class LanguageTrainingData:
         options: LanguageOptions,
         on_progress: ProgressCallback | None = None,
     ) -> Self:
-        """Cut the documents as planned, or open them; `on_progress` receives the fraction done.
+        """Tokenize the documents, or open the stored tokens; `on_progress` receives the fraction done.
 
         Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
         """
         tokenizer_fraction = 0.0
-        if _trains_tokenizer(options):  # that takes about twice as long as cutting what it learns from
+        if _trains_tokenizer(options):  # this takes about twice as long as tokenizing its documents
             tokenizer_fraction = 2 * min(corpus.characters, MAX_CHARACTERS)
             tokenizer_fraction = tokenizer_fraction / (tokenizer_fraction + corpus.characters)
         tokenizer = _load_tokenizer(corpus, split_options, options, scale_progress(on_progress, 0, tokenizer_fraction))
@@ -179,7 +179,7 @@ class LanguageTrainingData:
             document_counts = Counter({part.value: 0 for part in _PARTS})
             training_fraction = 1 - split_options.validation / (1 - split_options.test)
             for part, low, high in ((Part.TRAIN, 0.0, training_fraction), (Part.VALIDATION, training_fraction, 1.0)):
-                document_counts[Part.TEST.value] = 0  # met again
+                document_counts[Part.TEST.value] = 0  # both passes count them
                 all_documents = report_documents(
                     corpus.documents(), corpus.characters, scale_progress(report_cutting, low, high)
                 )
@@ -191,7 +191,7 @@ class LanguageTrainingData:
         documents = read_json(folder / "documents.json")
         if min(documents[part] for part in (Part.TRAIN, Part.VALIDATION)) < 1:
             part_counts = ", ".join(f"{documents[part]} {part} documents" for part in _PARTS)
-            message = f"{corpus.name} is too small to learn from and to measure on: {part_counts}"
+            message = f"{corpus.name} is too small for training and evaluation: {part_counts}"
             raise TrainingError("too_few_documents", message)
         files = {part: TokenFile.open(folder / part) for part in (Part.TRAIN, Part.VALIDATION)}
         return cls(options, tokenizer, files, documents, key)
@@ -216,7 +216,7 @@ class LanguageTrainingData:
 
     @property
     def evaluation_key(self) -> str:
-        """The key of what is measured and hidden."""
+        """The key of the validation rows and of their masked tokens."""
         options = self.options
         masking = self.options.masking
         masking_settings = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
@@ -225,7 +225,7 @@ class LanguageTrainingData:
 
     @property
     def tokens(self) -> int:
-        """How many training tokens there are, those between documents excluded."""
+        """The number of training tokens, without those between documents."""
         return int(self.files[Part.TRAIN].counts.sum())
 
     def baselines(self) -> dict[str, LanguageMeasurement]:
@@ -295,20 +295,20 @@ def _documents(
 
 
 def assign_part(document: str, split_options: SplitOptions) -> Part:
-    """The part of a document, by its text: copies are in one part."""
+    """Return the part of a document by its text: copies are in the same part."""
     if not is_held_out(document, split_options.test + split_options.validation, split_options.seed):
         return Part.TRAIN
     return Part.TEST if is_held_out(document, split_options.test, split_options.seed) else Part.VALIDATION
 
 
 def create_once(folder: Path, build: Callable[[Path], None], on_progress: ProgressCallback | None) -> None:
-    """Make and seal a folder, unless it exists and is sound. Waiting for another process reports no progress."""
+    """Build and seal a folder, unless it exists and is intact. Waiting for another process reports no progress."""
     if is_intact(folder):
         return
     with _folder_lock(folder, on_progress):
         if is_intact(folder):
             return
-        for leftover in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed: it may be gigabytes
+        for leftover in folder.parent.glob(f".{folder.name}.*"):  # of a killed process; may be gigabytes
             shutil.rmtree(leftover)
         with sealing(folder) as new:
             build(new)
@@ -320,7 +320,7 @@ def _folder_lock(folder: Path, on_progress: ProgressCallback | None) -> Iterator
     lock = FileLock(folder.with_suffix(".lock"))
     while not lock.is_locked:
         try:
-            lock.acquire(timeout=0.5)  # seconds, before a wish to stop is heard
+            lock.acquire(timeout=0.5)  # seconds between checks for a stop request
         except Timeout:
             if on_progress:
                 on_progress(0.0)
@@ -352,7 +352,7 @@ def _load_tokenizer(
 
         tokenizer = masked_tokenizer(find_model(options.base))
     if not tokenizer.is_fast:
-        message = f"the tokenizer of {options.base!r} does not tell which letters a piece stands for"
+        message = f"the tokenizer of {options.base!r} does not return the character positions of tokens"
         raise LanguageError("no_offsets", message, model=options.base)
     return tokenizer
 
@@ -386,7 +386,7 @@ def _train_interruptibly(
     def train() -> None:
         try:
             future.set_result(train_on(training_data, options.kind, options.vocabulary, progress.append))
-        except BaseException as error:  # a panic of the library, too
+        except BaseException as error:  # also a panic of the library
             future.set_exception(error)
 
     Thread(target=train, daemon=True).start()

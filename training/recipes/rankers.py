@@ -68,19 +68,18 @@ from mrc_workbench.training.recipes.training_data import RANKER_FAMILY, Question
 if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates
 
-# trained, and measured before it: question tokens count alike, as in the loss
-TRAINED_LAYERS = TokenLayers.UPPER
-INTERPOLATION_WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores beside BM25's
+TRAINED_LAYERS = TokenLayers.UPPER  # question tokens have equal weights, as in the loss
+INTERPOLATION_WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores; the rest is BM25's
 EncoderOptions = TypeVar("EncoderOptions", BiEncoderOptions, LateOptions, SparseEncoderOptions)
 
 
 class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
-    """How anything is trained that encodes questions and passages apart. Encoders are of the kind's own class."""
+    """The training of models that encode questions and passages separately."""
 
     family = RANKER_FAMILY
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
-        """Measure a model over the whole corpus, also on test questions: the passages are encoded already."""
+        """Evaluate a model over the whole corpus, also on test questions: the passages are encoded anyway."""
         return self._data.evaluate(self._make_retriever(self._make_cached_encoder(source)), with_test=True)
 
     def build_task(self, source: ModelSource) -> Task:
@@ -114,7 +113,7 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
 
     @cached_property
     def _lower_states(self) -> "LowerStates | None":
-        """The frozen layers' states of each text: the same before, during and after the training."""
+        """The states of the frozen layers by text, shared by evaluation and training."""
         from mrc_workbench.training.engine.speed import LowerStates
 
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
@@ -141,18 +140,18 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
 
     @abstractmethod
     def _wrap_model(self, model: Any) -> Any:
-        """Return an encoder of a loaded model, in the middle of its training."""
+        """Return an encoder of a model in training."""
 
     @abstractmethod
     def _make_retriever(self, encoder: Any) -> Retriever: ...
 
     @abstractmethod
     def _encode_passages(self, encoder: Any, rows: Sequence[int]) -> object:
-        """Encode the passages in these rows as they are for a search."""
+        """Encode the passages in these rows as for a search."""
 
 
 class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
-    """How a bi-encoder is trained."""
+    """The training of a bi-encoder."""
 
     kind = BI_ENCODER
     options = BiEncoderOptions
@@ -186,7 +185,7 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
 
 
 class LateRecipe(_EncoderRecipe[LateOptions]):
-    """How an encoder of late interaction is trained: each token's vector learns (ColBERT: Khattab & Zaharia 2020)."""
+    """The training of a late-interaction encoder (ColBERT: Khattab & Zaharia 2020)."""
 
     kind = LATE_INTERACTION
     options = LateOptions
@@ -224,7 +223,7 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
 
 
 class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
-    """How a sparse encoder is trained."""
+    """The training of a sparse encoder."""
 
     kind = SPARSE_ENCODER
     options = SparseEncoderOptions
@@ -278,14 +277,14 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
 
 
 class _LiveSparseEncoder(SparseTextEncoder):
-    """A model in the middle of its training: none of its vectors is stored."""
+    """An encoder of a model in training: it stores no vectors."""
 
     def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
         return super()._block(side, texts, keep=False)
 
 
 class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
-    """How a cross-encoder is trained."""
+    """The training of a cross-encoder."""
 
     kind = CROSS_ENCODER
     family = RANKER_FAMILY
@@ -295,7 +294,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
     colour = PALETTE[3]  # of Reranked on the other pages
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
-        """Measure a reranker alone over BM25's first passages; a base with the head drawn for it."""
+        """Evaluate a reranker on BM25's first passages; a base without a head gets a random one."""
         return self._evaluate_scores(self._score_candidates(self._make_scorer(source, new_head=True)))
 
     def build_task(self, source: ModelSource) -> Task:
@@ -321,10 +320,10 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         )
 
     def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        """Measure the finished model, alone and mixed with BM25 by the weight that is best on validation questions."""
+        """Evaluate the model without BM25, and interpolated with BM25 by the best weight on validation questions."""
         candidate_scores = self._score_candidates(self._make_scorer(finished_model_source(model_folder)))
         measurements = {weight: self._evaluate_scores(candidate_scores, weight) for weight in INTERPOLATION_WEIGHTS}
-        # the best nDCG@10; among equals the one nearest to an even mix
+        # the best nDCG@10; of equal ones, the weight nearest to 0.5
         weight = max(
             measurements,
             key=lambda weight: (measurements[weight].validation.means()[f"ndcg@{DEFAULT_CUTOFF}"], -abs(weight - 0.5)),
@@ -361,7 +360,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         return self._data.candidates(self._data.evaluation_questions, self._options.depth)
 
     def _score_candidates(self, scorer: CrossEncoderScorer) -> np.ndarray:
-        """A reranker's scores of BM25's candidates of the questions that are measured, `(n_questions, depth)`."""
+        """Return a reranker's scores of the BM25 candidates of the evaluation questions, `(n_questions, depth)`."""
         data = self._data
         title = self._options.title
         windows = self._options.window_options
@@ -372,7 +371,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         )
 
     def _evaluate_scores(self, candidate_scores: np.ndarray, weight: float = 1.0) -> QuestionMeasurement:
-        """Score the candidates in the order of the scores mixed with BM25's; `weight` is that of the reranker."""
+        """Evaluate the candidates ranked by the scores, interpolated with BM25's; `weight` is that of the reranker."""
         interpolated_scores = interpolate_scores(self._candidates, candidate_scores, weight)
         return self._data.evaluate_rankings(
             rank_candidates(
@@ -381,7 +380,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         )
 
     def _make_window_cutter(self, model: Any) -> PassageWindowCutter | None:
-        """Windows of the passages that the adapted model does not read whole beside a question."""
+        """Return a cutter for passages that the model does not read whole together with a question."""
         if not (options := self._options.window_options):
             return None
         scorer = self._wrap_model(model)

@@ -1,7 +1,4 @@
-"""How a reader is trained: what it learns from, windows of passages with and without answers, and its recipe.
-
-It points at the answer in a passage, or at none.
-"""
+"""The training of a reader on windows of passages with and without answers."""
 
 import re
 import unicodedata
@@ -52,7 +49,7 @@ if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
 
 
-F1 = "f1"  # by any rules
+F1 = "f1"
 
 
 class ReaderFamily(RankerFamily):
@@ -61,11 +58,11 @@ class ReaderFamily(RankerFamily):
     measures = {EXACT: "Exact match", F1: "F1"}
     curves = (EXACT, F1)
     tag = "question-answering"
-    card_rows = Family.card_rows  # BM25 reads nothing
+    card_rows = Family.card_rows  # without BM25
 
     def check(self, data: QuestionSet, options: ReaderOptions) -> None:
         if not any(question.answers and question.relevant for question in data.questions):
-            message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
+            message = f"data must have answers and their passages: {data.name!r} has none"
             raise OptionError("data", "no_answers", message)
 
     def describe(self, data: QuestionSet, split_options: SplitOptions, options: Any) -> dict[str, Any]:
@@ -84,7 +81,7 @@ READER_FAMILY = ReaderFamily()
 
 
 class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
-    """How a reader is trained."""
+    """The training of a reader."""
 
     kind = READER
     family = READER_FAMILY
@@ -94,7 +91,7 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
     colour = PALETTE[4]
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
-        """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
+        """Evaluate a reader on questions with their passages; a base without a head gets a random one."""
         return self._evaluate_reader(self._make_reader(source, new_head=True))[0]
 
     def build_task(self, source: ModelSource) -> Task:
@@ -125,7 +122,7 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         )
 
     def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
+        """Evaluate the model, and store its span options and threshold for no answer in its folder."""
         measurement, threshold = self._evaluate_reader(self._make_reader(finished_model_source(model_folder)))
         save_options(model_folder, self._options.span_options, threshold)
         return {"after": measurement}, {}
@@ -141,7 +138,7 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         return estimate_seconds(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
     def _evaluate_reader(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
-        """Return the results and the threshold for no answer that is the best on validation questions, or None."""
+        """Return the results and the best threshold for no answer on validation questions, or None."""
         question_sets = (self._data.validation, self._data.sample)
         rules = self._options.normalization
         readings = [read_contexts(reader, questions) for questions in question_sets]
@@ -167,16 +164,16 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
 
 
 class ReaderTrainingData(TrainingData):
-    """The questions that a reader learns from and is measured on, those without an answer among them."""
+    """Training and validation questions of a reader, including unanswerable ones."""
 
     @classmethod
     def from_question_set(
         cls, question_set: QuestionSet, split_options: SplitOptions, options: Any, marked: MarkedNegatives = ()
     ) -> Self:
-        """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if they are too few."""
+        """Split the set, including unanswerable questions. Raises `TrainingError` if they are too few."""
 
         def readable(question_set: QuestionSet) -> QuestionSet:
-            """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
+            """Exclude questions with a passage, but no answer."""
             rows = [row for row, question in enumerate(question_set.questions) if question.answers]
             return question_set if len(rows) == len(question_set.questions) else question_set.with_questions(rows)
 
@@ -194,7 +191,7 @@ class ReaderTrainingData(TrainingData):
         return replace(data, validation=sample_questions(validation, options.evaluation_limit, split_options.seed))
 
     def baselines(self) -> dict[str, QuestionMeasurement]:
-        return {}  # BM25 reads nothing
+        return {}
 
     def summarize(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
         content = summarize(
@@ -213,11 +210,11 @@ M = TypeVar("M", bound=TrainingData)
 
 
 def add_unanswerable_questions(data: M) -> M:
-    """Add the set's unanswerable questions after those to learn from and to measure on.
+    """Add the set's unanswerable questions to the training and validation questions.
 
-    Their known wrong passages (SQuAD 2.0, KLUE-MRC) decide: they are measured if validation questions ask about all
-    their articles, and learned from if no validation or test question asks about any. Others are left out, and so are
-    those published for another part.
+    Their known wrong passages (SQuAD 2.0, KLUE-MRC) determine the part: validation if validation questions ask about
+    all their articles, training if no validation or test question asks about any. Others, and those published for
+    another part, are excluded.
     """
     groups = data.article_of_passage
     if groups is None or not (
@@ -247,7 +244,7 @@ def add_unanswerable_questions(data: M) -> M:
 
 
 def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
-    """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
+    """Group unanswerable questions with the other questions of their passage, for the bootstrap."""
     questions = (
         question if question.relevant else replace(question, relevant=question.rejected[:1])
         for question in question_set.questions
@@ -256,7 +253,7 @@ def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
 
 
 def is_unanswerable(question: Question) -> bool:
-    """Whether a passage is known that does not answer it, and none that does."""
+    """Whether a question has known wrong passages, but no relevant ones and no answer."""
     return bool(question.rejected) and not question.answers and not question.relevant
 
 
@@ -265,9 +262,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class AnswerLocation:
-    """Characters of a passage that answer, several if the same words occur more than once.
+    """Character spans of an answer in a passage, several if it occurs more than once.
 
-    `mended`: the file named another position, where the answer does not stand.
+    `is_corrected`: the position in the file was wrong.
     """
 
     spans: tuple[Span, ...]
@@ -275,7 +272,7 @@ class AnswerLocation:
 
 
 def locate_answer(question: Question, text: str) -> AnswerLocation:
-    """Find the answers: at the positions in the file, else nearest to these, else all that `answer_spans` finds."""
+    """Find the answers at the positions in the file, else nearest to them, else wherever they occur."""
     starts = question.starts or (-1,) * len(question.answers)
     positioned_answers = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
     exact_spans = tuple(
@@ -302,15 +299,15 @@ def _find_all(text: str, answer: str) -> list[Span]:
     return [(match.start(), match.start() + len(answer)) for match in matches]
 
 
-_NO_ANSWER = (0,)  # the place that stands for no answer
+_NO_ANSWER = (0,)  # the token that stands for no answer
 
 
 @dataclass
 class ReaderWindows:
-    """Windows, the tokens where answers begin and end, `(0,)` without an answer, and counts.
+    """Windows, the tokens where answers start and end, `(0,)` without an answer, and counts.
 
-    `counts`: `answers` looked for, `mended` ones at another position than in the file, `lost` ones that do not occur,
-    and windows `without_answer`.
+    `counts`: `answers`, those that are `corrected` (at another position than in the file), those that are `missing`
+    from the passage, and windows `without_answer`.
     """
 
     tokens: SpanTokens
@@ -343,7 +340,7 @@ class ReaderWindows:
         return Examples.independent(np.array([window.width for window in self.windows], dtype=float))
 
     def features(self, model: "SpanNetwork", rows: Sequence[int]) -> dict[str, Any]:
-        """What the model reads of some of them: a batch of tokens, and the places as marks, `(n_rows, width)` bool."""
+        """Return a batch of tokens, and the start and end tokens as masks, `(n_rows, width)` bool."""
         import torch
 
         pad = model.tokenizer.pad_token_id or 0
@@ -367,7 +364,7 @@ class ReaderWindows:
 
 
 def _token_positions(span: Span, characters: np.ndarray, window: SpanWindow) -> tuple[int, int] | None:
-    """The places of the tokens with the first and the last letter of a span; None where one lies outside."""
+    """Return the positions of the first and last token of a span; None if the span is not inside the window."""
     overlapping = np.flatnonzero((characters[:, 0] < span[1]) & (characters[:, 1] > span[0]))
     if not len(overlapping) or span[0] < characters[0, 0] or span[1] > characters[-1, 1]:
         return None
@@ -382,7 +379,7 @@ def _make_windows(options: ReaderOptions, data: TrainingData, tokens: SpanTokens
     mined_rows = mine_negatives(options, data).rows if negatives else None
     for number, question in enumerate(data.train.questions):
         for position, row in enumerate(row_of.rows(question.relevant).tolist()):
-            # answer positions are of the first passage, without its title
+            # answer positions refer to the first passage, without its title
             starts = [start + int(data.title_lengths[row]) if start >= 0 else start for start in question.starts]
             located_question = replace(question, starts=tuple(starts) if position == 0 else ())
             windows.add_answered(located_question, texts[row])

@@ -1,4 +1,4 @@
-"""What trainings on sentence pairs learn from and are measured on, and what each objective reads of it."""
+"""Training and validation data of sentence pairs, and the training examples of each objective."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +34,12 @@ from mrc_workbench.training.text_options import SentenceBestBy, SentenceObjectiv
 SPEARMAN = "spearman"
 PEARSON = "pearson"
 ACCURACY = "accuracy"
-_SAMPLE = 500  # training pairs that are measured beside those that judge, at most
+_SAMPLE = 500  # training pairs that are evaluated in addition to validation pairs
 
 
 @dataclass(frozen=True)
 class PairPredictions:
-    """A model's scores or labels of pairs beside people's; `right` is empty for pairs without any."""
+    """A model's and people's scores or labels of pairs; `gold` is empty for pairs without any."""
 
     measure: str
     predicted: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
@@ -47,7 +47,7 @@ class PairPredictions:
     geometry: dict[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
+        """Return the metrics by name. An undefined correlation, as of constant scores, is 0."""
         metrics: dict[str, float] = {}
         if self.measure == SPEARMAN:
             correlations = {SPEARMAN: spearman(self.predicted, self.gold), PEARSON: pearson(self.predicted, self.gold)}
@@ -78,10 +78,10 @@ PairMeasurement = Measurement[PairPredictions]
 
 @dataclass(frozen=True)
 class PairTrainingData:
-    """The pairs to learn from, those of the same data that are held out, and those that a model is measured on.
+    """Training pairs, validation pairs of the same data for the loss, and the pairs of the evaluation set.
 
-    `measure` is Spearman's correlation, accuracy, or empty if the pairs that judge have no labels. `sample` are
-    training pairs measured beside them; None if they have no labels, or other data judges.
+    `measure` is Spearman's correlation, accuracy, or empty if the evaluation pairs have no labels. `sample` are
+    training pairs that are also evaluated; None if they have no labels, or if the evaluation set is another dataset.
     """
 
     train: PairSet
@@ -89,12 +89,12 @@ class PairTrainingData:
     evaluation_pairs: PairSet
     sample: PairSet | None
     measure: str
-    best_by: str  # what picks the best checkpoint: the measure or `LOSS`
-    evaluation_set_name: str  # the name of the set that judges
+    best_by: str  # selects the best checkpoint: the measure or `LOSS`
+    evaluation_set_name: str
 
     @classmethod
     def from_pairs(cls, data: PairSet, split_options: SplitOptions, options: SentencePairOptions) -> Self:
-        """Split the set as planned, and the one that judges. Raises `DataError`, `OptionError` and `TrainingError`."""
+        """Split the data and the evaluation set. Raises `DataError`, `OptionError` and `TrainingError`."""
         evaluation_set = _find_evaluation_set(data, options)
         rows = split_pairs(data, split_options)
         validation = (
@@ -109,7 +109,6 @@ class PairTrainingData:
                 "use more pairs, or change the split",
             )
         uses_labels = evaluation_set.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
-        # nobody said what is right of other pairs
         measure = SPEARMAN if evaluation_set.kind is PairKind.SCORED else ACCURACY if uses_labels else ""
         sample_rows = _sample_rows(rows[Part.TRAIN], min(len(validation), _SAMPLE), split_options.seed)
         return cls(
@@ -151,7 +150,7 @@ class PairTrainingData:
 
     def require_evaluation(self, held_out: object) -> None:
         if self.best_by == LOSS and held_out is None:
-            message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
+            message = "there are no validation examples to select a checkpoint: set evaluation_set to a scored set"
             raise TrainingError("nothing_judges", message)
 
     @cached_property
@@ -168,7 +167,7 @@ class PairTrainingData:
 
 
 def _find_evaluation_set(data: PairSet, options: SentencePairOptions) -> PairSet:
-    """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`."""
+    """Return the evaluation set, by default the data. Raises `DataError` and `OptionError`."""
     if not options.evaluation_set.strip():
         return data
     evaluation_set = find(options.evaluation_set)
@@ -181,14 +180,14 @@ def _find_evaluation_set(data: PairSet, options: SentencePairOptions) -> PairSet
 
 
 def _sample_rows(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    """Sample at most so many of the rows, in their order; all if `most` is 0."""
+    """Sample at most `limit` rows, in their order; 0: all."""
     if not 0 < limit < len(rows):
         return rows
     return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit])])
 
 
 def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarray, measure: str) -> PairPredictions:
-    """Judge pairs by the vectors of their distinct sentences, `(n_sentences, dimensions)`."""
+    """Predict scores of pairs from the vectors of their distinct sentences, `(n_sentences, dimensions)`."""
     geometry = {"uniformity": uniformity(vectors)}
     if pairs.kind is PairKind.SENTENCES:
         return PairPredictions("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
@@ -200,7 +199,7 @@ def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarr
 
 
 def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarray) -> dict[str, Any]:
-    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
+    """Return the intervals of all metrics, and the gain from before to after with its paired bootstrap interval."""
     names = [*results]
     gold = results["after"].gold
     if results["after"].measure == ACCURACY:
@@ -226,7 +225,7 @@ def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarr
     interval = bootstrap_interval(difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
     gain = {"measure": measure, "difference": difference, "interval": [interval.low, interval.high]}
     if np.array_equal(results["after"].predicted, results["before"].predicted):
-        gain["interval"] = [0.0, 0.0]  # the same model: nothing is open
+        gain["interval"] = [0.0, 0.0]  # the same model
     return {"intervals": intervals, "gain": gain}
 
 
@@ -270,12 +269,11 @@ PAIR_FAMILY = SentencePairFamily()
 
 
 def make_triples(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
-    """Make triples of triplets or of labelled pairs, without those that hold a sentence twice.
+    """Make triples from triplets or labelled pairs, without those that contain a sentence twice.
 
-    Returns the sentences, the triples as their rows `(n, 3)` int64, and which sentences are no negatives of which,
-    `(n_sentences, n_sentences)`.
-    Of labelled pairs, each entailment becomes a triple with a contradiction of the same premise, its contradictions
-    taken in turn; premises without either make none (Gao et al. 2021, 4.1).
+    Returns the sentences, the triples as their rows `(n, 3)` int64, and `(n_sentences, n_sentences)` pairs of sentences
+    that cannot be negatives of each other. In labelled pairs, each entailment forms a triple with a contradiction of
+    the same premise, in turn; premises without either form none (Gao et al. 2021, 4.1).
     """
     distinct = DistinctSentences.from_pairs(pairs)
     rows = distinct.sentence_rows
@@ -286,7 +284,7 @@ def make_triples(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
     sorted_rows = np.sort(rows, axis=1)
     rows = rows[(sorted_rows[:, 1:] != sorted_rows[:, :-1]).all(axis=1)]
     n = len(distinct.sentences)
-    own_rows = np.arange(n)  # a sentence is no negative of itself, nor is what follows from it in any row
+    own_rows = np.arange(n)  # neither a sentence nor its entailments are its negatives
     related = np.concatenate([np.stack([own_rows, own_rows]), entailed_pairs.T], axis=1)
     relevance = csr_array((np.ones(related.shape[1], dtype=np.int32), (related[0], related[1])), shape=(n, n))
     return distinct.sentences, rows, relevance
@@ -332,15 +330,15 @@ def labelled_pairs(pairs: PairSet, labels: np.ndarray) -> tuple[Columns, Example
 
 
 def delete_words(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
-    """Delete words, split at spaces, with the probability `deletion`; at least one is left (Wang et al. 2021, 3)."""
+    """Delete words, split at spaces, with the probability `deletion`; at least one remains (Wang et al. 2021, 3)."""
     rng = np.random.default_rng(seed)
     texts = []
     for sentence in sentences:
         words = sentence.split()
-        is_kept = rng.random(len(words)) >= deletion
-        if len(words) and not is_kept.any():
-            is_kept[rng.integers(len(words))] = True
-        texts.append(" ".join(word for word, is_left in zip(words, is_kept, strict=True) if is_left))
+        remains = rng.random(len(words)) >= deletion
+        if words and not remains.any():
+            remains[rng.integers(len(words))] = True
+        texts.append(" ".join(np.array(words, dtype=object)[remains]))
     return texts
 
 
@@ -351,7 +349,7 @@ def _text_columns(pairs: PairSet) -> Columns:
 def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Columns, Examples]:
     sentences, triples, relevance = make_triples(pairs)
     if not len(triples):
-        message = f"{pairs.name} holds no premise with both an entailed and a contradicted sentence"
+        message = f"{pairs.name} has no premise with both an entailed and a contradicted sentence"
         raise TrainingError("no_triples", message)
     columns = {
         name: [sentences[row] for row in column.tolist()]
@@ -375,9 +373,9 @@ def _lengths(columns: Columns) -> np.ndarray:
 
 
 class TeacherVectors:
-    """A teacher's normalized vectors, `(dimensions,)` float32 each, one of every pair's first sentence.
+    """Labels pairs with a teacher's normalized vectors of the first sentences, `(dimensions,)` float32.
 
-    They are stored in the workspace. Raises `OptionError` if the student has other `dimensions`.
+    The workspace stores them. Raises `OptionError` if the student has other `dimensions`.
     """
 
     def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:

@@ -1,4 +1,4 @@
-"""The recipes of sentences: an encoder whose cosines say how alike two are, and a cross-encoder that reads both."""
+"""The recipes of sentence pairs: a sentence encoder and a cross-encoder."""
 
 from functools import partial
 from inspect import signature
@@ -56,7 +56,7 @@ from mrc_workbench.training.text_options import (
 
 
 class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
-    """How a sentence encoder is trained."""
+    """The training of a sentence encoder."""
 
     kind = SENTENCES
     family = PAIR_FAMILY
@@ -76,7 +76,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
         data = self._data
         options = self._options
         if options.objective in SINGLE_PROCESS_OBJECTIVES and processes() > 1:
-            message = f"objective {options.objective} learns weights of its own, which several processes do not share"
+            message = f"objective {options.objective} has weights that several processes do not share"
             raise OptionError("objective", "one_process", message)
         columns, examples = encoder_examples(options, data.train)
         model = load_bi_encoder(source, data.texts)
@@ -120,9 +120,9 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
         return PairMeasurement(validation, training, evaluation_key=data.evaluation_pairs.fingerprint)
 
     def _make_validation_examples(self, model: Any) -> ValidationExamples | None:
-        """Examples of the validation part, whose loss is read; None for several processes, that see other negatives."""
+        """Return the examples of the validation loss; None for several processes: their negatives differ."""
         pairs = self._data.validation
-        if processes() > 1 or len(pairs) < 2:  # a teacher need not be loaded
+        if processes() > 1 or len(pairs) < 2:  # without loading a teacher
             return None
         try:
             columns, examples = encoder_examples(self._options, pairs)
@@ -141,7 +141,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
 
 
 class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainingData]):
-    """How a cross-encoder of sentences is trained."""
+    """The training of a cross-encoder of sentences."""
 
     kind = SENTENCE_CROSS_ENCODER
     family = PAIR_FAMILY
@@ -155,7 +155,7 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainin
         return len(Label) if self._options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
 
     def evaluate(self, source: ModelSource) -> PairMeasurement:
-        """Measure a model on the pairs that judge it; a base without a head of this size has the one drawn for it."""
+        """Evaluate a model; a base without a head of the right size gets a random one."""
         scorer = self._make_scorer(source)
         scorer.model = self._load_model(source)
         return self._evaluate_scorer(scorer)
@@ -197,7 +197,7 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainin
         from torch.nn import Identity, Sigmoid
 
         model = load_cross_encoder(source, [], self._label_count, new_head=True, resized=True)
-        # what it says when it is used: logits of labels, and scores between 0 and 1
+        # the finished model returns logits of labels, or scores between 0 and 1
         model.activation_fn = Identity() if self._label_count > 1 else Sigmoid()
         if self._label_count > 1:
             model.config.id2label = {label.value: label.name.lower() for label in Label}
@@ -226,9 +226,9 @@ def _pairs(pairs: PairSet) -> list[tuple[str, str]]:
 
 
 def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
-    """Return the loss module of an objective. Raises `OptionError` if no decoder can be made of the base.
+    """Return the loss module of an objective. Raises `OptionError` if the base cannot be a decoder.
 
-    TSDAE's loss ties the encoder's weights to its decoder's, so it is made before any are frozen.
+    TSDAE's loss ties the weights of encoder and decoder, so call this before weights are frozen.
     """
     from sentence_transformers.sentence_transformer import losses
 
@@ -263,7 +263,7 @@ def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -
 
 
 def cross_sentence_loss(model: Any, objective: CrossSentenceObjective) -> Any:
-    """Return the loss module of a cross-encoder's objective; gold scores are learned behind a sigmoid."""
+    """Return the loss module of a cross-encoder's objective; a sigmoid maps predictions to gold scores."""
     from sentence_transformers.cross_encoder import losses
     from torch.nn import Sigmoid
 
@@ -277,7 +277,7 @@ def cross_sentence_loss(model: Any, objective: CrossSentenceObjective) -> Any:
 
 
 def _require_decoder(model: Any, base: str) -> None:
-    """Raise `OptionError` where the library has no decoder of the base's architecture that reads a vector."""
+    """Raise `OptionError` if the library has no decoder with cross-attention for the base's architecture."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     config = getattr(getattr(model[0], "auto_model", None), "config", None)

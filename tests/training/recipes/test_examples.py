@@ -170,7 +170,7 @@ def test_reports_missing_negatives(objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(objective=objective, teacher="starter")
     both = tuple(replace(question, relevant=("p4", "p5")) for question in QUESTIONS[3:5])
     alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], both))
-    with pytest.raises(TrainingError, match="no hard negative could be drawn") as refused:
+    with pytest.raises(TrainingError, match="no hard negatives are available") as refused:
         cross_encoder_examples(options, alone)
     assert refused.value.code == "no_negatives"
 
@@ -363,7 +363,9 @@ def test_run_counts_long_passages_and_scores_best_windows(
     run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
     assert train(run).state is State.DONE
     count = run.provenance()["windows"]["passages"]
-    assert f"- **Long passages**: of {count} a window was shown" in (run.model_folder / "README.md").read_text("utf-8")
+    assert f"- **Long passages**: {count} were trained on with one window" in (
+        run.model_folder / "README.md"
+    ).read_text("utf-8")
     of = make_training_data(long_set(), run.plan().split, run.plan().options)
     encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
     dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())

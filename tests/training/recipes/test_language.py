@@ -59,9 +59,9 @@ def test_provenance_and_card_describe_the_model(learned: Run) -> None:
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: fill-mask" in card
     assert LanguageRecipe.summary in card
-    assert "| |Hidden tokens guessed|Next segments told|" in card
-    assert "| |Perplexity of hidden tokens|" in card
-    assert f"|Frequency alone|{learned.scores()[UNIGRAM]['perplexity']:.2f} [" in card
+    assert "| |Masked tokens predicted|Next segments predicted|" in card
+    assert "| |Perplexity of masked tokens|" in card
+    assert f"|Token frequency|{learned.scores()[UNIGRAM]['perplexity']:.2f} [" in card
     lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
     exec(lines, {})  # noqa: S102 - what the card tells people to run
 

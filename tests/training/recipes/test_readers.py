@@ -114,8 +114,8 @@ def test_card_describes_reader(learned: Run) -> None:
     assert "pipeline_tag: question-answering" in card
     assert ReaderRecipe.summary in card
     assert "| |Exact match|F1|" in card
-    assert "each with the passage it was asked of, by the rules of korquad" in card
-    assert "Of 360 passages with answers, 0 had theirs at another place" in card
+    assert "each with its passage, by the rules of korquad" in card
+    assert "Of 360 answers in training passages, 0 were at another position" in card
     assert "part of the MRC Retrieval Workbench" in card
     lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
     exec(lines, {})  # noqa: S102 - what the card tells people to run

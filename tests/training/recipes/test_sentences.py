@@ -191,7 +191,7 @@ def test_saves_smallest_loss_without_scores() -> None:
     assert (scores["best_by"], scores["best_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
     assert "gain" not in scores
     assert scores["before"].keys() == scores["after"].keys() == {"alignment", "uniformity"}
-    assert "Nobody scored what it was measured on" in (run.model_folder / "README.md").read_text(encoding="utf-8")
+    assert "The evaluation data has no human scores" in (run.model_folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_rejects_several_processes_for_losses_with_weights(objective: Any, monke
     plan = run_of(KIND, objective).plan()
     recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(OptionError, match="learns weights of its own") as error:
+    with pytest.raises(OptionError, match="has weights that several processes do not share") as error:
         recipe.build_task(find_model(tiny_bi_encoder()))
     assert (error.value.option, error.value.code) == ("objective", "one_process")
 

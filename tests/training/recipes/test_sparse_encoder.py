@@ -195,4 +195,4 @@ def test_card_reports_active_terms(trained: dict[str, Run]) -> None:
     run = trained["splade"]
     active = json.loads((run.folder / "scores.json").read_text())["active_terms"]
     card = (run.model_folder / "README.md").read_text(encoding="utf-8")
-    assert f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage" in card
+    assert f"{active['question']:,.1f} terms of a question and {active['passage']:,.1f} of a passage" in card
