@@ -89,24 +89,17 @@ class AblationExperiment(BaseModel):
         """Return the options of a variant's language model. Raises `ExperimentError`."""
         file_options = self.language_model
         variant_changes = self.changes[number]
-        base_defaults = LanguageOptions.defaults_for(
-            str(variant_changes.get("base", file_options.get("base", STARTER)))
-        )
-        defaults = asdict(base_defaults) | {"max_snapshots": 0}
-        return _parse_options(
-            LanguageOptions,
-            defaults,
-            {**file_options, **variant_changes},
-            "vary" if variant_changes else "language_model",
-        )
+        base = str({**file_options, **variant_changes}.get("base", STARTER))
+        defaults = asdict(LanguageOptions.defaults_for(base)) | {"max_snapshots": 0}
+        section = "vary" if variant_changes else "language_model"
+        return _parse_options(LanguageOptions, defaults, {**file_options, **variant_changes}, section)
 
     def fine_tuning_options(self, base: str) -> BiEncoderOptions:
         """Return the options of fine-tuning, with the defaults of the initial base. Raises `ExperimentError`."""
         initial_base = self.language_model_options(REFERENCE).base
         # a new transformer learns like others: the defaults of a starter are for a vector table
-        defaults = (
-            BiEncoderOptions(base=base) if initial_base == STARTER else BiEncoderOptions.defaults_for(initial_base)
-        )
+        is_new = initial_base == STARTER
+        defaults = BiEncoderOptions(base=base) if is_new else BiEncoderOptions.defaults_for(initial_base)
         return _parse_options(BiEncoderOptions, asdict(defaults), {**self.fine_tuning, "base": base}, "fine_tuning")
 
     def check(self) -> None:
@@ -129,9 +122,7 @@ def _parse_options(
 ) -> Kind:
     option_fields = {field.name: field for field in fields(kind)}
     if unknown := [name for name in file_options if name not in option_fields]:
-        raise ExperimentError(
-            f"{section}: there is no option {unknown[0]!r}; there are {', '.join(sorted(option_fields))}"
-        )
+        raise ExperimentError(f"{section}: there is no option {unknown[0]!r}; use {', '.join(sorted(option_fields))}")
     typed = {
         name: float(number) if isinstance(defaults[name], float) and type(number) is int else number
         for name, number in file_options.items()
@@ -159,11 +150,8 @@ def hidden_token_scores(run: Run) -> dict[str, Interval]:
     scores = run.scores()
     after = scores.get("after", {})
     bounds = scores.get("intervals", {}).get("after", {})
-    return {
-        name: Interval(after[name], *bounds[name])
-        for name in (PERPLEXITY, GUESSED, FOLLOWED)
-        if name in after and name in bounds
-    }
+    known = [name for name in (PERPLEXITY, GUESSED, FOLLOWED) if name in after and name in bounds]
+    return {name: Interval(after[name], *bounds[name]) for name in known}
 
 
 def evaluate_on_questions(
@@ -184,27 +172,20 @@ def evaluate_on_questions(
     result = compare(experiment, question_set)
     scores = {number: result.scores[str(number)] for number in models if str(number) in result.scores}
     groups = question_groups(result.question_set)
-    intervals = {
-        number: Interval(variant.means()[NDCG], *intervals_of(variant, groups)[NDCG])
-        for number, variant in scores.items()
-    }
+    intervals = {n: Interval(result.means()[NDCG], *intervals_of(result, groups)[NDCG]) for n, result in scores.items()}
     values = {number: variant.per_question[NDCG] for number, variant in scores.items()}
     others = [number for number in values if number != REFERENCE and REFERENCE in values]
     pairs = [Pair(str(variant), str(REFERENCE), NDCG, values[variant], values[REFERENCE]) for variant in others]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
-    differences = {
-        number: VariantDifference(test.difference, test.low, test.high, test.p_family) for number, test in tests
-    }
+    differences = {n: VariantDifference(test.difference, test.low, test.high, test.p_family) for n, test in tests}
     return VariantScores(intervals, differences, len(result.question_set.questions))
 
 
 def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScores:
     """Return Spearman's correlations of cosines and human scores. Raises `EmbeddingError`."""
     result = evaluate(pairs, list(dict.fromkeys(models.values())))
-    measured_models = {number: model for number, model in models.items() if model in result.results_by_model}
-    intervals = {
-        number: Interval(*result.results_by_model[model].metrics[SPEARMAN]) for number, model in measured_models.items()
-    }
+    known = {number: model for number, model in models.items() if model in result.results_by_model}
+    intervals = {n: Interval(*result.results_by_model[model].metrics[SPEARMAN]) for n, model in known.items()}
     differences: dict[int, VariantDifference] = {}
     for test in result.differences.get(SPEARMAN, []):
         for number, model in models.items():
@@ -236,10 +217,8 @@ class _AblationSweep(Sweep[Ablation]):
         variants = {variant.number: variant for variant in partial_table.variants}
         for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
             variants[number] = self._train_variant(number)
-            self._job.save_outcome(
-                AblationTable(tuple(variants[variant] for variant in self._changes if variant in variants)),
-                is_partial=True,
-            )
+            known = tuple(variants[variant] for variant in self._changes if variant in variants)
+            self._job.save_outcome(AblationTable(known), is_partial=True)
         table = self._measure_variants(AblationTable(tuple(variants[variant] for variant in self._changes)))
         self._job.save_outcome(table)
 
@@ -254,9 +233,8 @@ class _AblationSweep(Sweep[Ablation]):
             evaluation_key = run.base_measurement().get("evaluation_key") if run else ""
             if number == REFERENCE:
                 self._evaluation_key = evaluation_key
-            variant = replace(
-                variant, model=model, metrics=metrics, is_comparable=evaluation_key == self._evaluation_key
-            )
+            is_comparable = evaluation_key == self._evaluation_key
+            variant = replace(variant, model=model, metrics=metrics, is_comparable=is_comparable)
             self._finished_stages += 1
             if self._experiment.questions:
                 self._begin(AblationStage.TUNING, number)
@@ -272,18 +250,16 @@ class _AblationSweep(Sweep[Ablation]):
     def _language_model(self, number: int) -> str:
         """Return the run id or base of a variant's language model, which is trained if necessary."""
         if number != UNTRAINED:
-            return self._run_or_reuse(
-                str(number), number, self._variant_plan(number, options=self._experiment.language_model_options(number))
-            ).id
+            options = self._experiment.language_model_options(number)
+            return self._run_or_reuse(str(number), number, self._variant_plan(number, options=options)).id
         base = self._experiment.language_model_options(REFERENCE).base
         if base != STARTER:
             return base
         run = self._job.get_part(str(UNTRAINED))  # the reference's network before its first step
         if not run.model_folder.is_dir():
             plan = self._variant_plan(REFERENCE, options=self._experiment.language_model_options(REFERENCE))
-            task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(
-                find_model(plan.options.base)
-            )
+            recipe = get_recipe(plan.kind)(plan.options, load_training_data(plan))
+            task = recipe.build_task(find_model(plan.options.base))
             with sealing(run.model_folder) as new:
                 task.model.save_pretrained(str(new), create_model_card=False)
         return run.id
@@ -298,9 +274,8 @@ class _AblationSweep(Sweep[Ablation]):
         run = self._resume_or_create(part, partial(create_run, plan, part.folder, attended=True))
         from mrc_workbench.training.trainers import TrainingProgressCallback  # imports transformers
 
-        status = execute(
-            run, TrainingProgressCallback(lambda progress: self._write(progress) if self._is_due() else None)
-        )
+        progress_callback = TrainingProgressCallback(lambda progress: self._write(progress) if self._is_due() else None)
+        status = execute(run, progress_callback)
         if self._job.stop_requested or status.state is State.STOPPED:
             raise StopRequested
         if status.state is not State.DONE:
@@ -339,9 +314,9 @@ class _AblationSweep(Sweep[Ablation]):
             if fine_tuned_models:
                 scores_by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
         if fine_tuned_models:
-            scores_by_measure[NDCG] = evaluate_on_questions(
-                self._questions, self._experiment.questions, self._experiment.split_options, fine_tuned_models
-            )
+            experiment = self._experiment
+            questions = (self._questions, experiment.questions, experiment.split_options)
+            scores_by_measure[NDCG] = evaluate_on_questions(*questions, fine_tuned_models)
             table = replace(table, questions=scores_by_measure[NDCG].sample_size)
         variants = []
         for variant in table.variants:
@@ -368,9 +343,8 @@ class _AblationSweep(Sweep[Ablation]):
         """Report the progress. The time left assumes that all stages take equally long."""
         finished = self._finished_stages + stage_progress
         finished_here = finished - self._reused_stages
-        seconds_left = (
-            (time.monotonic() - self._began) / finished_here * (self._stages - finished) if finished_here > 0 else None
-        )
+        pace = (time.monotonic() - self._began) / finished_here if finished_here > 0 else None
+        seconds_left = None if pace is None else pace * (self._stages - finished)
         self._report(finished / self._stages, seconds_left)
 
 

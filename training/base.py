@@ -78,9 +78,8 @@ class Examples:
         """Return examples that share no texts: any of them can form a batch."""
         rows = np.arange(len(lengths))
         identity_matrix = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
-        return cls(
-            rows, rows[:, None].astype(np.int32), identity_matrix, lengths.astype(float), in_batch_negatives, article
-        )
+        passages = rows[:, None].astype(np.int32)
+        return cls(rows, passages, identity_matrix, lengths.astype(float), in_batch_negatives, article)
 
     def passage_matrix(self) -> csr_array:
         """Return the passages of each example, bool `(n_examples, n_passages)`."""
@@ -175,10 +174,7 @@ class ValidationExamples:
 
 @dataclass(frozen=True)
 class Task:
-    """The input of a trainer, besides its options.
-
-    With `features`, the model reads these and computes its own loss; the columns are only for estimates.
-    """
+    """The input of a trainer. With `features`, the model computes its loss; the columns are only for estimates."""
 
     model: Any
     loss: Any
@@ -203,19 +199,15 @@ class Task:
         labels = compute_labels(self.teacher)
         held_out = self.held_out
         if held_out and held_out.teacher:
-            held_out = ValidationExamples(
-                held_out.columns | {"label": compute_labels(held_out.teacher)}, held_out.examples
-            )
+            columns = held_out.columns | {"label": compute_labels(held_out.teacher)}
+            held_out = ValidationExamples(columns, held_out.examples)
         return replace(self, columns=self.columns | {"label": labels}, teacher=None, held_out=held_out)
 
 
 def trainer_arguments(
     checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str = ""
 ) -> dict[str, Any]:
-    """Return keyword arguments of all trainers; the processes divide a batch.
-
-    The best checkpoint has the highest `best_by`, by default that of the options, or the smallest held-out loss.
-    """
+    """Return keyword arguments of all trainers; `best_by` is by default that of the options."""
     import torch
 
     by_steps = options.evaluation_steps > 0
@@ -291,10 +283,7 @@ Data = TypeVar("Data")  # what a family makes of its data
 
 
 class Recipe(ABC, Generic[Options, Data]):
-    """The class describes a kind of training; an instance is one training.
-
-    Texts for cards and pages are in `recipes/cards.toml`.
-    """
+    """A kind of training; an instance is one training. Texts for cards and pages are in `recipes/cards.toml`."""
 
     kind: ClassVar[str]
     family: ClassVar[Family]

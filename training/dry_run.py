@@ -244,11 +244,8 @@ def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         trainer.args.load_best_model_at_end = False
         pace.times.memory_before = memory.peak()
         cached = cached_lower_layers(task.model, options.frozen_layers)
-        with (
-            cached_tokenization(task.model),
-            cached as lower,
-            passes_by_length(task.model, recompute=options.gradient_checkpointing),
-        ):
+        recompute = options.gradient_checkpointing
+        with cached_tokenization(task.model), cached as lower, passes_by_length(task.model, recompute=recompute):
             trainer.train()
     return pace.times
 

@@ -1,7 +1,4 @@
-"""Estimates of a training's time and memory from a few of its steps, and changes that make it fit.
-
-A page runs estimates and the mining of hard negatives in a subprocess.
-"""
+"""Estimates of a training's time and memory from a few of its steps, and changes that make it fit."""
 
 import os
 import time
@@ -16,20 +13,8 @@ import numpy as np
 from mrc_workbench.data.jobs.folder import State, Status, run_job
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.training import dry_run
 from mrc_workbench.training.base import MEMORY_FRACTION, Task, transformer_layers
-from mrc_workbench.training.dry_run import (
-    Batch,
-    Deadline,
-    ProcessorLoad,
-    ProcessorLoadMeter,
-    StepScheduler,
-    StepTimes,
-    TimeBudget,
-    memory_available,
-    sample_evenly,
-    select_trial_batches,
-    time_steps,
-)
 from mrc_workbench.training.jobs import DryRunJob, DryRunTask, Estimate
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipes import get_recipe
@@ -40,10 +25,7 @@ _SAMPLE_SIZE = 64  # texts
 
 
 def count_characters(task: Task) -> tuple[np.ndarray, float]:
-    """Return the characters that a training reads per example, `(n_examples,)`, and per token (1 for a starter).
-
-    A text, or a pair of a cross-encoder, counts up to the maximum length of the model.
-    """
+    """Return the characters that the model reads per example, `(n_examples,)`, and per token (1 for a starter)."""
     from sentence_transformers import CrossEncoder
 
     columns = [values for values in task.columns.values() if isinstance(values[0], str | list)]
@@ -55,10 +37,8 @@ def count_characters(task: Task) -> tuple[np.ndarray, float]:
 
     if isinstance(task.model, CrossEncoder):
         questions, *passage_columns = columns
-        counts = [
-            [reads(more, len(question)) for question, more in zip(questions, values, strict=True)]
-            for values in passage_columns
-        ]
+        lengths = [len(question) for question in questions]
+        counts = [[reads(text, n) for n, text in zip(lengths, texts, strict=True)] for texts in passage_columns]
     else:
         counts = [[reads(more) for more in values] for values in columns]
     return np.sum(counts, axis=0, dtype=float), characters_per_token
@@ -69,13 +49,14 @@ def _measure_characters_per_token(model: Any, texts: Sequence[Any]) -> tuple[flo
 
     if not takes_rows(model):
         return 1.0, float("inf")
-    sample = [texts[row] for row in sample_evenly(np.arange(len(texts)), _SAMPLE_SIZE)]
+    sample = [texts[row] for row in dry_run.sample_evenly(np.arange(len(texts)), _SAMPLE_SIZE)]
     sampled_texts = [text for item in sample for text in ([item] if isinstance(item, str) else item)]
     tokens = sum(map(len, model.tokenizer(sampled_texts, add_special_tokens=False, verbose=False)["input_ids"]))
     characters_per_token = sum(map(len, sampled_texts)) / max(1, tokens)
     return characters_per_token, characters_per_token * float(model.max_seq_length or "inf")
 
 
+@dataclass(frozen=True)
 class BatchCharacters:
     """Counts the characters of a step, which reads a passage that several examples share only once.
 
@@ -83,22 +64,16 @@ class BatchCharacters:
     `(n_examples,)` each; None if examples share no passages.
     """
 
-    def __init__(
-        self,
-        example_characters: np.ndarray,
-        passage: np.ndarray | None = None,
-        passage_characters: np.ndarray | None = None,
-    ) -> None:
-        self._example_characters = example_characters
-        self._passage = passage
-        self._passage_characters = passage_characters
+    example_characters: np.ndarray
+    passage: np.ndarray | None = None
+    passage_characters: np.ndarray | None = None
 
-    def characters(self, batch: Batch) -> float:
-        total = float(self._example_characters[batch].sum())
-        if self._passage is None or self._passage_characters is None:
+    def characters(self, batch: dry_run.Batch) -> float:
+        total = float(self.example_characters[batch].sum())
+        if self.passage is None or self.passage_characters is None:
             return total
-        first = np.unique(self._passage[batch], return_index=True)[1]
-        shared = self._passage_characters[batch]
+        first = np.unique(self.passage[batch], return_index=True)[1]
+        shared = self.passage_characters[batch]
         return total - float(shared.sum()) + float(shared[first].sum())
 
 
@@ -178,7 +153,7 @@ def estimate(
     plan: TrainingPlan,
     on_progress: Callable[[float], None] | None = None,
     *,
-    budget: TimeBudget | None = None,
+    budget: dry_run.TimeBudget | None = None,
     on_partial: Callable[[Estimate], None] | None = None,
 ) -> Estimate:
     """Estimate time and memory of a planned training from a few of its steps. Raises the errors of the training.
@@ -190,9 +165,9 @@ def estimate(
 
     from mrc_workbench.training.engine.batches import make_sampler
 
-    budget = budget or TimeBudget()
+    budget = budget or dry_run.TimeBudget()
     options = plan.options
-    available = memory_available()
+    available = dry_run.memory_available()
     began = time.perf_counter()
     data = load_training_data(plan, on_progress)
     recipe = get_recipe(plan.kind)(options, data)
@@ -207,13 +182,12 @@ def estimate(
     if task.examples.shared:
         max_characters = characters_per_token * float(task.model.max_seq_length or "inf")
         passage = task.examples.passages[:, 0]
-        passage_characters = np.array(
-            [min(len(text), max_characters) for text in list(task.columns.values())[1]], dtype=float
-        )
+        passage_texts = list(task.columns.values())[1]
+        passage_characters = np.array([min(len(text), max_characters) for text in passage_texts], dtype=float)
     reader = BatchCharacters(example_characters, passage, passage_characters)
     sampler = make_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
     batches = sorted(sampler(range(len(example_characters))), key=reader.characters)
-    meter = ProcessorLoadMeter()
+    meter = dry_run.ProcessorLoadMeter()
     # evaluation stores the states of all passages, in addition to training and validation texts
     columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
     columns.append(data.texts if task.lower_states else [])
@@ -222,23 +196,19 @@ def estimate(
     distinct_characters = float(sum(min(len(text), max_characters) for text in texts))
     characters = [reader.characters(batch) for batch in batches]
     work = _Workload(task, options, characters, characters_per_token, distinct_characters, available, seconds_loading)
-    trial_batches = select_trial_batches(batches, example_characters)
-    pace = StepScheduler(
+    trial_batches = dry_run.select_trial_batches(batches, example_characters)
+    pace = dry_run.StepScheduler(
         sizes=[reader.characters(batch) for batch, _ in trial_batches],
         are_whole=[is_whole for _, is_whole in trial_batches],
         budget=budget,
         memory_limit=USABLE_MEMORY_FRACTION * available,
         on_step=lambda times: on_partial(work.outcome(times, meter.load())) if on_partial else None,
     )
-    times = time_steps(task, options, [batch for batch, _ in trial_batches], pace)
+    times = dry_run.time_steps(task, options, [batch for batch, _ in trial_batches], pace)
     load = meter.load()
     seconds_per_evaluation = recipe.estimate_evaluation_seconds(task.model)
-    return work.outcome(
-        times,
-        load,
-        seconds_per_evaluation=seconds_per_evaluation,
-        seconds_labelling=teacher.estimate_seconds() if teacher else 0.0,
-    )
+    labelling = teacher.estimate_seconds() if teacher else 0.0
+    return work.outcome(times, load, seconds_per_evaluation=seconds_per_evaluation, seconds_labelling=labelling)
 
 
 @dataclass(frozen=True)
@@ -255,8 +225,8 @@ class _Workload:
 
     def outcome(
         self,
-        times: StepTimes,
-        load: ProcessorLoad,
+        times: dry_run.StepTimes,
+        load: dry_run.ProcessorLoad,
         *,
         seconds_per_evaluation: float | None = None,
         seconds_labelling: float = 0.0,
@@ -277,9 +247,7 @@ class _Workload:
         shared = lower_layers is not None and task.lower_states is not None
         n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
         computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
-        seconds_evaluating = (
-            seconds_per_evaluation + (evaluation_count + 1) * seconds_per_evaluation * computed_fraction
-        )
+        seconds_evaluating = seconds_per_evaluation * (1 + (evaluation_count + 1) * computed_fraction)
         if task.held_out:  # evaluation also computes their loss
             seconds_evaluating += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
         need = _memory_need(task, times, max(self.characters), self.characters_per_token)
@@ -290,16 +258,10 @@ class _Workload:
             stored_bytes = min(tokens * lower_layers.bytes_per_token, MEMORY_FRACTION * self.available)
         memory = int(max(times.steps[-1].memory, need.memory()) + stored_bytes)
         fits = memory <= USABLE_MEMORY_FRACTION * self.available
-        has_attention_dropout = (
-            task.resolved_options.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-        )
-        seconds = (
-            self.seconds_loading
-            + seconds_labelling
-            + lower_layer_seconds
-            + steps * seconds_per_step
-            + seconds_evaluating
-        )
+        is_on_cpu = task.model.device.type == "cpu"
+        has_attention_dropout = is_on_cpu and task.resolved_options.get("attention_dropout") == "base"
+        seconds = self.seconds_loading + seconds_labelling + lower_layer_seconds
+        seconds += steps * seconds_per_step + seconds_evaluating
         return Estimate(
             steps=steps,
             seconds_per_step=seconds_per_step,
@@ -322,7 +284,7 @@ class _Workload:
         )
 
 
-def _memory_need(task: Task, times: StepTimes, largest: float, characters_per_token: float) -> MemoryNeed:
+def _memory_need(task: Task, times: dry_run.StepTimes, largest: float, characters_per_token: float) -> MemoryNeed:
     from torch.nn import Linear
 
     from mrc_workbench.models.inference import TOKENS_A_PASS
@@ -341,9 +303,8 @@ def _memory_need(task: Task, times: StepTimes, largest: float, characters_per_to
             adapter_weights=0,
             max_length=0,
         )
-    table_weights = sum(
-        weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad
-    )
+    table = network.get_input_embeddings().parameters()
+    table_weights = sum(weight.numel() for weight in table if weight.requires_grad)
     trained_weights = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
     linear = [module for module in network.modules() if isinstance(module, Linear)]
     adapter_weights = sum(_LORA_RANK * (module.in_features + module.out_features) for module in linear)
@@ -379,7 +340,7 @@ def _estimate_within_budget(
     job: DryRunJob, status: Status, launched: float, on_progress: Callable[[float], None]
 ) -> None:
     """Write the estimate. Once the budget is spent, write the partial estimate and end this process."""
-    budget = TimeBudget(clock=time.time, started=launched)
+    budget = dry_run.TimeBudget(clock=time.time, started=launched)
 
     def give_up(partial_estimate: Estimate | None) -> None:
         if partial_estimate:
@@ -390,6 +351,6 @@ def _estimate_within_budget(
             job.write_status(replace(status, state=State.FAILED, code="too_busy", message=message))
         os._exit(int(partial_estimate is None))
 
-    with Deadline(budget.seconds_left, _PATIENCE_SECONDS, give_up) as deadline:
+    with dry_run.Deadline(budget.seconds_left, _PATIENCE_SECONDS, give_up) as deadline:
         result = estimate(Run(job.folder).plan(), on_progress, budget=budget, on_partial=deadline.record)
     job.write("estimate.json", asdict(result))

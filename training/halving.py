@@ -123,8 +123,7 @@ def _cross_encoder_changes(options: CrossEncoderOptions) -> Iterator[OptionChang
     negatives = {"negatives": options.negatives * 2 if options.negatives <= 4 else options.negatives // 2}
     pairs = 1 + options.negatives
     if options.objective is not CrossEncoderObjective.BINARY_CROSS_ENTROPY:
-        objective = CrossEncoderObjective.BINARY_CROSS_ENTROPY.value
-        yield {"objective": objective, "batch_size": options.batch_size * pairs}
+        yield {"objective": CrossEncoderObjective.BINARY_CROSS_ENTROPY.value, "batch_size": options.batch_size * pairs}
         yield negatives
         return
     lists = {"batch_size": max(2, options.batch_size // pairs)}  # the same number of pairs per step
@@ -142,17 +141,13 @@ class TrialCost:
     loading: float
 
     def total_seconds(self, times: Sequence[float], epochs: float) -> float:
-        """Return the seconds of all trials; `times` are relative to those of the defaults, which come first.
-
-        It assumes that the slower trials continue. Finished trials are evaluated twice.
-        """
+        """Return the seconds of all trials if the slower ones continue; `times` are relative to the defaults."""
         seconds = self.evaluation
         previous_fraction = 0.0
         for number, fraction in enumerate(ROUND_FRACTIONS):
             running_trials = [times[0], *sorted(times[1:], reverse=True)[: count_survivors(len(times), number) - 1]]
-            seconds += sum(
-                self.round_seconds(relative, epochs * (fraction - previous_fraction)) for relative in running_trials
-            )
+            round_epochs = epochs * (fraction - previous_fraction)
+            seconds += sum(self.round_seconds(relative, round_epochs) for relative in running_trials)
             previous_fraction = fraction
         return seconds + self.evaluation * len(running_trials)
 
@@ -173,17 +168,13 @@ class Schedule:
 def schedule(
     options: TrainingOptions, changes: Sequence[OptionChanges], estimate: Estimate, seconds: float
 ) -> Schedule:
-    """Plan as many trials as can take enough steps in the seconds left.
-
-    `estimate` is that of one epoch with the defaults. Raises `Failure` if time, memory or questions do not suffice.
-    """
+    """Plan the trials that fit into the seconds left, by the estimate of one epoch. Raises `Failure` if none fits."""
     if not estimate.fits:
         raise Failure("memory", "a step with these settings does not fit into memory")
     relative_memory = _MEMORY_FRACTION * estimate.memory_available / max(1, estimate.memory)
     # a training of one epoch is evaluated before, at the end of the epoch, and after
-    cost = TrialCost(
-        estimate.steps * estimate.seconds_per_step, estimate.seconds_evaluating / 3, estimate.seconds_loading
-    )
+    epoch_seconds = estimate.steps * estimate.seconds_per_step
+    cost = TrialCost(epoch_seconds, estimate.seconds_evaluating / 3, estimate.seconds_loading)
     feasible = []
     for change in changes:
         changed = replace(options, **change)

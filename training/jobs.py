@@ -33,10 +33,7 @@ ChangedOptions = Annotated[dict[str, Any], BeforeValidator(current_options)]
 
 @dataclass(frozen=True, order=True)
 class CompositeRun(Run):
-    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`.
-
-    Its folder stores the result in `result_name`, and before the end in `partial.json`.
-    """
+    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`."""
 
     result_name: ClassVar[str] = ""
 
@@ -117,10 +114,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class SettingsSearchResult:
-    """The result of a search: the numbers of the `best` trial and of the `selected` one.
-
-    The defaults are selected unless the best trial is significantly better.
-    """
+    """The `best` trial, and the `selected` one: the defaults unless the best is significantly better."""
 
     _earlier = accept_earlier_names({"chosen": "selected", "tried": "trials", "untried": "skipped"})
     measure: str
@@ -307,12 +301,8 @@ class DryRunJob(Job):
     def for_plan(cls, plan: TrainingPlan, task: DryRunTask) -> "DryRunJob":
         options = asdict(plan.options)
         if task is DryRunTask.NEGATIVES:
-            sampling_options = {"title", "seed"}
-            options = {
-                name: value
-                for name, value in options.items()
-                if name.startswith("negatives") or name in sampling_options
-            }
+            used = {"title", "seed"}
+            options = {name: value for name, value in options.items() if name.startswith("negatives") or name in used}
         inputs = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
         key = key_of(task, ANALYZER_VERSION, LANGUAGES_VERSION, json.dumps(inputs, sort_keys=True))[:24]
         return cls(workspace() / "cache" / "dry_runs" / key, task)

@@ -101,9 +101,7 @@ class TrainingOptions:
     lora_full_weights: LoraFullWeights = option(LoraFullWeights.NONE, "weights trained in full beside the adapters")
     attention_dropout: AttentionDropout = option(AttentionDropout.AUTO, "dropout of attention probabilities")
     embedding_table: EmbeddingTable = option(EmbeddingTable.AUTO, "whether token embeddings are trained")
-    gradient_checkpointing: bool = option(
-        False, "hold one pass at a time and compute it twice: less memory, a third more time"
-    )
+    gradient_checkpointing: bool = option(False, "repeat each pass for its gradient: less memory, a third more time")
     precision: Precision = option(Precision.AUTO, "number format of matrix products")
     patience: int = option(0, "evaluations without improvement after which training ends; 0: never", 0, 1000)
     evaluation_steps: int = option(0, "steps between evaluations; 0: once per epoch", 0, 10**9)
@@ -164,9 +162,8 @@ class TrainingOptions:
             high = option_field.metadata.get("high")
             # this form also rejects NaN
             if not ((low is None or value >= low) and (high is None or value <= high)):
-                raise _range_error(
-                    option_field.name, f"between {low} and {high}" if high is not None else f"{low} or more", value
-                )
+                expected = f"between {low} and {high}" if high is not None else f"{low} or more"
+                raise _range_error(option_field.name, expected, value)
             if isinstance(option_field.default, StrEnum):  # JSON holds plain text
                 choices = type(option_field.default)
                 if value not in list(choices):
@@ -189,21 +186,13 @@ class TrainingOptions:
                 if getattr(self, name):
                     yield name, "starter", "must be 0 for the starter, which has no layers"
             if self.gradient_checkpointing:
-                yield (
-                    "gradient_checkpointing",
-                    "starter",
-                    "must be off for the starter, which processes whole batches",
-                )
+                yield "gradient_checkpointing", "starter", "must be off for the starter, which processes whole batches"
             if self.precision is Precision.BFLOAT16:
                 yield "precision", "starter", "must be float32 for the starter"
         if self.lora_rank and self.frozen_layers:
             yield "frozen_layers", "lora", "must be 0 with lora_rank: LoRA freezes all weights"
         if self.lora_full_weights is not LoraFullWeights.NONE and not self.lora_rank:
-            yield (
-                "lora_full_weights",
-                "lora_full_weights",
-                "must be none without lora_rank: then all weights are trained",
-            )
+            yield "lora_full_weights", "lora_full_weights", "must be none without lora_rank, which trains all weights"
         if (
             self.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS
             and self.embedding_table is EmbeddingTable.FROZEN
@@ -256,9 +245,7 @@ class RankerOptions(QuestionOptions):
     negatives_model: str = option(STARTER, "bi-encoder of a dense or hybrid negatives-from")
     negatives_first: int = option(1, "first rank from which hard negatives are sampled", 1, 1000)
     negatives_last: int = option(20, "last rank from which hard negatives are sampled", 1, 1000)
-    negatives_margin: float = option(
-        0.0, "fraction by which a negative must score below the question's passage; 0: it may score higher", 0, 1
-    )
+    negatives_margin: float = option(0.0, "fraction of its score by which a question's passage must be better", 0, 1)
     negatives_with_answer: bool = option(False, "also sample passages that contain the answer's text")
 
     @property

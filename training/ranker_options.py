@@ -70,9 +70,8 @@ class _DistillationOptions(WindowedOptions):
 
     @property
     def auxiliary_models(self) -> dict[str, str]:
-        return super().auxiliary_models | (
-            {"teacher": self.teacher} if self.objective in DISTILLATION_OBJECTIVES else {}
-        )
+        teacher = {"teacher": self.teacher} if self.objective in DISTILLATION_OBJECTIVES else {}
+        return super().auxiliary_models | teacher
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
@@ -105,12 +104,7 @@ class BiEncoderOptions(_DistillationOptions):
         False,
         "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
     )
-    mix_loss_weight: float = option(
-        0.0,
-        "part of the loss that learns the scores of the untrained mix over a batch's passages (shared-passages)",
-        0,
-        1,
-    )
+    mix_loss_weight: float = option(0.0, "weight of learning the untrained mix's scores (shared-passages)", 0, 1)
     pooling: BiEncoderPooling = option(BiEncoderPooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:
@@ -132,11 +126,7 @@ class BiEncoderOptions(_DistillationOptions):
         if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
             yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them from the batch"
         if self.mix_loss_weight and not self.shares_passages:
-            yield (
-                "mix_loss_weight",
-                "mix",
-                "must be 0 without shared_passages, and with hard negatives or mini_batch_size",
-            )
+            yield "mix_loss_weight", "mix", "must be 0 without shared_passages, with hard negatives or mini_batch_size"
         if 0 in self.matryoshka_dimensions:
             yield "matryoshka", "numbers", "must be whole numbers above 0"
 
@@ -147,15 +137,8 @@ class BiEncoderOptions(_DistillationOptions):
         if not base.startswith(PREFIX):
             return cls(base=base)
         # the base was trained with this loss at a low temperature
-        objective = BiEncoderObjective.MULTIPLE_NEGATIVES
-        group_batches_by = BatchGrouping.ARTICLES
-        return cls(
-            base=base,
-            objective=objective,
-            group_batches_by=group_batches_by,
-            temperature=0.02,
-            **_PACKAGED_BASE_DEFAULTS,
-        )
+        defaults = {**_PACKAGED_BASE_DEFAULTS, "objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "temperature": 0.02}
+        return cls(base=base, group_batches_by=BatchGrouping.ARTICLES, **defaults)
 
     @property
     def auxiliary_models(self) -> dict[str, str]:
@@ -210,13 +193,8 @@ class CrossEncoderOptions(_DistillationOptions):
         if base == STARTER:  # its few weights learn by large steps
             return cls(epochs=2.0, learning_rate=1e-2)
         # a packaged base is for machines with little memory, and pairs need several times a bi-encoder's
-        return cls(
-            base=base,
-            epochs=1.0,
-            batch_size=16,
-            evaluation_batch_size=32,
-            gradient_checkpointing=base.startswith(PREFIX),
-        )
+        saves_memory = base.startswith(PREFIX)
+        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, gradient_checkpointing=saves_memory)
 
     @property
     def rerank_depth(self) -> int:

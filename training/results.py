@@ -1,7 +1,4 @@
-"""The results of a run: curves, advice, the model card, and the model as a zip or on a model hub.
-
-A token is never stored, logged or displayed.
-"""
+"""The results of a run: curves, advice, the model card, and the model as a zip or on a model hub."""
 
 import json
 import math
@@ -77,11 +74,8 @@ def downsample(points: Sequence[tuple[int, float]], limit: int = MAX_POINTS) -> 
 
 def _logged_points(entries: list[dict[str, Any]], *keys: str) -> Points:
     values = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
-    return [
-        (step, float(value) if math.isfinite(value) else math.nan)
-        for step, value in values
-        if type(step) is int and isinstance(value, int | float)  # a line may be damaged
-    ]
+    valid = [(step, value) for step, value in values if type(step) is int and isinstance(value, int | float)]
+    return [(step, float(value) if math.isfinite(value) else math.nan) for step, value in valid]
 
 
 class Advice(StrEnum):
@@ -146,10 +140,8 @@ def write_card(run: Run) -> None:
     recipe = get_recipe(plan.kind)
     data = provenance.get("data", {})
     # the folders of this machine are private
-    options = {
-        name: _join_lines(_without_folders(value)) if type(value) is str else value
-        for name, value in asdict(plan.options).items()
-    }
+    options = asdict(plan.options)
+    options |= {name: _join_lines(_without_folders(text)) for name, text in options.items() if type(text) is str}
     measures = recipe.family.measures
     rows = {name: label for name, label in recipe.family.card_rows(plan.options, scores).items() if name in scores}
     card = template(Path(__file__).with_name("card.md.jinja"), keep_newline=True).render(
@@ -271,10 +263,7 @@ class PushError(Failure):
 
 
 def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
-    """Push a finished run's model folder to `repository` (`name` or `owner/name`), and return its URL.
-
-    Creates a missing repository. Raises `PushError`, within seconds if the hub does not answer.
-    """
+    """Push a model to `repository` (`name` or `owner/name`), which is created; returns its URL. Raises `PushError`."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 

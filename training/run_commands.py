@@ -19,16 +19,7 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.jobs import (
-    QUEUE,
-    Ablation,
-    CompositeRun,
-    DryRunTask,
-    SettingsSearch,
-    all_jobs,
-    find_job,
-    load_job,
-)
+from mrc_workbench.training import jobs
 from mrc_workbench.training.options import EARLIER_NAMES
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, damaged_runs, find_run_in_folder, plan_training
@@ -60,9 +51,9 @@ def make_plan(kind: str, plan_options: PlanOptions, selected_options: dict[str, 
 
 def require_job(reference: str) -> Run:
     """Return the training or search with this id in the workspace, or in this folder. Raises `ValueError`."""
-    run = find_job(reference)
+    run = jobs.find_job(reference)
     if run is None and (elsewhere := find_run_in_folder(Path(reference))):
-        run = load_job(elsewhere.folder)
+        run = jobs.load_job(elsewhere.folder)
     if run is None:
         raise ValueError(f"there is no run {reference!r}; `mrc runs list` lists the runs")
     return run
@@ -95,10 +86,10 @@ def train_and_report(run: Run) -> int:
     return 0
 
 
-def run_or_queue(job: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+def run_or_queue(job: jobs.CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
     """Queue a job, or run it in this process; returns the exit status, or None if the job is done."""
     if queue:
-        QUEUE.start_worker()
+        jobs.QUEUE.start_worker()
         print_line(job.id)
         return 0
     print_line(f"{name}: {job.id}", error=True)
@@ -129,9 +120,8 @@ def report_run_progress(run: Run) -> Iterator[None]:
         while not is_over.wait(1.0):
             status = run.status()
             step = f", step {status.step:,} of {status.total_steps:,}" if status.total_steps else ""
-            report_progress(
-                f"{status.phase or status.state.value}{step}".replace("_", " "), status.share, is_total=False
-            )
+            phase = (status.phase or status.state.value).replace("_", " ")
+            report_progress(f"{phase}{step}", status.share, is_total=False)
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
@@ -175,22 +165,22 @@ def run_folder(folder: Path, /) -> int:
     from mrc_workbench.training.train import train
 
     # of several processes, only the first one creates the folder
-    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else load_job(folder)
+    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else jobs.load_job(folder)
     with stop_on_signals(job):
-        if isinstance(job, SettingsSearch):
+        if isinstance(job, jobs.SettingsSearch):
             return int(search_settings(job, sent_by_worker=True).state is State.FAILED)
-        if isinstance(job, Ablation):
+        if isinstance(job, jobs.Ablation):
             return int(run_ablation(job, sent_by_worker=True).state is State.FAILED)
         return int(train(job, sent_by_worker=True).state is State.FAILED)
 
 
 def work() -> int:
     """Run the queued runs, then end."""
-    QUEUE.work()
+    jobs.QUEUE.work()
     return 0
 
 
-def dry_run(task: Annotated[DryRunTask, choice_option(DryRunTask)], folder: Path, /) -> int:
+def dry_run(task: Annotated[jobs.DryRunTask, choice_option(jobs.DryRunTask)], folder: Path, /) -> int:
     """Compute the estimate or the hard negatives of a plan in a folder."""
     from mrc_workbench.training.estimate import execute_dry_run
 
@@ -200,7 +190,7 @@ def dry_run(task: Annotated[DryRunTask, choice_option(DryRunTask)], folder: Path
 @commands.command(name="list")
 def list_runs(*, as_json: AsJson = False) -> int:
     """List the runs, the newest first."""
-    runs = [_run_details(row) for row in all_jobs()]
+    runs = [_run_details(row) for row in jobs.all_jobs()]
     for damaged in damaged_runs():
         print_line(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
     if as_json:
@@ -245,7 +235,7 @@ def stop(run: Reference, /) -> int:
 def resume(run: Reference, /) -> int:
     """Resume a run from its last checkpoint."""
     job = require_job(run)
-    QUEUE.resume(job)
+    jobs.QUEUE.resume(job)
     if job.folder.resolve().parent != workspace() / "runs":  # outside the workspace: the worker does not run it
         return train_and_report(job)
     print_line(State.QUEUED.value)

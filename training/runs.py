@@ -198,10 +198,7 @@ class Run(Job):
 
 
 def create_run(plan: TrainingPlan, folder: Path | None = None, *, attended: bool = False) -> Run:
-    """Create a run in the workspace, or in the empty `folder`, and queue it.
-
-    A worker executes it or, if `attended`, this process. Raises `MissingExtraError` without the training extra.
-    """
+    """Create and queue a run in the workspace or in `folder`; if `attended`, this process executes it."""
     require_library("accelerate", "training")
     if not folder:
         moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
@@ -336,10 +333,7 @@ def options_of_next_round(model: str, options: BiEncoderOptions) -> BiEncoderOpt
 def plan_training(
     kind: str, reference: str, name: str, split_options: SplitOptions, selected_options: Mapping[str, Any]
 ) -> TrainingPlan:
-    """Return a plan with the selected options; the others get the defaults of the base.
-
-    Raises `DataError`, and `OptionError` if the options do not fit the data.
-    """
+    """Return a plan; missing options get the defaults of the base. Raises `DataError` and `OptionError`."""
     selected_options = current_options(selected_options)
     recipe = get_recipe(kind)
     data = recipe.family.find(reference)
@@ -353,9 +347,8 @@ def plan_training(
         changes = {"frozen_layers": 0} | changes  # LoRA freezes all weights
     planned = replace(defaults, **changes)
     recipe.family.check(data, planned)
-    return new_plan(
-        kind, name or kind, (absolute_reference(reference), data.name, data.fingerprint), split_options, planned
-    )
+    data_fields = (absolute_reference(reference), data.name, data.fingerprint)
+    return new_plan(kind, name or kind, data_fields, split_options, planned)
 
 
 def absolute_reference(reference: str) -> str:

@@ -21,29 +21,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import LEVEL, Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.halving import (
-    ROUND_FRACTIONS,
-    OptionChanges,
-    TrialCost,
-    count_survivors,
-    propose_changes,
-    relative_time,
-    schedule,
-    select_survivors,
-    trial_options,
-)
-from mrc_workbench.training.jobs import (
-    DEFAULTS,
-    ROUNDS,
-    CompositeRun,
-    DryRunJob,
-    DryRunTask,
-    Estimate,
-    SearchStage,
-    SettingsSearch,
-    SettingsSearchResult,
-    TrialResult,
-)
+from mrc_workbench.training import halving, jobs
 from mrc_workbench.training.options import TrainingError, current_options
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.recipes.training_data import QuestionScores
@@ -56,7 +34,7 @@ _MIN_SECONDS_FOR_PACE = 5.0
 _TIME_UP_MESSAGE = "the time is over before trials could be compared: give the search more minutes"
 _AVERAGED_LOSSES = 5  # the last logged losses
 
-J = TypeVar("J", bound=CompositeRun)
+J = TypeVar("J", bound=jobs.CompositeRun)
 TrialMeasurements = dict[float, tuple[int, Scores]]  # step and scores by fraction of the longest trial's length
 
 
@@ -105,21 +83,21 @@ class Sweep(ABC, Generic[J]):
         self._job.write_status(self._status)
 
 
-def search_settings(search: SettingsSearch, *, sent_by_worker: bool = False) -> Status:
+def search_settings(search: jobs.SettingsSearch, *, sent_by_worker: bool = False) -> Status:
     """Execute a search; see `Sweep.execute`."""
     return _SettingsSweep.execute(search, sent_by_worker=sent_by_worker)
 
 
-class _SettingsSweep(Sweep[SettingsSearch]):
+class _SettingsSweep(Sweep[jobs.SettingsSearch]):
     """`_done` and `_total` are estimated seconds of work."""
 
-    def __init__(self, search: SettingsSearch, status: Status) -> None:
+    def __init__(self, search: jobs.SettingsSearch, status: Status) -> None:
         super().__init__(search, status)
         self._budget = 60 * self._plan.minutes
         self._began = self._done = self._done_before = self._total = 0.0
 
     def work(self) -> None:
-        self._enter_stage(SearchStage.LOADING)
+        self._enter_stage(jobs.SearchStage.LOADING)
         groups = question_groups(load_training_data(self._plan).validation)
         if "changes" not in self._job.read("search.json"):
             self._plan_trials()
@@ -127,7 +105,8 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         self._changes = [current_options(changes) for changes in schedule_content["changes"]]
         self._epochs = schedule_content["epochs"]
         self._total = schedule_content["seconds"]
-        self._cost = TrialCost(**current_names(schedule_content["cost"], {"measuring": "evaluation"}, "search.json"))
+        cost = current_names(schedule_content["cost"], {"measuring": "evaluation"}, "search.json")
+        self._cost = halving.TrialCost(**cost)
         self._began = time.monotonic()
         self._run_rounds(groups)
         result = self._compare_trials(groups)
@@ -139,7 +118,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
 
     def _plan_trials(self) -> None:
         """Write the schedule of trials, based on the estimate of an epoch."""
-        self._enter_stage(SearchStage.ESTIMATING)
+        self._enter_stage(jobs.SearchStage.ESTIMATING)
         options = self._plan.options
         epoch_options = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         estimate = self._estimate(replace(self._plan, options=epoch_options, minutes=0.0))
@@ -153,14 +132,14 @@ class _SettingsSweep(Sweep[SettingsSearch]):
             raise StopRequested
         try:
             left = self._budget - self._seconds_spent - estimate.seconds_labelling
-            planned = schedule(options, propose_changes(options), estimate, left)
+            planned = halving.schedule(options, halving.propose_changes(options), estimate, left)
         except Failure as failure:
             self._job.write("search.json", failure.details)
             raise
         self._job.write("search.json", asdict(planned))
 
-    def _estimate(self, plan: TrainingPlan) -> Estimate:
-        dry_run = DryRunJob.for_plan(plan, DryRunTask.ESTIMATE)
+    def _estimate(self, plan: TrainingPlan) -> jobs.Estimate:
+        dry_run = jobs.DryRunJob.for_plan(plan, jobs.DryRunTask.ESTIMATE)
         if not (dry_run.done or dry_run.running):
             dry_run.start(plan)
         while dry_run.running:
@@ -179,10 +158,11 @@ class _SettingsSweep(Sweep[SettingsSearch]):
 
     def _run_rounds(self, groups: np.ndarray) -> None:
         """Run the trials in rounds; ends early when the time is over."""
-        running = list(range(DEFAULTS, len(self._changes) + 1))
-        for round_number, (previous_fraction, fraction) in enumerate(pairwise((0.0, *ROUND_FRACTIONS)), start=1):
+        running = list(range(jobs.DEFAULTS, len(self._changes) + 1))
+        fractions = pairwise((0.0, *halving.ROUND_FRACTIONS))
+        for round_number, (previous_fraction, fraction) in enumerate(fractions, start=1):
             for number in running:
-                relative_duration = relative_time(self._plan.options, self._changes[number - 1])
+                relative_duration = halving.relative_time(self._plan.options, self._changes[number - 1])
                 weight = self._cost.round_seconds(relative_duration, self._epochs * (fraction - previous_fraction))
                 if not self._run_trial(number, fraction, weight, round_number):
                     return
@@ -193,61 +173,54 @@ class _SettingsSweep(Sweep[SettingsSearch]):
                 # failed trials come last
                 scores = {number: read_measurements(self._job.trial(number)).get(fraction) for number in running}
                 best_by = self._plan.options.best_by
-                values = {
-                    number: measurement[1].means()[best_by] if measurement else -1.0
-                    for number, measurement in scores.items()
-                }
-                running = select_survivors(values, count_survivors(len(self._changes), round_number))
+                values = {n: result[1].means()[best_by] if result else -1.0 for n, result in scores.items()}
+                running = halving.select_survivors(values, halving.count_survivors(len(self._changes), round_number))
                 for number in set(values) - set(running):
                     _delete_checkpoints(self._job.trial(number))
 
     def _run_trial(self, number: int, fraction: float, weight: float, round_number: int) -> bool:
         """Train a trial up to `fraction`; False if the time is over. A failed trial does not end the search."""
         run = self._job.trial(number)
-        has_failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
+        has_failed = number != jobs.DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
         if fraction in read_measurements(run) or has_failed:
             self._done_before += weight  # by an earlier process
             return True
         if self._is_over():
             return False
-        self._enter_stage(SearchStage.TRYING, round_number, step=number, total_steps=len(self._changes))
+        self._enter_stage(jobs.SearchStage.TRYING, round_number, step=number, total_steps=len(self._changes))
         trial_run = self._resume_or_create(run, lambda: self._create_trial(number))
         progress_before = run.status().step / max(1, run.status().total_steps)
 
         def report(progress: float) -> None:
-            self._write_progress(
-                (progress - progress_before) / (fraction - progress_before) * weight
-                if fraction > progress_before
-                else weight
-            )
+            is_behind = fraction > progress_before
+            done = (progress - progress_before) / (fraction - progress_before) if is_behind else 1.0
+            self._write_progress(done * weight)
 
         from mrc_workbench.training.trainers import TrialCallback  # imports transformers
 
         status = execute(trial_run, TrialCallback(run, fraction, self._is_over, report))
         if self._job.stop_requested:
             raise StopRequested
-        if status.state is State.FAILED and number == DEFAULTS:
+        if status.state is State.FAILED and number == jobs.DEFAULTS:
             raise TrainingError(status.code, status.message)
         return fraction in read_measurements(run) or status.state is State.FAILED
 
     def _create_trial(self, number: int) -> Run:
-        options = trial_options(self._plan.options, self._changes[number - 1], self._epochs)
+        options = halving.trial_options(self._plan.options, self._changes[number - 1], self._epochs)
         run = self._job.create_trial(number, options, len(self._changes))
-        stored_measurement = self._job.trial(DEFAULTS).folder / "before.json"
+        stored_measurement = self._job.trial(jobs.DEFAULTS).folder / "before.json"
         if stored_measurement.is_file():  # the base is the same
             run.write(stored_measurement.name, json.loads(stored_measurement.read_text(encoding="utf-8")))
         return run
 
-    def _compare_trials(self, groups: np.ndarray) -> SettingsSearchResult | None:
+    def _compare_trials(self, groups: np.ndarray) -> jobs.SettingsSearchResult | None:
         """Return the comparison of the trials so far; None before the defaults are evaluated."""
-        runs = {number: self._job.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
+        runs = {number: self._job.trial(number) for number in range(jobs.DEFAULTS, len(self._changes) + 1)}
         measurements = {number: scores for number, run in runs.items() if (scores := read_measurements(run))}
-        if DEFAULTS not in measurements:
+        if jobs.DEFAULTS not in measurements:
             return None
-        losses = {
-            number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
-        }
-        before = runs[DEFAULTS].base_measurement()
+        losses = {n: [entry["loss"] for entry in run.progress() if "loss" in entry] for n, run in runs.items()}
+        before = runs[jobs.DEFAULTS].base_measurement()
         # earlier versions stored only the results on validation questions
         untrained = before.get("validation", before)[self._plan.options.best_by]
         return compare_trials(
@@ -291,16 +264,13 @@ def _delete_checkpoints(run: Run) -> None:
 
 def read_measurements(run: Run) -> TrialMeasurements:
     """Return a trial's measurements by fraction of its training."""
-    rounds = run.read(ROUNDS).items()
-    return {
-        float(fraction): (round_content["step"], QuestionScores.from_dict(round_content["scores"]))
-        for fraction, round_content in rounds
-    }
+    rounds = run.read(jobs.ROUNDS).items()
+    return {float(name): (entry["step"], QuestionScores.from_dict(entry["scores"])) for name, entry in rounds}
 
 
 def compare_trials(
     measure: str,
-    changes: list[OptionChanges],
+    changes: list[halving.OptionChanges],
     measured: Mapping[int, TrialMeasurements],
     losses: Mapping[int, float],
     groups: np.ndarray,
@@ -308,26 +278,25 @@ def compare_trials(
     epochs: float,
     untrained: float,
     failed: tuple[int, ...] = (),
-) -> SettingsSearchResult:
+) -> jobs.SettingsSearchResult:
     """Compare each trial with the defaults after the same fraction of their training.
 
     Differences are paired by question and corrected for testing all trials together (`paired_tests`). The best trial
     has the largest difference among those with the longest training; without a difference above 0, the defaults are
     the best. Raises `KeyError` without a measurement of the defaults.
     """
-    defaults = measured[DEFAULTS]
+    defaults = measured[jobs.DEFAULTS]
     last_fraction = {
         number: max(fraction for fraction in trial_measurements if fraction in defaults)
         for number, trial_measurements in measured.items()
         if trial_measurements
     }
-    others = [number for number in last_fraction if number != DEFAULTS]
+    others = [number for number in last_fraction if number != jobs.DEFAULTS]
     pairs = []
     for number in others:
-        a, b = (
-            trial_measurements[last_fraction[number]][1].per_question[measure]
-            for trial_measurements in (measured[number], defaults)
-        )
+        fraction = last_fraction[number]
+        a = measured[number][fraction][1].per_question[measure]
+        b = defaults[fraction][1].per_question[measure]
         pairs.append(Pair(str(number), "defaults", measure, a, b))
     tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
     results = []
@@ -336,7 +305,7 @@ def compare_trials(
         low, high = intervals_of(scores, groups)[measure]
         test = tests.get(number)
         results.append(
-            TrialResult(
+            jobs.TrialResult(
                 number,
                 changes[number - 1],
                 fraction=fraction,
@@ -353,16 +322,16 @@ def compare_trials(
             )
         )
     furthest = max((last_fraction[number] for number in others), default=0.0)
-    candidates = [trial for trial in results if trial.number != DEFAULTS and trial.fraction == furthest]
+    candidates = [trial for trial in results if trial.number != jobs.DEFAULTS and trial.fraction == furthest]
     best = max(candidates, key=lambda trial: trial.difference, default=results[0])
     if best.difference <= 0:
         best = results[0]
-    return SettingsSearchResult(
+    return jobs.SettingsSearchResult(
         measure=measure,
         questions=len(groups),
         untrained=untrained,
         best=best.number,
-        selected=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else DEFAULTS,
+        selected=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else jobs.DEFAULTS,
         trials=tuple(results),
         failed=failed,
         skipped=tuple(set(range(1, len(changes) + 1)) - set(last_fraction) - set(failed)),

@@ -250,11 +250,7 @@ class LanguageOptions(TrainingOptions):
         # the limits of other starters do not apply to a new transformer
         yield from (problem for problem in super()._problems() if problem[1] != "starter")
         if self.mask_token_fraction + self.random_token_fraction > 1 + 1e-9:
-            yield (
-                "random_token_fraction",
-                "shares",
-                "must be 1 - mask_token_fraction at most",
-            )
+            yield "random_token_fraction", "shares", "must be 1 - mask_token_fraction at most"
         if self.base != STARTER:
             if self.tokenizer.strip():
                 yield "tokenizer", "of_the_base", "must be empty: the base has a tokenizer"

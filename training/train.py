@@ -1,7 +1,4 @@
-"""The training of a run: load, evaluate, train, evaluate, save. A resumed run continues from its checkpoint.
-
-The best checkpoint of a stopped run can become a finished training.
-"""
+"""The training of a run: load, evaluate, train, evaluate, save. A resumed run continues from its checkpoint."""
 
 import logging
 import os
@@ -244,11 +241,8 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     callback = RunFolderCallback(run, status, options, task.max_snapshots)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
-    with (
-        cached_tokenization(task.model),
-        cached,
-        passes_by_length(task.model, recompute=options.gradient_checkpointing),
-    ):
+    recompute = options.gradient_checkpointing
+    with cached_tokenization(task.model), cached, passes_by_length(task.model, recompute=recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
@@ -273,11 +267,7 @@ def mine_plan_negatives(plan: TrainingPlan) -> tuple[pd.DataFrame, int]:
 
 
 def finish_from_best_checkpoint(run: Run) -> Run:
-    """Turn the run's best checkpoint into a finished training, unless this exists, and return it.
-
-    Its folder appears in the workspace atomically. Raises `TrainingError` without a checkpoint, and the errors of
-    loading and evaluation.
-    """
+    """Turn the best checkpoint into a finished training, or return it if it exists. Raises `TrainingError`."""
     checkpoint = best_checkpoint(run)
     if checkpoint is None:
         raise TrainingError("no_checkpoint", f"{run.id} has no checkpoint yet")
@@ -338,10 +328,7 @@ Options = TypeVar("Options", bound=TrainingOptions)
 
 
 def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, Any]:
-    """Return base and revision, data, split, options, versions, hardware, and the UTC time as JSON.
-
-    `source` is the resolved base. Raises `ModelError` if the base is missing.
-    """
+    """Return base, data, split, options, versions, hardware and time as JSON. Raises `ModelError`."""
     family = get_recipe(plan.kind).family
     texts = family.texts(data, plan.options)
     rounds = count_rounds(plan.options)
@@ -372,9 +359,8 @@ def with_initial_precision(options: Options, run_provenance: Mapping[str, Any]) 
     """Return the options with the precision at the start of the run, unless the device has changed."""
     initial_hardware = run_provenance.get("hardware", {})
     current_hardware = hardware() | {"device": _device()}
-    if options.precision is not Precision.AUTO or any(
-        initial_hardware.get(name) != current_hardware[name] for name in ("device", "gpus")
-    ):
+    has_moved = any(initial_hardware.get(name) != current_hardware[name] for name in ("device", "gpus"))
+    if options.precision is not Precision.AUTO or has_moved:
         return options
     return replace(options, precision=Precision.BFLOAT16 if initial_hardware["bfloat16"] else Precision.FLOAT32)
 

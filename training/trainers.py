@@ -194,11 +194,8 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     best_by = task.best_by or options.best_by.value
     arguments = trainer_arguments(checkpoints, options, sampler, best_by)
     evaluator = _ValidationEvaluator(task.evaluate, best_by)
-    all_callbacks = [
-        _SkipOnlyEvaluation(),
-        *callbacks,
-        *([EarlyStoppingCallback(options.patience)] if options.patience else []),
-    ]
+    stopping = [EarlyStoppingCallback(options.patience)] if options.patience else []
+    all_callbacks = [_SkipOnlyEvaluation(), *callbacks, *stopping]
     make_for_task = _make_feature_trainer if task.features else _make_text_trainer
     trainer = make_for_task(task, arguments, evaluator, all_callbacks)
     trainer.held_out = task.held_out and task.held_out.examples
@@ -212,9 +209,8 @@ def _make_text_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, ca
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     column_settings = {"prompts": task.prompts or None, "router_mapping": task.routes}
     training_arguments = arguments_class(**arguments, **column_settings)
-    training_arguments._n_gpu = min(
-        training_arguments.n_gpu, 1
-    )  # several GPUs are for several processes: threads would tear the batch apart
+    # data parallelism in threads would split the batch
+    training_arguments._n_gpu = min(training_arguments.n_gpu, 1)
     return trainer(
         model=task.model,
         args=training_arguments,
@@ -378,10 +374,8 @@ class TrialCallback(TrainingProgressCallback):
         def evaluate(model: Any) -> Measurement[Any]:
             measurement = task.evaluate(model)
             if self._due_step:
-                values = {
-                    name: question_scores.tolist()
-                    for name, question_scores in measurement.validation.per_question.items()
-                }
+                scores = measurement.validation.per_question
+                values = {name: question_scores.tolist() for name, question_scores in scores.items()}
                 round_scores = {str(self._fraction): {"step": self._due_step, "scores": values}}
                 self._run.write(ROUNDS, self._run.read(ROUNDS) | round_scores)
             return measurement

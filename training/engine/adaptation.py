@@ -143,10 +143,9 @@ def _unfreeze_extra_weights(network: Any, options: TrainingOptions) -> None:
         return
     frozen_table = network.get_input_embeddings() if _freezes_embeddings(options.embedding_table, network) else None
     for module in network.modules():
-        is_trained_embedding = options.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS and isinstance(
-            module, torch.nn.Embedding
-        )
-        if "Norm" in type(module).__name__ or (is_trained_embedding and module is not frozen_table):
+        trains_embeddings = options.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS
+        is_embedding = isinstance(module, torch.nn.Embedding) and module is not frozen_table
+        if "Norm" in type(module).__name__ or (trains_embeddings and is_embedding):
             for weight in module.parameters(recurse=False):
                 weight.requires_grad_(True)
 
@@ -168,10 +167,7 @@ def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labe
 
 
 def add_projection(model: Any, dimensions: int, texts: Sequence[str]) -> None:
-    """Append a linear layer to a loaded `MultiVectorEncoder`, initialized with the principal directions of tokens.
-
-    Raises `OptionError` if the vectors are not longer than `dimensions`, or already projected.
-    """
+    """Append a linear layer, initialized with the principal directions of tokens. Raises `OptionError`."""
     import torch
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
@@ -181,16 +177,13 @@ def add_projection(model: Any, dimensions: int, texts: Sequence[str]) -> None:
         return
     if width < dimensions or any(isinstance(module, Dense) for module in model):
         raise OptionError("dimensions", "range", f"dimensions must be 0 or {width}, the base's number")
-    sample = [
-        texts[row]
-        for row in np.linspace(0, len(texts) - 1, min(_PROJECTION_SAMPLE_SIZE, len(texts))).astype(int).tolist()
-    ]
+    rows = np.linspace(0, len(texts) - 1, min(_PROJECTION_SAMPLE_SIZE, len(texts))).astype(int)
+    sample = [texts[row] for row in rows.tolist()]
     vectors = np.concatenate(model.encode_document(sample, convert_to_numpy=True, show_progress_bar=False))
     identity = torch.nn.Identity()
     layer = Dense(width, dimensions, bias=False, activation_function=identity, module_input_name="token_embeddings")
-    layer.linear.weight = torch.nn.Parameter(
-        torch.from_numpy(principal_directions(vectors.astype(np.float32), dimensions).T)
-    )
+    directions = principal_directions(vectors.astype(np.float32), dimensions)
+    layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions.T))
     position = next(position for position, module in enumerate(model) if isinstance(module, MultiVectorMask))
     model.insert(position, layer.to(model.device))
 
@@ -218,9 +211,8 @@ def weight_questions_by_idf(model: Any, texts: Sequence[str]) -> Any:
         message = "question_side must be base: this model has other terms than its tokenizer"
         raise OptionError("question_side", "vocabulary", message)
     questions = SparseStaticEmbedding(tokenizer, torch.from_numpy(compute_idf(tokenizer, texts)), frozen=True)
-    return SparseEncoder(
-        modules=[Router.for_query_document([questions], passages)], prompts=model.prompts, similarity_fn_name="dot"
-    )
+    router = Router.for_query_document([questions], passages)
+    return SparseEncoder(modules=[router], prompts=model.prompts, similarity_fn_name="dot")
 
 
 def compute_idf(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
@@ -233,10 +225,7 @@ def compute_idf(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
 
 
 def set_sentence_pooling(model: Any, pooling: SentencePooling) -> None:
-    """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if its modules do not allow it.
-
-    The library's weighted mean of layers, with fixed weights, averages the first and the last layer.
-    """
+    """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if its modules do not allow it."""
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
@@ -263,16 +252,10 @@ def set_hidden_dropout(model: Any, rate: float) -> None:
     """Set the dropout of hidden values, not that of attention. Raises `OptionError` if the base has none."""
     import torch
 
-    dropouts = [
-        module
-        for parent in model[0].auto_model.modules()
-        if "Attention" not in type(parent).__name__
-        for module in parent.children()
-        if isinstance(module, torch.nn.Dropout)
-    ]
+    parents = [parent for parent in model[0].auto_model.modules() if "Attention" not in type(parent).__name__]
+    children = [module for parent in parents for module in parent.children()]
+    dropouts = [module for module in children if isinstance(module, torch.nn.Dropout)]
     if not dropouts:
-        raise OptionError(
-            "dropout", "no_dropout", "dropout must be that of the base, which has none between its layers"
-        )
+        raise OptionError("dropout", "no_dropout", "dropout cannot be set: the base has none between its layers")
     for module in dropouts:
         module.p = rate

@@ -170,9 +170,8 @@ class _ExampleSampler(DefaultBatchSampler):
         passage_counts = np.bincount(self._passages.indices, minlength=self._passages.shape[1])
         self._highest_passage_count = int(passage_counts.max(initial=1)) if examples.in_batch_negatives else 1
         self._hardness = self._passages @ passage_counts  # frequent passages fit into few batches
-        self._group = np.unique(
-            examples.passages[rows, 0] if examples.in_batch_negatives else rows, return_inverse=True
-        )[1]
+        group_keys = examples.passages[rows, 0] if examples.in_batch_negatives else rows
+        self._group = np.unique(group_keys, return_inverse=True)[1]
         self._length = np.bincount(self._group, examples.lengths[rows]) / np.bincount(self._group)
         self._article = None
         if examples.article is not None:
@@ -229,10 +228,7 @@ class _ExampleSampler(DefaultBatchSampler):
         return self._first_epoch
 
     def _assign_preferences(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the examples, those that are hardest to place first, and the preferred batch of each.
-
-        Preferred batches group by length, or by article in random order. Order: Welsh & Powell 1967 (graph colouring).
-        """
+        """Return the examples, the hardest first (Welsh & Powell 1967), and the preferred batch of each."""
         rng = np.random.default_rng((self.seed, epoch))
         n = len(self._rows)
         sample_size = n if self._processes == 1 else count * self._round_down(min(self._max_batch_size, n // count))
@@ -279,9 +275,8 @@ def group_by_passage(examples: Examples) -> tuple[Examples, list[np.ndarray]]:
     lengths = np.bincount(passage_of, examples.lengths) / np.bincount(passage_of)
     article = None if examples.article is None else examples.article[first]
     passage_rows = passages[:, None].astype(np.int32)
-    return Examples(
-        np.arange(len(passages)), passage_rows, relevance, lengths, examples.in_batch_negatives, article
-    ), rows
+    numbers = np.arange(len(passages))
+    return Examples(numbers, passage_rows, relevance, lengths, examples.in_batch_negatives, article), rows
 
 
 class _SharedPassageSampler(DefaultBatchSampler):

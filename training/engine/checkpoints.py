@@ -99,15 +99,11 @@ class SafeCheckpoints:
         if self.loss is None or self.optimizer is None:
             return
         # weights of the loss outside the model that the optimizer has updated
-        model_weight_ids = {id(weight) for weight in self.model.parameters()}
-        loss_weights = [
-            (name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in model_weight_ids
-        ]
-        trained_loss_weights = {
-            name: weight.detach().contiguous() for name, weight in loss_weights if weight in self.optimizer.state
-        }
-        if trained_loss_weights:
-            save_file(trained_loss_weights, str(folder / "loss.safetensors"))
+        model_ids = {id(weight) for weight in self.model.parameters()}
+        own = {name: weight for name, weight in self.loss.named_parameters() if id(weight) not in model_ids}
+        trained = {name: weight.detach().contiguous() for name, weight in own.items() if weight in self.optimizer.state}
+        if trained:
+            save_file(trained, str(folder / "loss.safetensors"))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
@@ -131,9 +127,8 @@ class SafeCheckpoints:
         for number, entries in content["state"].items():
             for name, value in entries.items():
                 (tensors if hasattr(value, "dtype") else plain)[f"{number}.{name}"] = value
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()}, f"{output_dir}/optimizer.safetensors"
-        )
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, f"{output_dir}/optimizer.safetensors")
         optimizer = {"plain": plain, "param_groups": content["param_groups"]}
         write_text(Path(output_dir, "optimizer.json"), json.dumps(optimizer))
         write_text(Path(output_dir, "scheduler.json"), json.dumps(self.lr_scheduler.state_dict()))
@@ -219,8 +214,7 @@ def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: i
         model.tokenizer.save_pretrained(new)
     for other, folder in model_snapshots(run).items():
         # parts are counted from 1; 0 is the untrained model
-        part_of_other, part_of_step = (
-            ceil(min(step_number, total) * part_count / max(1, total)) for step_number in (other, step)
-        )
+        part_of_other = ceil(min(other, total) * part_count / max(1, total))
+        part_of_step = ceil(min(step, total) * part_count / max(1, total))
         if other < step and part_of_other == part_of_step:
             shutil.rmtree(folder)

@@ -158,10 +158,9 @@ class LowerLayers:
         missing = [row for key, row in row_of.items() if key not in states_of]
         if missing:
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
-            some = {
-                name: value[missing, : max(lengths)] if isinstance(value, Tensor) else value
-                for name, value in features.items()
-            }
+            longest = max(lengths)
+            items = features.items()
+            some = {name: value[missing, :longest] if isinstance(value, Tensor) else value for name, value in items}
             computed = self._compute_states(some, kwargs)
             for row, length, states in zip(missing, lengths, computed, strict=True):
                 states_of[keys[row]] = states[:length]
@@ -228,9 +227,8 @@ def _lower_layers(model: Any, count: int, states: LowerStates) -> LowerLayers | 
     network = getattr(model[0], "auto_model", None)
     layers = transformer_layers(network) if count and network is not None else None
     # a later module may read the states of all layers from this one
-    lowest_read = min(
-        (module.layer_start for module in model.modules() if hasattr(module, "layer_start")), default=count
-    )
+    layer_starts = (module.layer_start for module in model.modules() if hasattr(module, "layer_start"))
+    lowest_read = min(layer_starts, default=count)
     if layers is None or count >= len(layers) or lowest_read < count:
         return None
     return LowerLayers(model[0], layers, count, states)
@@ -314,9 +312,8 @@ def passes_by_length(model: Any, *, recompute: bool = False) -> Iterator[None]:
         return
     score_output = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
     outputs = TOKEN_OUTPUTS if isinstance(model, MultiVectorEncoder) else (getattr(model, "trained_by", score_output),)
-    recomputing = (
-        replaced(model, "forward", _recomputing_forward(model.forward, outputs)) if recompute else nullcontext()
-    )
+    forward = _recomputing_forward(model.forward, outputs)
+    recomputing = replaced(model, "forward", forward) if recompute else nullcontext()
     with recomputing, length_batched_passes(model, outputs):
         yield
 

@@ -112,9 +112,8 @@ def sample_negatives(
         is_candidate &= ~(rankings.scores > limit[:, None])
     if not options.negatives_with_answer:
         for question, rank_position in zip(*np.nonzero(is_candidate), strict=True):
-            is_candidate[question, rank_position] = not _contains_answer(
-                question_set, question, indices[question, rank_position]
-            )
+            passage = indices[question, rank_position]
+            is_candidate[question, rank_position] = not _contains_answer(question_set, question, passage)
     random_order = np.where(is_candidate, np.random.default_rng(options.seed).random(is_candidate.shape), np.inf)
     positions = np.argsort(random_order, axis=1, kind="stable")[:, : options.negatives]
     is_sampled = np.take_along_axis(is_candidate, positions, 1)
@@ -214,10 +213,7 @@ _LISTWISE_OBJECTIVES = (CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANK
 def encoder_examples(
     options: BiEncoderOptions | SparseEncoderOptions | LateOptions, data: TrainingData
 ) -> tuple[Columns, Examples]:
-    """Return questions with one relevant passage each, and with hard negatives according to the options.
-
-    Triplets and GIST use one negative per example: a question with several has several examples.
-    """
+    """Return questions with one relevant passage and hard negatives each; triplets and GIST use one negative."""
     questions, positives = data.positive_pairs()
     rows = positives[:, None].astype(np.int32)
     if options.negatives:
@@ -259,21 +255,15 @@ def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> 
     if options.objective is CrossEncoderObjective.MARGIN_MSE:
         relevance = data.train.relevance
         positives = relevance.indices[relevance.indptr[questions]]
-        triplets: Columns = {
-            "question": _question_texts(data, questions),
-            "positive": _passage_texts(data, positives),
-            "negative": _passage_texts(data, negative_rows),
-        }
+        texts = [_question_texts(data, questions), _passage_texts(data, positives), _passage_texts(data, negative_rows)]
+        triplets: Columns = dict(zip(("question", "positive", "negative"), texts, strict=True))
         return triplets, _independent_examples(data, questions, np.stack([positives, negative_rows], axis=1))
     positive_questions, positives = data.positive_pairs()
     questions = np.concatenate([positive_questions, questions])
     rows = np.concatenate([positives, negative_rows])
-    columns: Columns = {
-        "question": _question_texts(data, questions),
-        "passage": _passage_texts(data, rows),
-        "label": [1.0] * len(positive_questions) + [0.0] * len(negative_rows),
-    }
-    return columns, _independent_examples(data, questions, rows[:, None])
+    labels = [1.0] * len(positive_questions) + [0.0] * len(negative_rows)
+    texts = {"question": _question_texts(data, questions), "passage": _passage_texts(data, rows)}
+    return texts | {"label": labels}, _independent_examples(data, questions, rows[:, None])
 
 
 def _list_examples(data: TrainingData, negatives: np.ndarray) -> tuple[Columns, Examples]:
@@ -293,10 +283,8 @@ def _list_examples(data: TrainingData, negatives: np.ndarray) -> tuple[Columns, 
         "labels": [[1.0] * int(counts[row]) + [0.0] * int(len(documents[row]) - counts[row]) for row in selected],
     }
     longest = max(len(documents[row]) for row in selected)
-    rows = np.array(
-        [documents[row] + [NOT_FOUND] * (longest - len(documents[row])) for row in selected], dtype=np.int32
-    )
-    return columns, _independent_examples(data, np.array(selected), rows)
+    padded = [documents[row] + [NOT_FOUND] * (longest - len(documents[row])) for row in selected]
+    return columns, _independent_examples(data, np.array(selected), np.array(padded))
 
 
 def _no_negatives_error() -> TrainingError:

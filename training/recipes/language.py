@@ -64,8 +64,7 @@ class LanguageFamily(Family):
         training_data = LanguageTrainingData.from_corpus(data, split_options, options)
         parts = {f"{part}_documents": count for part, count in training_data.documents.items()}
         total = sum(training_data.documents.values())
-        tokenizer = training_data.tokenizer
-        sizes = {"rows": len(training_data.training_rows), "vocabulary": len(tokenizer)}
+        sizes = {"rows": len(training_data.training_rows), "vocabulary": len(training_data.tokenizer)}
         return {"documents": total, "tokens": training_data.tokens, **parts, **sizes}
 
     def prepare_training_data(
@@ -133,9 +132,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
         row_sets = (self._data.validation_rows, self._data.training_sample)
-        return float(
-            sum(estimate_seconds(partial(self._guess_tokens, model, rows), rows.batches()) for rows in row_sets)
-        )
+        return sum(estimate_seconds(partial(self._guess_tokens, model, rows), rows.batches()) for rows in row_sets)
 
     def _load_model(self, source: ModelSource) -> Any:
         from mrc_workbench.models.reader_networks import load_masked, new_masked

@@ -67,17 +67,13 @@ class MaskedRows:
         return len(self.blocks)
 
     def batch(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
-        """Mask tokens of some rows; returns the input arrays of `MaskedNetwork`.
-
-        The masked tokens depend on the seed, the rows and their order: they differ in each epoch, but not after a
-        training is resumed.
-        """
+        """Mask tokens, by the seed, the rows and their order; returns the input arrays of `MaskedNetwork`."""
         rng = np.random.default_rng([self.seed, *rows])
         rows_read = self.blocks.read(rows, rng)
-        token_numbers = np.broadcast_to(np.arange(rows_read.tokens.shape[1]), rows_read.tokens.shape)
-        masked_tokens, labels = self.masker.mask_tokens(
-            rows_read.tokens, rows_read.words if self.masks_whole_words else token_numbers, rng
-        )
+        words = rows_read.words
+        if not self.masks_whole_words:
+            words = np.broadcast_to(np.arange(rows_read.tokens.shape[1]), rows_read.tokens.shape)
+        masked_tokens, labels = self.masker.mask_tokens(rows_read.tokens, words, rng)
         hidden_count = max(1, int((labels >= 0).sum()))
         arrays = {
             "input_ids": masked_tokens,
@@ -164,14 +160,8 @@ class LanguageTrainingData:
             tokenizer_fraction = tokenizer_fraction / (tokenizer_fraction + corpus.characters)
         tokenizer = _load_tokenizer(corpus, split_options, options, scale_progress(on_progress, 0, tokenizer_fraction))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
-        settings = (
-            split_options.validation,
-            split_options.test,
-            split_options.seed,
-            words,
-            tokenizer.backend_tokenizer.to_str(),
-        )
-        key = key_of(_VERSION, corpus.fingerprint, *settings)
+        split_settings = (split_options.validation, split_options.test, split_options.seed)
+        key = key_of(_VERSION, corpus.fingerprint, *split_settings, words, tokenizer.backend_tokenizer.to_str())
         folder = workspace() / "cache" / "tokens" / key
         report_cutting = scale_progress(on_progress, tokenizer_fraction, 1)
 
@@ -180,9 +170,8 @@ class LanguageTrainingData:
             training_fraction = 1 - split_options.validation / (1 - split_options.test)
             for part, low, high in ((Part.TRAIN, 0.0, training_fraction), (Part.VALIDATION, training_fraction, 1.0)):
                 document_counts[Part.TEST.value] = 0  # both passes count them
-                all_documents = report_documents(
-                    corpus.documents(), corpus.characters, scale_progress(report_cutting, low, high)
-                )
+                report = scale_progress(report_cutting, low, high)
+                all_documents = report_documents(corpus.documents(), corpus.characters, report)
                 documents = _documents(all_documents, split_options, part, document_counts)
                 write_tokens(new / part, documents, tokenizer, _special_tokens(tokenizer), words)
             write_json(new / "documents.json", dict(document_counts))
@@ -210,9 +199,8 @@ class LanguageTrainingData:
 
     @property
     def training_sample(self) -> MeasuredRows:
-        return MeasuredRows(
-            self.training_rows, min(_SAMPLE_ROWS, len(self.held_out)), self.options.evaluation_batch_size
-        )
+        limit = min(_SAMPLE_ROWS, len(self.held_out))
+        return MeasuredRows(self.training_rows, limit, self.options.evaluation_batch_size)
 
     @property
     def evaluation_key(self) -> str:
@@ -231,17 +219,14 @@ class LanguageTrainingData:
     def baselines(self) -> dict[str, LanguageMeasurement]:
         counts = self.files[Part.TRAIN].counts
         special = self.training_rows.masker.special
-        validation, training = (
-            unigram_predictions(rows.labels(), counts, special) for rows in (self.validation_rows, self.training_sample)
-        )
+        samples = (self.validation_rows, self.training_sample)
+        validation, training = (unigram_predictions(rows.labels(), counts, special) for rows in samples)
         return {UNIGRAM: LanguageMeasurement(validation, training, evaluation_key=self.evaluation_key)}
 
     def read_measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
-        return (
-            LanguageMeasurement.from_dict(stored, MaskedPredictions.from_dict)
-            if stored.get("evaluation_key") == self.evaluation_key
-            else None
-        )
+        if stored.get("evaluation_key") != self.evaluation_key:
+            return None
+        return LanguageMeasurement.from_dict(stored, MaskedPredictions.from_dict)
 
     def summarize(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
         validation = {name: result.validation for name, result in measured.items()}
@@ -341,11 +326,9 @@ def _load_tokenizer(
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
-        trained = (
-            _train_tokenizer(corpus, split_options, options, on_progress)
-            if _trains_tokenizer(options)
-            else Path(options.tokenizer)
-        )
+        trained = Path(options.tokenizer)
+        if _trains_tokenizer(options):
+            trained = _train_tokenizer(corpus, split_options, options, on_progress)
         tokenizer = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
         from mrc_workbench.models.reader_networks import masked_tokenizer
@@ -368,9 +351,8 @@ def _train_tokenizer(
 
     def make(new: Path) -> None:
         with gathered(corpus, sample, scale_progress(on_progress, 0, _SAMPLING_FRACTION)) as training_data:
-            _train_interruptibly(
-                training_data, tokenizer_options, scale_progress(on_progress, _SAMPLING_FRACTION, 1)
-            ).save(new)
+            report_training = scale_progress(on_progress, _SAMPLING_FRACTION, 1)
+            _train_interruptibly(training_data, tokenizer_options, report_training).save(new)
 
     create_once(folder, make, on_progress)
     return folder

@@ -64,10 +64,7 @@ Features = dict[str, Any]
 
 
 def mean_max_sims(model: Any, questions: Features, passages: Features) -> Tensor:
-    """Return a `MultiVectorEncoder`'s scores, `(n_questions, n_passages)` float32, higher is better.
-
-    Masked tokens do not count; if all tokens of a text are masked, its first one counts.
-    """
+    """Return a `MultiVectorEncoder`'s scores, `(n_questions, n_passages)` float32, without masked tokens."""
     question_tokens, question_lengths = _tokens(model(dict(questions), task="query"))
     passage_tokens, passage_lengths = _tokens(model(dict(passages), task="document"))
     with torch.autocast(question_tokens.device.type, enabled=False):
@@ -136,10 +133,7 @@ def cosines(model: Any, questions: Features, passages: Features) -> Tensor:
 
 
 class SharedPassagesLoss(torch.nn.Module):
-    """The loss of questions and one passage each, which several questions of the batch can share.
-
-    `scores` are higher for a better match. `mix_loss_weight` is the weight of the labels of `MixTeacher`.
-    """
+    """The loss of questions and one passage each, which several questions of the batch can share."""
 
     def __init__(self, model: Any, temperature: float, mix_loss_weight: float = 0.0, scores: Scores = cosines) -> None:
         super().__init__()
@@ -203,11 +197,9 @@ class Distillation(torch.nn.Module):
         def scores(questions: Tensor, passages: Tensor) -> Tensor:
             return pairwise_cos_sim(questions, passages) * scale
 
-        self._teacher_loss: Any = (
-            losses.MarginMSELoss(model, scores)
-            if options.objective is BiEncoderObjective.MARGIN_MSE
-            else losses.DistillKLDivLoss(model, scores)
-        )
+        is_margin_mse = options.objective is BiEncoderObjective.MARGIN_MSE
+        teacher_loss = losses.MarginMSELoss if is_margin_mse else losses.DistillKLDivLoss
+        self._teacher_loss: Any = teacher_loss(model, scores)
         self._in_batch_loss = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathers_negatives)
         self._teacher_temperature = options.teacher_temperature
 
@@ -257,10 +249,8 @@ class LateDistillation(torch.nn.Module):
         stacked, mask = stack_padded_token_embeddings(vectors, masks)
         tokens = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
         student_scores = mean_colbert_kd_scores(*tokens) / self._options.temperature
-        teacher_log_probabilities = log_softmax(labels / self._options.teacher_temperature, dim=-1)
-        loss = kl_div(
-            log_softmax(student_scores, dim=-1), teacher_log_probabilities, reduction="batchmean", log_target=True
-        )
+        teacher = log_softmax(labels / self._options.teacher_temperature, dim=-1)
+        loss = kl_div(log_softmax(student_scores, dim=-1), teacher, reduction="batchmean", log_target=True)
         if (weight := self._options.distillation_weight) == 1:
             return loss
         batch_scores = mean_colbert_scores(*tokens) / self._options.temperature
@@ -331,9 +321,8 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *
             loss = distillation(model, options, gathers_negatives=processes > 1)
     if shorter := options.matryoshka_dimensions:
         full_dimension = int(model.get_embedding_dimension())
-        loss = losses.MatryoshkaLoss(
-            model, loss, [full_dimension, *(size for size in shorter if size < full_dimension)]
-        )
+        sizes = [full_dimension, *(size for size in shorter if size < full_dimension)]
+        loss = losses.MatryoshkaLoss(model, loss, sizes)
     return loss
 
 
@@ -343,12 +332,8 @@ def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
         return LateDistillation(model, options)
     if options.shares_passages and processes == 1:
         return SharedPassagesLoss(model, options.temperature, scores=mean_max_sims)
-    return MultiVectorMultipleNegativesRankingLoss(
-        model,
-        scale=1 / options.temperature,
-        similarity_fct=mean_colbert_scores,
-        gather_across_devices=processes > 1,
-    )
+    settings = {"scale": 1 / options.temperature, "gather_across_devices": processes > 1}
+    return MultiVectorMultipleNegativesRankingLoss(model, similarity_fct=mean_colbert_scores, **settings)
 
 
 def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:
@@ -357,9 +342,8 @@ def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes:
     FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), for each process separately.
     Questions with idf weights have none.
     """
-    ranking = sparse_losses.SparseMultipleNegativesRankingLoss(
-        model, scale=1 / options.temperature, similarity_fct=_exact_dot, gather_across_devices=processes > 1
-    )
+    settings = {"scale": 1 / options.temperature, "gather_across_devices": processes > 1}
+    ranking = sparse_losses.SparseMultipleNegativesRankingLoss(model, similarity_fct=_exact_dot, **settings)
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     loss_class = sparse_losses.CachedSpladeLoss if parts else sparse_losses.SpladeLoss
     return loss_class(

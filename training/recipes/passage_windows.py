@@ -76,9 +76,8 @@ class MixTeacher:
                 late = max_sim(token_questions.between(row, row + 1), token_passages.select(rows))[0]
                 signals = {"bm25": bm25[rows], "late": late, "dense": dense[rows]}
                 candidates[row, : len(rows)] = rows
-                scores[row, : len(rows)] = sum(
-                    weight * _z_scores(signals[name]) for name, weight in MIX_WEIGHTS.items()
-                )
+                z_scores = (weight * _z_scores(signals[name]) for name, weight in MIX_WEIGHTS.items())
+                scores[row, : len(rows)] = sum(z_scores)
                 row += 1
             on_progress(row / len(texts))
         return self._as_labels(candidates, scores)
@@ -98,18 +97,14 @@ class MixTeacher:
         return list(np.hstack([passages, candidates[questions], scores[questions]]).astype(np.float64).tolist())
 
     def _candidates(self, positive: list[int], bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
-        """Return the rows of a question's candidates, those of its positive passage's article first.
-
-        `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
-        """
+        """Return a question's candidates by its scores of all passages; first those of its positive's article."""
         positive_row = np.array(positive, dtype=np.int64)
         article_rows = positive_row
         article_of_passage = self.data.article_of_passage
         if article_of_passage is not None and len(positive_row):
             same_article = np.flatnonzero(article_of_passage == article_of_passage[positive_row])
-            article_rows = np.concatenate(
-                [positive_row, same_article[same_article != positive_row][: MAX_ARTICLE_CANDIDATES - 1]]
-            )
+            others = same_article[same_article != positive_row][: MAX_ARTICLE_CANDIDATES - 1]
+            article_rows = np.concatenate([positive_row, others])
         best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES_PER_QUESTION]
         return np.concatenate([article_rows, best[~np.isin(best, article_rows)]])[:CANDIDATES_PER_QUESTION]
 
@@ -161,10 +156,8 @@ class PassageWindows:
                 self._long_passages.add(row)
                 candidates = self._find_answer_windows(question, row, windows) or windows
                 window_texts[position] = [window.text(texts[position]) for window in candidates]
-        self._window_scorer.analyze_texts(
-            [row_questions[position].text for position in window_texts],
-            [text for candidate_texts in window_texts.values() for text in candidate_texts],
-        )
+        long_questions = [row_questions[position].text for position in window_texts]
+        self._window_scorer.analyze_texts(long_questions, [text for texts in window_texts.values() for text in texts])
         for position, candidate_texts in window_texts.items():
             texts[position] = self._window_scorer.find_best(row_questions[position].text, candidate_texts)
         return texts
@@ -203,9 +196,7 @@ def make_teacher(options: RankerOptions, examples: Examples, data: TrainingData)
         case BiEncoderOptions() if options.mix_loss_weight and examples.shared:
             return MixTeacher(options.base, data, examples, options.window_options)
         case BiEncoderOptions() | LateOptions() if options.objective in DISTILLATION_OBJECTIVES:
-            bm25_weight = options.teacher_bm25
-            windows = options.window_options
-            return TeacherScores(options.teacher, data, examples, windows, bm25=bm25_weight)
+            return TeacherScores(options.teacher, data, examples, options.window_options, bm25=options.teacher_bm25)
         case CrossEncoderOptions() if options.objective is CrossEncoderObjective.MARGIN_MSE:
             return TeacherScores(options.teacher, data, examples, options.window_options, differences=True)
     return None
@@ -227,17 +218,13 @@ class _WindowScorer:
         new = list(dict.fromkeys(text for text in (*questions, *windows) if text not in self._counts))
         if not new:
             return
-        analysis = self._data.first_stage.analysis
-        self._counts |= zip(new, map(Counter, analyze(analysis, new)), strict=True)
+        self._counts |= zip(new, map(Counter, analyze(self._data.first_stage.analysis, new)), strict=True)
         terms = list({term for text in questions for term in self._counts[text]} - self._idf.keys())
         statistics = self._statistics
         positions = statistics.positions_of(terms)
         document_frequencies = np.where(positions >= 0, statistics.document_frequencies[positions], 0)
-        self._idf |= zip(
-            terms,
-            np.log1p((statistics.n_passages - document_frequencies + 0.5) / (document_frequencies + 0.5)).tolist(),
-            strict=True,
-        )
+        odds = (statistics.n_passages - document_frequencies + 0.5) / (document_frequencies + 0.5)
+        self._idf |= zip(terms, np.log1p(odds).tolist(), strict=True)
 
     @cached_property
     def _statistics(self) -> TermStatistics:
@@ -313,10 +300,7 @@ class TeacherScores:
 
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of the questions and passages of the distinct pairs, and the pairs of each example.
-
-        The last are `(n_examples, 1 + n_negatives)` positions in the first two.
-        """
+        """Rows of the questions and passages of the distinct pairs, and the positions of each example's pairs."""
         n_passages = len(self.data.texts)
         codes = self.examples.question[:, None] * n_passages + self.examples.passages.astype(np.int64)
         distinct, pair_of_example = np.unique(codes, return_inverse=True)
@@ -366,8 +350,5 @@ def make_validation_examples(
         return None
     if ValidationExamples.create_if_usable(columns, examples) is None:  # windows and labels take longer
         return None
-    return ValidationExamples(
-        PassageWindows(validation_data, window_cutter).columns(columns, examples),
-        examples,
-        make_teacher(options, examples, validation_data),
-    )
+    columns = PassageWindows(validation_data, window_cutter).columns(columns, examples)
+    return ValidationExamples(columns, examples, make_teacher(options, examples, validation_data))

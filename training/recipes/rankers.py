@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from mrc_workbench.models import loading
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.models.loading import (
-    load_bi_encoder,
-    load_cross_encoder,
-    load_sparse_encoder,
-    load_token_encoder,
-    prompts_of,
-)
 from mrc_workbench.models.sources import (
     DEFAULT_BI_ENCODER,
     DEFAULT_CROSS_ENCODER,
@@ -34,27 +28,9 @@ from mrc_workbench.retrieval.dense import Dense, LateIndex, LateInteraction, Spa
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF
 from mrc_workbench.retrieval.rankings import Rankings, Retriever, rank_candidates
 from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.training import ranker_options
 from mrc_workbench.training.base import Recipe, Task, estimate_seconds, finished_model_source
-from mrc_workbench.training.engine.adaptation import (
-    adapt,
-    add_projection,
-    has_routes,
-    live_bi_encoder,
-    live_scorer,
-    set_pooling,
-    weight_questions_by_idf,
-)
-from mrc_workbench.training.ranker_options import (
-    BI_ENCODER,
-    CROSS_ENCODER,
-    LATE_INTERACTION,
-    SPARSE_ENCODER,
-    BiEncoderOptions,
-    CrossEncoderOptions,
-    LateOptions,
-    QuestionSide,
-    SparseEncoderOptions,
-)
+from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.recipes.examples import ANCHOR, cross_encoder_examples, encoder_examples
 from mrc_workbench.training.recipes.passage_windows import (
     PassageWindowCutter,
@@ -70,7 +46,9 @@ if TYPE_CHECKING:
 
 TRAINED_LAYERS = TokenLayers.UPPER  # question tokens have equal weights, as in the loss
 INTERPOLATION_WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores; the rest is BM25's
-EncoderOptions = TypeVar("EncoderOptions", BiEncoderOptions, LateOptions, SparseEncoderOptions)
+EncoderOptions = TypeVar(
+    "EncoderOptions", ranker_options.BiEncoderOptions, ranker_options.LateOptions, ranker_options.SparseEncoderOptions
+)
 
 
 class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
@@ -89,14 +67,11 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         data = self._data
         columns, examples = encoder_examples(options, data)
         model = self._load_model(source)
-        resolved_options = adapt(model, options)
-        window_cutter = (
-            make_window_cutter(self._wrap_model(model), options.window_options, data)
-            if options.window_options
-            else None
-        )
+        resolved_options = adaptation.adapt(model, options)
+        windows = options.window_options
+        window_cutter = make_window_cutter(self._wrap_model(model), windows, data) if windows else None
         passage_windows = PassageWindows(data, window_cutter)
-        question, passage = prompts_of(model)
+        question, passage = loading.prompts_of(model)
         return Task(
             model=model,
             loss=encoder_loss(model, options, data),
@@ -128,9 +103,8 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         encoder = self._wrap_model(model)
         rows = sorted(range(len(data.texts)), key=lambda row: len(data.texts[row]))
         questions = [question.text for question in data.evaluation_questions.questions]
-        return estimate_seconds(partial(self._encode_passages, encoder), rows) + estimate_seconds(
-            encoder.encode_questions, questions
-        )
+        seconds = estimate_seconds(partial(self._encode_passages, encoder), rows)
+        return seconds + estimate_seconds(encoder.encode_questions, questions)
 
     @abstractmethod
     def _load_model(self, source: ModelSource) -> Any: ...
@@ -150,26 +124,26 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         """Encode the passages in these rows as for a search."""
 
 
-class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
+class BiEncoderRecipe(_EncoderRecipe[ranker_options.BiEncoderOptions]):
     """The training of a bi-encoder."""
 
-    kind = BI_ENCODER
-    options = BiEncoderOptions
+    kind = ranker_options.BI_ENCODER
+    options = ranker_options.BiEncoderOptions
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = PALETTE[1]  # of Dense on the other pages
     retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
     def _load_model(self, source: ModelSource) -> Any:
-        model = load_bi_encoder(source, self._data.texts)
-        set_pooling(model, self._options.pooling.value)
+        model = loading.load_bi_encoder(source, self._data.texts)
+        adaptation.set_pooling(model, self._options.pooling.value)
         return model
 
     def _make_encoder(self, source: ModelSource) -> BiEncoder:
         return BiEncoder(source, self._data.texts, precision=self._options.precision)
 
     def _wrap_model(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._data.texts)
+        return adaptation.live_bi_encoder(model, self._options, self._data.texts)
 
     def _make_retriever(self, encoder: BiEncoder) -> Dense:
         passages = self._data.question_set.passages
@@ -184,11 +158,11 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
         return encoder.encode_windows(texts, windows)
 
 
-class LateRecipe(_EncoderRecipe[LateOptions]):
+class LateRecipe(_EncoderRecipe[ranker_options.LateOptions]):
     """The training of a late-interaction encoder (ColBERT: Khattab & Zaharia 2020)."""
 
-    kind = LATE_INTERACTION
-    options = LateOptions
+    kind = ranker_options.LATE_INTERACTION
+    options = ranker_options.LateOptions
     base = DEFAULT_BI_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[2]
@@ -196,37 +170,35 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
     retriever_spec = ("Late", partial(LateSpec, windows=True))
 
     def _load_model(self, source: ModelSource) -> Any:
-        model = load_token_encoder(source, TRAINED_LAYERS)
+        model = loading.load_token_encoder(source, TRAINED_LAYERS)
         if self._options.dimensions:
-            add_projection(model, self._options.dimensions, self._data.texts)
+            adaptation.add_projection(model, self._options.dimensions, self._data.texts)
         return model
 
     def _make_encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
-        texts = self._data.texts
         windows = self._options.window_options
         precision = self._options.precision
         return TokenEncoder(
-            source, texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, loaded_model=model
+            source, self._data.texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, loaded_model=model
         )
 
     def _wrap_model(self, model: Any) -> TokenEncoder:
         return self._make_encoder(ModelSource(self._options.base), model)
 
     def _make_retriever(self, encoder: TokenEncoder) -> LateInteraction:
-        passages = self._data.question_set.passages
         title = self._options.title
         # exact: no index is stored of a model in training
-        return LateInteraction("late", passages, encoder, title=title, index=LateIndex.EXACT)
+        return LateInteraction("late", self._data.question_set.passages, encoder, title=title, index=LateIndex.EXACT)
 
     def _encode_passages(self, encoder: TokenEncoder, rows: Sequence[int]) -> object:
         return encoder.encode_passages([self._data.texts[row] for row in rows], self._data.title_lengths[list(rows)])
 
 
-class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
+class SparseEncoderRecipe(_EncoderRecipe[ranker_options.SparseEncoderOptions]):
     """The training of a sparse encoder."""
 
-    kind = SPARSE_ENCODER
-    options = SparseEncoderOptions
+    kind = ranker_options.SPARSE_ENCODER
+    options = ranker_options.SparseEncoderOptions
     base = DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"
     colour = PALETTE[4]
@@ -235,27 +207,21 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
     def build_task(self, source: ModelSource) -> Task:
         task = super().build_task(source)
         routes = {name: "query" if name == ANCHOR else "document" for name in task.columns}
-        return replace(task, routes=routes if has_routes(task.model) else {})
+        return replace(task, routes=routes if adaptation.has_routes(task.model) else {})
 
     def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
         encoder = self._make_cached_encoder(finished_model_source(model_folder))
         scores = {"after": self._data.evaluate(self._make_retriever(encoder), with_test=True)}  # stores its texts
         questions = [question.text for question in self._data.validation.questions]
-        vectors_by_side = {
-            "question": encoder.encode_questions(questions),
-            "passage": encoder.encode_passages(self._data.texts),
-        }
-        return scores, {
-            "active_terms": {side: float(np.diff(vectors.indptr).mean()) for side, vectors in vectors_by_side.items()}
-        }
+        passages = self._data.texts
+        vectors = {"question": encoder.encode_questions(questions), "passage": encoder.encode_passages(passages)}
+        active_terms = {side: float(np.diff(matrix.indptr).mean()) for side, matrix in vectors.items()}
+        return scores, {"active_terms": active_terms}
 
     def _load_model(self, source: ModelSource) -> Any:
-        model = load_sparse_encoder(source)
-        return (
-            weight_questions_by_idf(model, self._data.texts)
-            if self._options.question_side is QuestionSide.IDF
-            else model
-        )
+        model = loading.load_sparse_encoder(source)
+        uses_idf = self._options.question_side is ranker_options.QuestionSide.IDF
+        return adaptation.weight_questions_by_idf(model, self._data.texts) if uses_idf else model
 
     def _make_encoder(self, source: ModelSource) -> SparseTextEncoder:
         return SparseTextEncoder(source, self._data.texts, precision=self._options.precision)
@@ -264,8 +230,7 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
         options = self._options
         source = ModelSource(self._options.base)
         size = options.evaluation_batch_size
-        precision = options.precision
-        encoder = _LiveSparseEncoder(source, self._data.texts, precision=precision, batch_size=size)
+        encoder = _LiveSparseEncoder(source, self._data.texts, precision=options.precision, batch_size=size)
         encoder.model = model
         return encoder
 
@@ -283,12 +248,12 @@ class _LiveSparseEncoder(SparseTextEncoder):
         return super()._block(side, texts, keep=False)
 
 
-class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
+class CrossEncoderRecipe(Recipe[ranker_options.CrossEncoderOptions, TrainingData]):
     """The training of a cross-encoder."""
 
-    kind = CROSS_ENCODER
+    kind = ranker_options.CROSS_ENCODER
     family = RANKER_FAMILY
-    options = CrossEncoderOptions
+    options = ranker_options.CrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[3]  # of Reranked on the other pages
@@ -303,8 +268,8 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         options = self._options
         data = self._data
         columns, examples = cross_encoder_examples(options, data)
-        model = load_cross_encoder(source, data.texts, new_head=True)
-        resolved_options = adapt(model, options)
+        model = loading.load_cross_encoder(source, data.texts, new_head=True)
+        resolved_options = adaptation.adapt(model, options)
         window_cutter = self._make_window_cutter(model)
         passage_windows = PassageWindows(data, window_cutter)
         return Task(
@@ -336,12 +301,8 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         scorer = self._wrap_model(model)
         options = self._options.window_options
         questions = data.evaluation_questions.questions
-        first_passages = self._candidates.indices[
-            :, 0
-        ].tolist()  # one of each question: as long as those that BM25 finds
-        pairs_to_score = [
-            (question.text, row) for question, row in zip(questions, first_passages, strict=True) if row >= 0
-        ]
+        first_passages = self._candidates.indices[:, 0].tolist()  # of typical length
+        pairs_to_score = [(query.text, row) for query, row in zip(questions, first_passages, strict=True) if row >= 0]
         pairs_to_score.sort(key=lambda pair: len(pair[0]) + len(data.texts[pair[1]]))
 
         def score(sample: Sequence[tuple[str, int]]) -> object:
@@ -366,18 +327,14 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         windows = self._options.window_options
         passages = data.question_set.passages
         reranked = RerankedRetriever("reranked", data.first_stage, scorer, passages, title=title, windows=windows)
-        return reranked.candidate_scores(
-            [question.text for question in data.evaluation_questions.questions], self._candidates
-        )
+        queries = [question.text for question in data.evaluation_questions.questions]
+        return reranked.candidate_scores(queries, self._candidates)
 
     def _evaluate_scores(self, candidate_scores: np.ndarray, weight: float = 1.0) -> QuestionMeasurement:
         """Evaluate the candidates ranked by the scores, interpolated with BM25's; `weight` is that of the reranker."""
         interpolated_scores = interpolate_scores(self._candidates, candidate_scores, weight)
-        return self._data.evaluate_rankings(
-            rank_candidates(
-                self._candidates.indices, interpolated_scores, max(DEFAULT_CUTOFF, interpolated_scores.shape[1])
-            )
-        )
+        depth = max(DEFAULT_CUTOFF, interpolated_scores.shape[1])
+        return self._data.evaluate_rankings(rank_candidates(self._candidates.indices, interpolated_scores, depth))
 
     def _make_window_cutter(self, model: Any) -> PassageWindowCutter | None:
         """Return a cutter for passages that the model does not read whole together with a question."""
@@ -392,4 +349,4 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         return CrossEncoderScorer(source, self._data.texts, precision=self._options.precision, new_head=new_head)
 
     def _wrap_model(self, model: Any) -> CrossEncoderScorer:
-        return live_scorer(model, self._options, self._data.texts)
+        return adaptation.live_scorer(model, self._options, self._data.texts)

@@ -40,6 +40,7 @@ from mrc_workbench.training.recipes.training_data import (
     RankerFamily,
     TrainingData,
     count_questions,
+    require_questions,
     sample_questions,
     summarize,
 )
@@ -129,9 +130,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
         reader = self._wrap_model(model)
-        passages = self._data.question_set.passages.texts
         pairs = [
-            (question.text, passages[row])
+            (question.text, self._data.question_set.passages.texts[row])
             for question_set in (self._data.validation, self._data.sample)
             for question, row in zip(question_set.questions, context_rows(question_set).tolist(), strict=True)
         ]
@@ -153,9 +153,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         return QuestionMeasurement(validation, training), threshold
 
     def _make_reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
-        options = self._options.span_options
         precision = self._options.precision
-        return SpanReader(source, options=options, precision=precision, new_head=new_head)
+        return SpanReader(source, options=self._options.span_options, precision=precision, new_head=new_head)
 
     def _wrap_model(self, model: Any) -> SpanReader:
         reader = self._make_reader(ModelSource(self._options.base))
@@ -180,26 +179,15 @@ class ReaderTrainingData(TrainingData):
         all_data = super().from_question_set(question_set, split_options, replace(options, evaluation_limit=0), marked)
         all_data = replace(all_data, train=readable(all_data.train), validation=readable(all_data.validation))
         data = add_unanswerable_questions(all_data)
-        train = data.train
-        validation = data.validation
-        if len(train.questions) < 2 or not validation.questions:
-            raise TrainingError(
-                "too_few",
-                f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be "
-                "read are too few: use more articles, or change the split",
-            )
-        return replace(data, validation=sample_questions(validation, options.evaluation_limit, split_options.seed))
+        require_questions(data.train, data.validation, "questions with answers in passages")
+        return replace(data, validation=sample_questions(data.validation, options.evaluation_limit, split_options.seed))
 
     def baselines(self) -> dict[str, QuestionMeasurement]:
         return {}
 
     def summarize(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
-        content = summarize(
-            measured,
-            options.best_by,
-            _assign_rejected_passages(self.validation),
-            _assign_rejected_passages(self.sample),
-        )
+        groups = (_assign_rejected_passages(self.validation), _assign_rejected_passages(self.sample))
+        content = summarize(measured, options.best_by, *groups)
         content["normalization"] = options.normalization.value
         if unanswerable := sum(map(is_unanswerable, self.validation.questions)):
             content["unanswerable"] = unanswerable
@@ -217,9 +205,8 @@ def add_unanswerable_questions(data: M) -> M:
     another part, are excluded.
     """
     groups = data.article_of_passage
-    if groups is None or not (
-        unanswerable_questions := [candidate for candidate in data.question_set.questions if is_unanswerable(candidate)]
-    ):
+    unanswerable_questions = [question for question in data.question_set.questions if is_unanswerable(question)]
+    if groups is None or not unanswerable_questions:
         return data
     is_validation_passage = np.isin(groups, groups[data.validation.relevance.indices])
     rejected_rows = [data.question_set.row_of_passage.rows(question.rejected) for question in unanswerable_questions]
@@ -236,11 +223,8 @@ def add_unanswerable_questions(data: M) -> M:
 
     has_validation = Part.VALIDATION in data.published_as.values()
     evaluation_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
-    return replace(
-        data,
-        train=added(data.train, data.is_trainable, (Part.TRAIN,)),
-        validation=added(data.validation, is_validation_passage, evaluation_parts),
-    )
+    train = added(data.train, data.is_trainable, (Part.TRAIN,))
+    return replace(data, train=train, validation=added(data.validation, is_validation_passage, evaluation_parts))
 
 
 def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
@@ -262,10 +246,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class AnswerLocation:
-    """Character spans of an answer in a passage, several if it occurs more than once.
-
-    `is_corrected`: the position in the file was wrong.
-    """
+    """Character spans of an answer in a passage. `is_corrected`: the position in the file was wrong."""
 
     spans: tuple[Span, ...]
     is_corrected: bool = False
@@ -275,11 +256,9 @@ def locate_answer(question: Question, text: str) -> AnswerLocation:
     """Find the answers at the positions in the file, else nearest to them, else wherever they occur."""
     starts = question.starts or (-1,) * len(question.answers)
     positioned_answers = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
-    exact_spans = tuple(
-        (start, start + len(answer)) for answer, start in positioned_answers if text.startswith(answer, start)
-    )
-    if exact_spans:
-        return AnswerLocation(exact_spans)
+    exact = [(answer, start) for answer, start in positioned_answers if text.startswith(answer, start)]
+    if exact:
+        return AnswerLocation(tuple((start, start + len(answer)) for answer, start in exact))
     nearest_spans = [
         min(matches, key=lambda span: abs(span[0] - start))
         for answer, start in positioned_answers

@@ -97,11 +97,8 @@ class PairTrainingData:
         """Split the data and the evaluation set. Raises `DataError`, `OptionError` and `TrainingError`."""
         evaluation_set = _find_evaluation_set(data, options)
         rows = split_pairs(data, split_options)
-        validation = (
-            rows[Part.VALIDATION]
-            if evaluation_set is data
-            else split_pairs(evaluation_set, split_options)[Part.VALIDATION]
-        )
+        evaluation_rows = rows if evaluation_set is data else split_pairs(evaluation_set, split_options)
+        validation = evaluation_rows[Part.VALIDATION]
         if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
             raise TrainingError(
                 "too_few_pairs",
@@ -125,11 +122,9 @@ class PairTrainingData:
         return {}
 
     def read_measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
-        return (
-            PairMeasurement.from_dict(stored, PairPredictions.from_dict)
-            if stored.get("evaluation_key") == self.evaluation_pairs.fingerprint
-            else None
-        )
+        if stored.get("evaluation_key") != self.evaluation_pairs.fingerprint:
+            return None
+        return PairMeasurement.from_dict(stored, PairPredictions.from_dict)
 
     def summarize(self, measured: Mapping[str, PairMeasurement], options: SentencePairOptions) -> dict[str, Any]:
         validation = {name: result.validation for name, result in measured.items()}
@@ -141,12 +136,8 @@ class PairTrainingData:
             means = {name: result.means() for name, result in training.items()}
             gain = _intervals_and_gain(training, self.sample_sentences.groups)["gain"]
             scores["training_sample"] = {**means, "gain": gain, "questions": len(self.sample_sentences.sentence_rows)}
-        details = {
-            "measured_on": "validation",
-            "pairs": len(self.evaluation_pairs),
-            "evaluation_set": self.evaluation_set_name,
-        }
-        return {**scores, **details, "best_by": self.best_by}
+        sample = {"pairs": len(self.evaluation_pairs), "evaluation_set": self.evaluation_set_name}
+        return scores | {"measured_on": "validation", **sample, "best_by": self.best_by}
 
     def require_evaluation(self, held_out: object) -> None:
         if self.best_by == LOSS and held_out is None:
@@ -309,9 +300,8 @@ def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns,
         case SentenceObjective.TRIPLET | SentenceObjective.SIMCSE_SUPERVISED:
             return _triplet_examples(pairs, in_batch_negatives=options.uses_in_batch_negatives)
         case SentenceObjective.SIMCSE_UNSUPERVISED:
-            return _independent_examples(
-                {"sentence": pairs.sentences, "again": list(pairs.sentences)}, in_batch_negatives=True
-            )
+            columns = {"sentence": pairs.sentences, "again": list(pairs.sentences)}
+            return _independent_examples(columns, in_batch_negatives=True)
         case SentenceObjective.TSDAE:
             damaged_sentences = delete_words(pairs.sentences, options.deletion, options.seed)
             return _independent_examples({"damaged": damaged_sentences, "whole": pairs.sentences})
@@ -351,10 +341,9 @@ def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Colu
     if not len(triples):
         message = f"{pairs.name} has no premise with both an entailed and a contradicted sentence"
         raise TrainingError("no_triples", message)
-    columns = {
-        name: [sentences[row] for row in column.tolist()]
-        for name, column in zip(("sentence", "positive", "negative"), triples.T, strict=True)
-    }
+    names = ("sentence", "positive", "negative")
+    rows = dict(zip(names, triples.T.tolist(), strict=True))
+    columns = {name: [sentences[row] for row in column] for name, column in rows.items()}
     passage_rows = triples[:, 1:].astype(np.int32)
     lengths = _lengths(columns)
     order = np.arange(len(passage_rows))
@@ -363,9 +352,8 @@ def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Colu
 
 def _independent_examples(columns: Columns, *, in_batch_negatives: bool = False) -> tuple[Columns, Examples]:
     lengths = _lengths(columns)
-    return columns, Examples.independent(
-        lengths, in_batch_negatives=in_batch_negatives, article=np.arange(len(lengths))
-    )
+    order = np.arange(len(lengths))
+    return columns, Examples.independent(lengths, in_batch_negatives=in_batch_negatives, article=order)
 
 
 def _lengths(columns: Columns) -> np.ndarray:
@@ -373,10 +361,7 @@ def _lengths(columns: Columns) -> np.ndarray:
 
 
 class TeacherVectors:
-    """Labels pairs with a teacher's normalized vectors of the first sentences, `(dimensions,)` float32.
-
-    The workspace stores them. Raises `OptionError` if the student has other `dimensions`.
-    """
+    """Labels pairs with a teacher's vectors of the first sentences. Raises `OptionError` for other dimensions."""
 
     def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
         self._teacher = teacher
@@ -397,9 +382,8 @@ class TeacherVectors:
 
     def estimate_seconds(self) -> float:
         encoder = self._encoder()
-        return estimate_seconds(
-            lambda sample: encoder.encode("question", sample), sorted(self._distinct_sentences[0], key=len)
-        )
+        sentences = sorted(self._distinct_sentences[0], key=len)
+        return estimate_seconds(lambda sample: encoder.encode("question", sample), sentences)
 
     def _encoder(self, on_progress: Callable[[float], None] | None = None) -> BiEncoder:
         return BiEncoder(find_model(self._teacher), [], precision=self._precision, on_progress=on_progress)

@@ -13,6 +13,7 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, pr
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.training import text_options
 from mrc_workbench.training.base import (
     Columns,
     Examples,
@@ -44,23 +45,14 @@ from mrc_workbench.training.recipes.sentence_data import (
     labelled_pairs,
     predict_pairs,
 )
-from mrc_workbench.training.text_options import (
-    SENTENCE_CROSS_ENCODER,
-    SENTENCES,
-    SINGLE_PROCESS_OBJECTIVES,
-    CrossSentenceObjective,
-    SentenceCrossEncoderOptions,
-    SentenceObjective,
-    SentenceOptions,
-)
 
 
-class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
+class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
     """The training of a sentence encoder."""
 
-    kind = SENTENCES
+    kind = text_options.SENTENCES
     family = PAIR_FAMILY
-    options = SentenceOptions
+    options = text_options.SentenceOptions
     base = DEFAULT_BI_ENCODER
     measure = "spearman"
     colour = PALETTE[1]  # of Dense on the other pages
@@ -75,7 +67,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
             raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
         data = self._data
         options = self._options
-        if options.objective in SINGLE_PROCESS_OBJECTIVES and processes() > 1:
+        if options.objective in text_options.SINGLE_PROCESS_OBJECTIVES and processes() > 1:
             message = f"objective {options.objective} has weights that several processes do not share"
             raise OptionError("objective", "one_process", message)
         columns, examples = encoder_examples(options, data.train)
@@ -85,7 +77,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
         resolved_options = adapt(model, options)
         if resolved_options.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
             disable_attention_dropout(loss.decoder)
-        if options.objective is SentenceObjective.SIMCSE_UNSUPERVISED:
+        if options.objective is text_options.SentenceObjective.SIMCSE_UNSUPERVISED:
             set_hidden_dropout(model, options.dropout)
         prompt, _ = prompts_of(model)
         held_out = self._make_validation_examples(model)
@@ -132,7 +124,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
 
     def _make_teacher(self, model: Any, pairs: PairSet) -> Teacher | None:
         options = self._options
-        if options.objective is not SentenceObjective.DISTILLATION:
+        if options.objective is not text_options.SentenceObjective.DISTILLATION:
             return None
         return TeacherVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
 
@@ -140,19 +132,19 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
         return live_bi_encoder(model, self._options, self._data.texts)
 
 
-class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainingData]):
+class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions, PairTrainingData]):
     """The training of a cross-encoder of sentences."""
 
-    kind = SENTENCE_CROSS_ENCODER
+    kind = text_options.SENTENCE_CROSS_ENCODER
     family = PAIR_FAMILY
-    options = SentenceCrossEncoderOptions
+    options = text_options.SentenceCrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "spearman"
     colour = PALETTE[3]  # of Reranked on the other pages
 
     @property
     def _label_count(self) -> int:
-        return len(Label) if self._options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
+        return len(Label) if self._options.objective is text_options.CrossSentenceObjective.CROSS_ENTROPY else 1
 
     def evaluate(self, source: ModelSource) -> PairMeasurement:
         """Evaluate a model; a base without a head of the right size gets a random one."""
@@ -185,9 +177,8 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainin
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
         scorer = live_scorer(model, self._options, [], self._label_count)
-        sentence_pairs = [
-            pair for pairs in (self._data.evaluation_pairs, self._data.sample) if pairs for pair in _pairs(pairs)
-        ]
+        pair_sets = (self._data.evaluation_pairs, self._data.sample)
+        sentence_pairs = [pair for pairs in pair_sets if pairs for pair in _pairs(pairs)]
         return estimate_seconds(scorer.score, sorted(sentence_pairs, key=lambda pair: len(pair[0]) + len(pair[1])))
 
     def _make_examples(self, pairs: PairSet) -> tuple[Columns, Examples]:
@@ -225,15 +216,12 @@ def _pairs(pairs: PairSet) -> list[tuple[str, str]]:
     return list(zip(first, second, strict=True))
 
 
-def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
-    """Return the loss module of an objective. Raises `OptionError` if the base cannot be a decoder.
-
-    TSDAE's loss ties the weights of encoder and decoder, so call this before weights are frozen.
-    """
+def sentence_loss(model: Any, options: text_options.SentenceOptions, *, processes: int = 1) -> Any:
+    """Return the loss module; call it before freezing weights. Raises `OptionError` if the base cannot be a decoder."""
     from sentence_transformers.sentence_transformer import losses
 
     match options.objective:
-        case SentenceObjective.NLI_SOFTMAX:
+        case text_options.SentenceObjective.NLI_SOFTMAX:
             has_vectors, has_difference, has_product = options.concatenation.parts
             loss: Any = losses.SoftmaxLoss(
                 model,
@@ -243,36 +231,35 @@ def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -
                 concatenation_sent_difference=has_difference,
                 concatenation_sent_multiplication=has_product,
             )
-        case SentenceObjective.COSINE:
+        case text_options.SentenceObjective.COSINE:
             loss = losses.CosineSimilarityLoss(model)
-        case SentenceObjective.COSENT:
+        case text_options.SentenceObjective.COSENT:
             loss = losses.CoSENTLoss(model, scale=options.scale)
-        case SentenceObjective.TRIPLET:
+        case text_options.SentenceObjective.TRIPLET:
             metric = losses.TripletDistanceMetric.COSINE
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
-        case SentenceObjective.SIMCSE_UNSUPERVISED | SentenceObjective.SIMCSE_SUPERVISED:
-            loss = losses.MultipleNegativesRankingLoss(
-                model, scale=1 / options.temperature, gather_across_devices=processes > 1
-            )
-        case SentenceObjective.DISTILLATION:
+        case text_options.SentenceObjective.SIMCSE_UNSUPERVISED | text_options.SentenceObjective.SIMCSE_SUPERVISED:
+            scale = 1 / options.temperature
+            loss = losses.MultipleNegativesRankingLoss(model, scale=scale, gather_across_devices=processes > 1)
+        case text_options.SentenceObjective.DISTILLATION:
             loss = losses.MSELoss(model)
-        case SentenceObjective.TSDAE:
+        case text_options.SentenceObjective.TSDAE:
             _require_decoder(model, options.base)
             loss = losses.DenoisingAutoEncoderLoss(model).float()
     return loss
 
 
-def cross_sentence_loss(model: Any, objective: CrossSentenceObjective) -> Any:
+def cross_sentence_loss(model: Any, objective: text_options.CrossSentenceObjective) -> Any:
     """Return the loss module of a cross-encoder's objective; a sigmoid maps predictions to gold scores."""
     from sentence_transformers.cross_encoder import losses
     from torch.nn import Sigmoid
 
     match objective:
-        case CrossSentenceObjective.BINARY_CROSS_ENTROPY:
+        case text_options.CrossSentenceObjective.BINARY_CROSS_ENTROPY:
             return losses.BinaryCrossEntropyLoss(model)
-        case CrossSentenceObjective.MSE:
+        case text_options.CrossSentenceObjective.MSE:
             return losses.MSELoss(model, Sigmoid())
-        case CrossSentenceObjective.CROSS_ENTROPY:
+        case text_options.CrossSentenceObjective.CROSS_ENTROPY:
             return losses.CrossEntropyLoss(model)
 
 

@@ -64,9 +64,8 @@ def summarize(
         "measured_on": "validation",
     }
     if {"bm25", "interpolated"} <= validation_scores.keys():
-        content["interpolated_gain"] = _gain(
-            validation_scores, best_by, question_groups(validation), "bm25", "interpolated"
-        )
+        groups = question_groups(validation)
+        content["interpolated_gain"] = _gain(validation_scores, best_by, groups, "bm25", "interpolated")
     if test and {"before", "after"} <= test_scores.keys():
         content["test"] = _summarize_scores(test_scores, best_by, test)
     if validation.generated_counts:
@@ -114,20 +113,12 @@ class TrainingData:
         options: QuestionOptions,
         marked: MarkedNegatives = (),
     ) -> Self:
-        """Split the set; source texts of synthetic questions are removed from passages (`strip_hidden_text`).
-
-        Raises `TrainingError` if training or validation questions are too few.
-        """
+        """Split the set, without source texts of synthetic questions. Raises `TrainingError` for too few questions."""
         parts = split(question_set, split_options)  # before titles change
         question_set = strip_hidden_text(question_set)
         train, validation, test = (parts.questions(question_set, part) for part in _PARTS)
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
-        if len(train.questions) < 2 or not validation.questions:
-            raise TrainingError(
-                "too_few",
-                f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
-                "use more articles, or change the split",
-            )
+        require_questions(train, validation)
         all_questions = [question.text for question in question_set.questions]
         bm25 = BM25Options(title=options.title)
         return cls(
@@ -147,12 +138,10 @@ class TrainingData:
     def relevance(self) -> csr_array:
         """Boolean `(n_train_questions, n_passages)`: questions with the same text share their passages."""
         group_of_text: dict[str, int] = {}
-        group_numbers = [
-            group_of_text.setdefault(question.text.strip(), len(group_of_text)) for question in self.train.questions
-        ]
-        same_text = csr_array(
-            (np.ones(len(group_numbers), dtype=np.int32), (np.arange(len(group_numbers)), group_numbers))
-        )
+        texts = [question.text.strip() for question in self.train.questions]
+        group_numbers = [group_of_text.setdefault(text, len(group_of_text)) for text in texts]
+        ones = np.ones(len(group_numbers), dtype=np.int32)
+        same_text = csr_array((ones, (np.arange(len(group_numbers)), group_numbers)))
         relevance: csr_array = ((same_text @ (same_text.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
         return relevance
 
@@ -216,6 +205,13 @@ class TrainingData:
         return summarize(measured, options.best_by, self.validation, self.sample, self.test)
 
 
+def require_questions(train: QuestionSet, validation: QuestionSet, kind: str = "questions") -> None:
+    """Raise `TrainingError` if training or validation questions are too few."""
+    if len(train.questions) < 2 or not validation.questions:
+        counts = f"{len(train.questions)} training and {len(validation.questions)} validation {kind} are too few"
+        raise TrainingError("too_few", f"{counts}: use more articles, or change the split")
+
+
 def sample_questions(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
     """Return a random sample of at most `limit` questions, in their order; 0: all."""
     if not 0 < limit < len(question_set.questions):
@@ -254,9 +250,8 @@ class RankerFamily(Family):
         return data.passages.indexed_texts(title=options.title)
 
     def describe(self, data: QuestionSet, split_options: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
-        return count_questions(data, split_options) | (
-            {"synthetic_questions": data.generated_counts} if data.generated_counts else {}
-        )
+        synthetic = {"synthetic_questions": data.generated_counts} if data.generated_counts else {}
+        return count_questions(data, split_options) | synthetic
 
     def prepare_training_data(
         self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
