@@ -117,9 +117,7 @@ class AblationExperiment(BaseModel):
         self.fine_tuning_options("a-base")
 
 
-def _parse_options(
-    kind: type[Kind], defaults: Mapping[str, Any], file_options: Mapping[str, Any], section: str
-) -> Kind:
+def _parse_options(kind: type[Kind], defaults: dict[str, Any], file_options: Mapping[str, Any], section: str) -> Kind:
     option_fields = {field.name: field for field in fields(kind)}
     if unknown := [name for name in file_options if name not in option_fields]:
         raise ExperimentError(f"{section}: there is no option {unknown[0]!r}; use {', '.join(sorted(option_fields))}")
@@ -306,31 +304,27 @@ class _AblationSweep(Sweep[Ablation]):
         trained = [variant for variant in table.variants if not variant.code]
         models = {variant.number: variant.model for variant in trained}
         fine_tuned_models = {variant.number: variant.fine_tuned_run for variant in trained if variant.fine_tuned_run}
-        scores_by_measure: dict[str, VariantScores] = {}
+        by_measure: dict[str, VariantScores] = {}
         if self._experiment.sentences:
             pairs = find_pairs(self._experiment.sentences)
-            scores_by_measure[SPEARMAN_BEFORE] = evaluate_on_pairs(pairs, models)
-            table = replace(table, pairs=scores_by_measure[SPEARMAN_BEFORE].sample_size)
+            by_measure[SPEARMAN_BEFORE] = evaluate_on_pairs(pairs, models)
+            table = replace(table, pairs=by_measure[SPEARMAN_BEFORE].sample_size)
             if fine_tuned_models:
-                scores_by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
+                by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
         if fine_tuned_models:
             experiment = self._experiment
             questions = (self._questions, experiment.questions, experiment.split_options)
-            scores_by_measure[NDCG] = evaluate_on_questions(*questions, fine_tuned_models)
-            table = replace(table, questions=scores_by_measure[NDCG].sample_size)
+            by_measure[NDCG] = evaluate_on_questions(*questions, fine_tuned_models)
+            table = replace(table, questions=by_measure[NDCG].sample_size)
         variants = []
         for variant in table.variants:
-            metrics = {
-                name: scores.intervals[variant.number]
-                for name, scores in scores_by_measure.items()
-                if variant.number in scores.intervals
-            }
+            n = variant.number
+            metrics = {name: scores.intervals[n] for name, scores in by_measure.items() if n in scores.intervals}
             differences = {
-                name: scores.differences[variant.number]
-                for name, scores in scores_by_measure.items()
-                if variant.number in scores.differences
+                name: scores.differences[n] for name, scores in by_measure.items() if n in scores.differences
             }
-            variants.append(replace(variant, metrics={**(variant.metrics or {}), **metrics}, differences=differences))
+            metrics = {**(variant.metrics or {}), **metrics}
+            variants.append(replace(variant, metrics=metrics, differences=differences))
         return replace(table, variants=tuple(variants))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:

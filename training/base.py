@@ -204,9 +204,7 @@ class Task:
         return replace(self, columns=self.columns | {"label": labels}, teacher=None, held_out=held_out)
 
 
-def trainer_arguments(
-    checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str = ""
-) -> dict[str, Any]:
+def trainer_arguments(checkpoints: Path, options: TrainingOptions, sampler: Any, best_by: str = "") -> dict[str, Any]:
     """Return keyword arguments of all trainers; `best_by` is by default that of the options."""
     import torch
 
@@ -215,7 +213,7 @@ def trainer_arguments(
     gpu = torch.cuda.is_available()
     return {
         "output_dir": str(checkpoints),
-        "batch_sampler": batch_sampler,
+        "batch_sampler": sampler,
         "num_train_epochs": options.epochs,
         "per_device_train_batch_size": max(1, options.batch_size // processes()),
         "per_device_eval_batch_size": options.evaluation_batch_size,
@@ -265,7 +263,7 @@ class Family(ABC):
         """Return the counts of the data and of its parts as JSON, for the provenance."""
 
     @abstractmethod
-    def prepare_training_data(self, data: Any, plan: Any, on_progress: OnProgress | None = None) -> Any:
+    def prepare_training_data(self, data: Any, plan: Any, on_progress: OnProgress | None) -> Any:
         """Return a recipe's data for a `TrainingPlan`; `on_progress` receives the progress of slow steps.
 
         It has `baselines()`, measurements of other methods by name, `read_measurement(stored)`, which is None if that

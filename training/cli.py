@@ -37,9 +37,7 @@ def _train_command(kind: str) -> Callable[..., int]:
         *,
         plan_options: run_commands.PlanOptions,
         out: Annotated[Path | None, Parameter(help="run folder; the model is in its folder model/")] = None,
-        fit: Annotated[
-            bool, Parameter(negative="", help="estimate first, and change options until memory suffices")
-        ] = False,
+        fit: Annotated[bool, Parameter(negative="", help="change options until memory suffices")] = False,
         queue: Queued = False,
         estimate: Annotated[bool, _action(help="only estimate time and memory, from a few steps")] = False,
         negatives_file: Annotated[Path | None, _action(help="only write the hard negatives to this file")] = None,
@@ -194,8 +192,8 @@ def ablate(
 
     Trains each variant, and compares them.
     """
-    content = read_experiment_as(AblationExperiment, experiment)
-    ablation = plan_ablation(content, name or experiment.stem, attended=not queue)
+    spec = read_experiment_as(AblationExperiment, experiment)
+    ablation = plan_ablation(spec, name or experiment.stem, attended=not queue)
     from mrc_workbench.training.ablation import run_ablation as execute  # imports torch
 
     status = run_commands.run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)

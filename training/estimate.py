@@ -14,7 +14,7 @@ from mrc_workbench.data.jobs.folder import State, Status, run_job
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training import dry_run
-from mrc_workbench.training.base import MEMORY_FRACTION, Task, transformer_layers
+from mrc_workbench.training.base import MEMORY_FRACTION, OnProgress, Task, transformer_layers
 from mrc_workbench.training.jobs import DryRunJob, DryRunTask, Estimate
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipes import get_recipe
@@ -101,10 +101,10 @@ class MemoryNeed:
     slope: float
     largest: float  # characters of the largest batch
     characters_per_pass: float  # characters of a full pass
-    table_weights: int  # trained weights of the token table
-    trained_weights: int  # all trained weights
-    adapter_weights: int  # weights of adapters that could replace them
-    max_length: int  # tokens per text; 0 for a starter, of which only the batch can be smaller
+    table_weights: int = 0  # trained weights of the token table
+    trained_weights: int = 0  # all trained weights
+    adapter_weights: int = 0  # weights of adapters that could replace them
+    max_length: int = 0  # tokens per text; 0 for a starter, of which only the batch can be smaller
 
     def memory(self, characters: float | None = None, *, saved: float = 0.0) -> int:
         """Return the bytes for a number of characters, by default of the largest batch, minus `saved` bytes."""
@@ -151,7 +151,7 @@ def options_that_fit(
 
 def estimate(
     plan: TrainingPlan,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnProgress | None = None,
     *,
     budget: dry_run.TimeBudget | None = None,
     on_partial: Callable[[Estimate], None] | None = None,
@@ -290,28 +290,17 @@ def _memory_need(task: Task, times: dry_run.StepTimes, largest: float, character
     from mrc_workbench.models.inference import TOKENS_A_PASS
 
     slope, fixed = times.memory_line()
-    characters_per_pass = characters_per_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
+    per_pass = characters_per_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
     network = getattr(task.model[0], "auto_model", None)
     if network is None:
-        return MemoryNeed(
-            fixed,
-            slope,
-            largest,
-            characters_per_pass,
-            table_weights=0,
-            trained_weights=0,
-            adapter_weights=0,
-            max_length=0,
-        )
+        return MemoryNeed(fixed, slope, largest, per_pass)
     table = network.get_input_embeddings().parameters()
     table_weights = sum(weight.numel() for weight in table if weight.requires_grad)
     trained_weights = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
     linear = [module for module in network.modules() if isinstance(module, Linear)]
     adapter_weights = sum(_LORA_RANK * (module.in_features + module.out_features) for module in linear)
     length = int(task.model.max_seq_length or 0)
-    return MemoryNeed(
-        fixed, slope, largest, characters_per_pass, table_weights, trained_weights, adapter_weights, length
-    )
+    return MemoryNeed(fixed, slope, largest, per_pass, table_weights, trained_weights, adapter_weights, length)
 
 
 _PATIENCE_SECONDS = 120.0  # for the first step, on a slow machine
@@ -336,9 +325,7 @@ def execute_dry_run(task: DryRunTask, folder: Path) -> int:
     return int(run_job(job, work, describe_error).state is not State.DONE)
 
 
-def _estimate_within_budget(
-    job: DryRunJob, status: Status, launched: float, on_progress: Callable[[float], None]
-) -> None:
+def _estimate_within_budget(job: DryRunJob, status: Status, launched: float, on_progress: OnProgress) -> None:
     """Write the estimate. Once the budget is spent, write the partial estimate and end this process."""
     budget = dry_run.TimeBudget(clock=time.time, started=launched)
 

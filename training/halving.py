@@ -165,9 +165,7 @@ class Schedule:
     seconds: float
 
 
-def schedule(
-    options: TrainingOptions, changes: Sequence[OptionChanges], estimate: Estimate, seconds: float
-) -> Schedule:
+def schedule(options: TrainingOptions, changes: list[OptionChanges], estimate: Estimate, seconds: float) -> Schedule:
     """Plan the trials that fit into the seconds left, by the estimate of one epoch. Raises `Failure` if none fits."""
     if not estimate.fits:
         raise Failure("memory", "a step with these settings does not fit into memory")

@@ -193,10 +193,8 @@ class TrainingOptions:
             yield "frozen_layers", "lora", "must be 0 with lora_rank: LoRA freezes all weights"
         if self.lora_full_weights is not LoraFullWeights.NONE and not self.lora_rank:
             yield "lora_full_weights", "lora_full_weights", "must be none without lora_rank, which trains all weights"
-        if (
-            self.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS
-            and self.embedding_table is EmbeddingTable.FROZEN
-        ):
+        trains_table = self.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS
+        if trains_table and self.embedding_table is EmbeddingTable.FROZEN:
             yield "lora_full_weights", "lora_table", "must not be norms-and-embeddings if embedding_table is frozen"
 
 

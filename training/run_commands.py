@@ -208,9 +208,9 @@ def _run_details(run: Run) -> dict[str, Any]:
     plan = run.plan()
     status = run.status()
     status_fields = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
-    job_fields: dict[str, Any] = (
-        {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}
-    )
+    job_fields: dict[str, Any] = {"trial": asdict(plan.trial)} if plan.trial else {}
+    if plan.minutes:
+        job_fields = {"minutes": plan.minutes}
     job_fields |= {"ablation": plan.ablation} if plan.ablation else {}
     plan_fields = {"name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
     time_fields = {"created": plan.created, "seconds": status.total_seconds}

@@ -4,7 +4,6 @@
 continue after a stop or a kill.
 """
 
-import json
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -181,8 +180,7 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
     def _run_trial(self, number: int, fraction: float, weight: float, round_number: int) -> bool:
         """Train a trial up to `fraction`; False if the time is over. A failed trial does not end the search."""
         run = self._job.trial(number)
-        has_failed = number != jobs.DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
-        if fraction in read_measurements(run) or has_failed:
+        if fraction in read_measurements(run) or (number != jobs.DEFAULTS and _has_failed(run)):
             self._done_before += weight  # by an earlier process
             return True
         if self._is_over():
@@ -208,9 +206,8 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
     def _create_trial(self, number: int) -> Run:
         options = halving.trial_options(self._plan.options, self._changes[number - 1], self._epochs)
         run = self._job.create_trial(number, options, len(self._changes))
-        stored_measurement = self._job.trial(jobs.DEFAULTS).folder / "before.json"
-        if stored_measurement.is_file():  # the base is the same
-            run.write(stored_measurement.name, json.loads(stored_measurement.read_text(encoding="utf-8")))
+        if stored := self._job.trial(jobs.DEFAULTS).base_measurement():  # of the same base
+            run.write("before.json", stored)
         return run
 
     def _compare_trials(self, groups: np.ndarray) -> jobs.SettingsSearchResult | None:
@@ -219,7 +216,10 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
         measurements = {number: scores for number, run in runs.items() if (scores := read_measurements(run))}
         if jobs.DEFAULTS not in measurements:
             return None
-        losses = {n: [entry["loss"] for entry in run.progress() if "loss" in entry] for n, run in runs.items()}
+        logged = {
+            number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
+        }
+        losses = {n: float(np.mean(values[-_AVERAGED_LOSSES:])) for n, values in logged.items() if values}
         before = runs[jobs.DEFAULTS].base_measurement()
         # earlier versions stored only the results on validation questions
         untrained = before.get("validation", before)[self._plan.options.best_by]
@@ -227,17 +227,11 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
             self._plan.options.best_by,
             self._changes,
             measurements,
-            {
-                number: float(np.mean(logged_losses[-_AVERAGED_LOSSES:]))
-                for number, logged_losses in losses.items()
-                if logged_losses
-            },
+            losses,
             groups,
             epochs=self._epochs,
             untrained=float(np.mean(untrained)),
-            failed=tuple(
-                number for number, run in runs.items() if find_run(run.id) and run.status().state is State.FAILED
-            ),
+            failed=tuple(number for number, run in runs.items() if _has_failed(run)),
         )
 
     @property
@@ -256,6 +250,10 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
         pace = elapsed / done_here if done_here > 0 and elapsed > _MIN_SECONDS_FOR_PACE else 1.0
         left = max(0.0, min(pace * (self._total - done), self._budget - self._seconds_spent))
         self._report(done / self._total if self._total else 0.0, left)
+
+
+def _has_failed(run: Run) -> bool:
+    return find_run(run.id) is not None and run.status().state is State.FAILED
 
 
 def _delete_checkpoints(run: Run) -> None:
@@ -286,11 +284,7 @@ def compare_trials(
     the best. Raises `KeyError` without a measurement of the defaults.
     """
     defaults = measured[jobs.DEFAULTS]
-    last_fraction = {
-        number: max(fraction for fraction in trial_measurements if fraction in defaults)
-        for number, trial_measurements in measured.items()
-        if trial_measurements
-    }
+    last_fraction = {number: max(set(results) & set(defaults)) for number, results in measured.items() if results}
     others = [number for number in last_fraction if number != jobs.DEFAULTS]
     pairs = []
     for number in others:

@@ -306,9 +306,7 @@ class RunFolderCallback(TrainerCallback):
             best = Path(state.best_model_checkpoint) if state.best_model_checkpoint else None
             discard_old(checkpoints, self._save_limit, best)
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any) -> None:
         metrics = {name: float(value) for name, value in logs.items() if _is_number(value)}
         if "loss" in metrics and self._step_seconds:
             examples = self._steps * args.per_device_train_batch_size * args.world_size
@@ -361,10 +359,8 @@ class TrainingProgressCallback(TrainerCallback):
 class TrialCallback(TrainingProgressCallback):
     """Trains a trial up to `fraction` of its steps; pauses earlier if `is_over` returns true."""
 
-    def __init__(
-        self, run: Run, fraction: float, is_over: Callable[[], bool], report_progress: Callable[[float], None]
-    ) -> None:
-        super().__init__(report_progress)
+    def __init__(self, run: Run, fraction: float, is_over: Callable[[], bool], report: Callable[[float], None]) -> None:
+        super().__init__(report)
         self._run = run
         self._fraction = fraction
         self._is_over = is_over

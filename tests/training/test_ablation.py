@@ -1,4 +1,4 @@
-"""An ablation carried out: every variant a training of its own, fine-tuned alike and measured as anybody would."""
+"""Complete ablations: each variant is trained, fine-tuned and evaluated like a separate run."""
 
 import json
 from collections.abc import Callable
@@ -54,7 +54,7 @@ DOCUMENTS = 60
 
 
 def question_set() -> QuestionSet:
-    """What is asked about a document is two of its words, and another that is in none."""
+    """Return questions of two words of a document and a word of none."""
     passages = [Passage(f"p{n}", f"{text} 글{n}") for n, text in enumerate(make_documents(DOCUMENTS))]
     questions = [
         Question(f"q{n}", f"{' '.join(passage.text.split()[:2])} 무엇", (), (passage.id,))
@@ -99,7 +99,7 @@ def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
 
 @pytest.fixture
 def there(finished_ablation: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
-    """One that nothing interrupted, in its workspace."""
+    """An uninterrupted ablation, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(finished_ablation[0]))
     return finished_ablation[1]
 
@@ -216,7 +216,7 @@ def test_reused_work_does_not_affect_progress(there: Ablation) -> None:
     before = there.status()
     again.work()
     there.write_status(before)
-    # all but the untrained network, of which there is no run; the time left is told by what was done now
+    # except the untrained network, which has no run; the time left depends on the new trainings
     assert (again._finished_stages, again._reused_stages, again._stages) == (8, 7, 9)
 
 

@@ -64,7 +64,7 @@ def finished(
     scores: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Run:
-    """A run folder as a training leaves it, but for the weights."""
+    """Return a finished run folder without weights."""
     options = replace(RECIPES[kind].options.defaults_for(base), base=base, seed=7)
     run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
     run.model_folder.mkdir()
@@ -165,7 +165,7 @@ def test_escapes_names(name: str) -> None:
     assert card.data.to_dict()["model-index"][0]["name"] == (" ".join(name.split()) or "bi-encoder")
     assert len(card.text.splitlines()) == len(harmless.text.splitlines())
     heading = card.text.strip().splitlines()[0].removeprefix("# ")
-    assert re.sub(r"\\(.)", r"\1", heading) == (" ".join(name.split()) or "bi-encoder")  # shown as it was given
+    assert re.sub(r"\\(.)", r"\1", heading) == (" ".join(name.split()) or "bi-encoder")  # displayed unchanged
     unescaped = re.sub(r"\\.", "", heading)
     assert not re.search(r"[<>\[\]`|$*_&!~:]", unescaped)
 
@@ -215,7 +215,7 @@ def test_starter_loading_code_works(bi_encoder: Trained, cross_encoder: Trained)
 
 
 def finished_plain(kind: str) -> Run:
-    """With a tiny model of the kind in its folder."""
+    """Return a finished run with a tiny model of the kind."""
     from sentence_transformers import CrossEncoder
 
     from mrc_workbench.models.loading import load_token_encoder

@@ -1,4 +1,4 @@
-"""A run's figures against its steps, and the advice that fits them."""
+"""The curves of a run, and the advice that fits them."""
 
 import math
 import zipfile
@@ -127,7 +127,7 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
         (scores(UP, UP), RISING, Advice.STILL_RISING),
         (scores(UP, UNSURE), RISING, Advice.STILL_RISING),
         (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.6)], Advice.OVERFITTING),
-        (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # as good later: no course
+        (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # equal scores: no trend
         (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7)], None),  # measured once
         (scores(UP, UP, best_step=0), RISING, None),
         (scores(UP, UP) | {"interpolated_gain": NO_GAIN}, RISING, Advice.STARTER_MIXED_UNSURE),

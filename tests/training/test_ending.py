@@ -1,4 +1,4 @@
-"""How training commands end: stopped with Ctrl-C, without a token, with nothing to list."""
+"""The end of training commands: Ctrl-C, a missing token, empty lists."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.training.worlds import create_planned_run
 
 
 class Running(Run):
-    """A run whose state is set by a test."""
+    """A run with a state set by the test."""
 
     def status(self) -> Status:
         return Status(State.RUNNING, phase="training", share=0.5, step=3, total_steps=6)

@@ -124,7 +124,7 @@ def test_step_count_matches_training(kind: str, options: dict[str, Any]) -> None
 
 def test_estimate_writes_no_run_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # what the curves should go to is neither asked for nor told of a trial
+    # an estimate neither imports nor calls the reporter
     estimate(plan_of(BI_ENCODER, misleading_set(), report_to=Report.WANDB))
     assert not [path for path in tmp_path.iterdir() if path.name != "workspace"]
 
@@ -150,7 +150,7 @@ def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], m
     monkeypatch.setattr(estimating, "memory_available", lambda: result.memory)
     too_large = estimate(plan)
     assert not too_large.fits
-    # the straight line is met exactly; what helps is told by the smallest change
+    # memory is exactly linear; the smallest change is suggested
     assert too_large.memory == result.memory
     assert too_large.suggested_options == ({"batch_size": 8} if base == "starter" else {"embedding_table": "frozen"})
     monkeypatch.setattr(estimating, "memory_available", lambda: 900)
@@ -203,7 +203,7 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
     without = estimate(plan)
     once = estimate(plan)
     assert once.memory - without.memory > 8 * 40 * 2  # a token of each question and of each passage, at least
-    # the base is measured with all layers, the model in training and at its end with one of two
+    # the base is evaluated with all layers, the model in training with one of two
     epochs = plan.options.epochs
     assert without.seconds_evaluating - once.seconds_evaluating == pytest.approx((epochs + 1) * 100.0 / 2)
     for result in (without, once):
@@ -241,8 +241,8 @@ def test_samples_evenly() -> None:
 
 def test_memory_grows_with_batch_size(tiny: dict[str, str], sample: QuestionSet) -> None:
     estimates = []
-    estimate(plan_of(CROSS_ENCODER, sample, base=tiny[CROSS_ENCODER]))  # so that neither of both analyzes the texts
-    # each in a new process, as this one's memory has grown already
+    estimate(plan_of(CROSS_ENCODER, sample, base=tiny[CROSS_ENCODER]))  # both have analyzed texts
+    # in new processes: the memory of this one has grown already
     for size in ("4", "256"):
         words = ("--data", "sample", "--base", tiny[CROSS_ENCODER], "--batch-size", size, "--estimate")
         process = run_module("mrc_workbench", "train", "cross-encoder", *words)

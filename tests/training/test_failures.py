@@ -64,9 +64,7 @@ def test_reports_base_folder_without_safetensors(kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, DEFAULT_BI_ENCODER), (CROSS_ENCODER, DEFAULT_CROSS_ENCODER)])
 def test_reports_unreachable_hub(kind: str, base: str) -> None:
     began = time.monotonic()
-    status = failed(
-        create_planned_run(kind, misleading_set(), base=base)
-    )  # tests/conftest.py names a hub where nobody answers
+    status = failed(create_planned_run(kind, misleading_set(), base=base))  # tests/conftest.py sets an unreachable hub
     assert status.code == "hub_unreachable"
     assert base in status.message
     assert "use the starter model" in status.message

@@ -1,4 +1,4 @@
-"""The command that finds settings: its table, its JSON, and the training it goes on with."""
+"""The command `mrc sweep`: its table, its JSON, and the training afterwards."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.workbench.cli import main
 from tests.training.worlds import all_searches
 
-pytestmark = pytest.mark.slow  # what searches reads torch
+pytestmark = pytest.mark.slow  # imports torch
 SAMPLE = str(CATALOG["sample"].path)
 OUTCOME = SettingsSearchResult(
     measure="ndcg@10",
@@ -33,7 +33,7 @@ OUTCOME = SettingsSearchResult(
 
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
-    """Searches that were asked for; each finds the same at once."""
+    """Record the requested searches, which end at once with the same result."""
     searches: list[SettingsSearch] = []
 
     def find_settings(search: SettingsSearch) -> Status:

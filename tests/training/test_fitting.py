@@ -1,4 +1,4 @@
-"""What is changed where memory is small: in the order of harmlessness, and no more than it takes."""
+"""Changes of options for small memory: the least harmful first, and no more than necessary."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from mrc_workbench.training.estimate import REASONS, MemoryNeed, options_that_fi
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 
 OPTIONS = BiEncoderOptions(base="some/model", batch_size=32)
-# 1000 bytes whatever the batch, 10 for each of 300 characters; a table of 20 trained weights of 50
+# 1000 bytes plus 10 for each of 300 characters; 20 of 50 trained weights are the table
 NEED = MemoryNeed(
     fixed=1000,
     slope=10,

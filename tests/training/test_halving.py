@@ -1,4 +1,4 @@
-"""Which settings are tried, and how far they go: sums by hand."""
+"""The trials of a search and their lengths, with sums by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -106,7 +106,7 @@ def test_better_half_survives_with_defaults() -> None:
 
 
 def test_total_seconds_of_all_rounds() -> None:
-    """4 trials of which one takes twice as long: 4 go a quarter of an epoch, 2 another one, the same 2 the rest."""
+    """4 trials, one twice as slow: 4 take a quarter of an epoch, 2 another quarter, the same 2 the rest."""
     cost = TrialCost(epoch=100.0, evaluation=10.0, loading=3.0)
     loads = [1.0, 1.0, 1.0, 2.0]
     first = 4 * 13 + 25 * (1 + 1 + 1 + 2)
@@ -121,7 +121,7 @@ def test_schedules_epochs_by_time() -> None:
     planned = schedule(OPTIONS, CHANGES, EPOCH, 1000.0)
     assert planned.changes == CHANGES
     assert 0.24 <= planned.epochs < 2
-    assert planned.seconds == pytest.approx(0.85 * 1000)  # the rest is for what nobody foresees
+    assert planned.seconds == pytest.approx(0.85 * 1000)  # the rest is a reserve
     assert planned.cost == TrialCost(epoch=200.0, evaluation=10.0, loading=3.0)
 
 

@@ -1,4 +1,4 @@
-"""Both starter trainings with default options on half of the real KorQuAD, measured on articles that they never saw."""
+"""Starter trainings with default options on half of KorQuAD, evaluated on unseen articles."""
 
 import os
 import time
@@ -34,7 +34,7 @@ SPLIT = SplitOptions(validation=0.1, test=20 / 70)
 
 @cache
 def half() -> QuestionSet:
-    """The first 70 of its 140 articles."""
+    """The first 70 of 140 articles."""
     whole = find("korquad-v1-dev")
     return QuestionSet("half", whole.passages[:431], whole.questions[:2865])
 

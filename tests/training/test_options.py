@@ -1,4 +1,4 @@
-"""Which options of a language model's training fit together."""
+"""Valid combinations of options."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_rejects_values_out_of_range(options: type) -> None:
                 options(**{known.name: high + 1})
 
 
-# what an option needs beside it
+# options that another option requires
 NEEDS: dict[str, dict[str, Any]] = {
     "max_length": {"base": "folder"},
     "frozen_layers": {"base": "folder"},
@@ -197,7 +197,7 @@ def test_defaults_depend_on_base() -> None:
     pretrained = BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER)
     assert (starter.base, pretrained.base) == (STARTER, DEFAULT_BI_ENCODER)
     assert starter == BiEncoderOptions.defaults_for(STARTER)
-    # a table of vectors moves only by large steps, which would wreck a pretrained transformer (2e-5 is BERT's own)
+    # a vector table needs large steps, which would destroy a pretrained transformer (BERT: 2e-5)
     assert starter.learning_rate >= 10 * pretrained.learning_rate
     assert pretrained.learning_rate == 2e-5
     cross_starter = CrossEncoderOptions.defaults_for()

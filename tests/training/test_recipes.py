@@ -1,7 +1,4 @@
-"""What every kind of training keeps to: those that the program comes with, and one that is added by one line.
-
-That is one class and one entry, and it is trained everywhere.
-"""
+"""The contract of all kinds of training, with a toy kind that a class and an entry in `RECIPES` add."""
 
 import ast
 import json
@@ -51,7 +48,7 @@ class ToyOptions(QuestionOptions):
 
 
 class ToyRecipe(Recipe[ToyOptions, TrainingData]):
-    """A starter's vectors, trained by the plainest of all losses."""
+    """A starter's vectors, trained with a simple loss."""
 
     kind = "toy"
     family = RANKER_FAMILY
@@ -200,7 +197,7 @@ def test_command_trains_registered_kind(
     assert (row["kind"], row["state"]) == ("toy", "done")
     assert main(["train", "toy", "--help"]) == 0
     assert "--sharpness" in (text := capsys.readouterr().out)
-    assert "--negatives-first" not in text  # what only those take that rank passages
+    assert "--negatives-first" not in text  # options of rankers only
     assert main(["train", "toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
 
 
@@ -217,7 +214,7 @@ def page() -> None:
 
 @pytest.fixture
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    # a worker is another process, which knows the program's own kinds only: the test carries the run out itself
+    # a worker process does not know this kind: the test executes the run
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     test = AppTest.from_function(page, default_timeout=60)
     test.query_params.update({"lang": "en", "data": data.key})

@@ -1,4 +1,4 @@
-"""A search: every trial is a run, the same however often it was interrupted; time is kept, and none wins by chance."""
+"""Searches: each trial is a run, interruptions change nothing, limits hold, and comparisons are corrected."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> T
 
 
 def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> None:
-    """Leave the answer to what an epoch would take, as the page does after it was asked."""
+    """Store an estimate of an epoch, like a page does."""
     short_plan = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
     epoch_estimate = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
     DryRunJob.for_plan(short_plan, DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
@@ -61,7 +61,7 @@ def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> No
 
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three settings are tried."""
+    """Propose three settings."""
     monkeypatch.setattr(finding, "propose_changes", lambda _: CHANGES)
 
 
@@ -88,19 +88,19 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSear
 
 @pytest.fixture
 def whole(_whole: tuple[Path, SettingsSearch]) -> SettingsSearch:
-    """A search that nothing interrupted."""
+    """An uninterrupted search."""
     return _whole[1]
 
 
 @pytest.fixture
 def there(_whole: tuple[Path, SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> SettingsSearch:
-    """The same; the test sees its workspace."""
+    """The uninterrupted search, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
     return _whole[1]
 
 
 def values(job: SettingsSearch) -> dict[int, dict[float, tuple[int, list[float]]]]:
-    """What was measured of each trial, by share: the step, and the measure of each question."""
+    """Return measurements by fraction: the step, and the measure of each question."""
     return {
         number: {
             share: (step, scores.per_question["recall@1"].tolist())
@@ -116,7 +116,7 @@ def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
     assert there.done
     states = {number: there.trial(number).status().state for number in (1, 2, 3)}
     assert sorted(states.values()) == [State.DONE, State.DONE, State.STOPPED]
-    assert states[1] is State.DONE  # the defaults go on to the end
+    assert states[1] is State.DONE  # the defaults always continue
     behind = next(number for number, state in states.items() if state is State.STOPPED)
     lengths = {number: there.trial(number).status().total_steps for number in states}
     assert len(set(lengths.values())) == 1
@@ -127,7 +127,7 @@ def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
         expected = [quarter] if number == behind else [quarter, half, total]
         assert [step for step, _ in shares.values()] == expected
         steps = [entry["step"] for entry in there.trial(number).progress() if "loss" in entry]
-        assert steps == list(range(1, expected[-1] + 1))  # it resumed, and did no step twice
+        assert steps == list(range(1, expected[-1] + 1))  # it resumed without repeated steps
     plan = there.trial(2).plan()
     assert (plan.name, plan.options.learning_rate, plan.options.batch_size) == ("settings 2 of 3", 0.05, 4)
     assert plan.trial is not None
@@ -145,7 +145,9 @@ def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
     mine, theirs = (read_measurements(there.trial(number))[second.fraction][1] for number in (2, 1))
     test = pair_tests({"mine": mine, "theirs": theirs}, ["recall@1"], groups)[0]
     assert second.difference == test.difference
-    assert second.difference_low <= test.low <= test.high <= second.difference_high  # it allows for the others, too
+    assert (
+        second.difference_low <= test.low <= test.high <= second.difference_high
+    )  # it is corrected for the other trials
     assert second.p_family >= test.p
     assert outcome.questions == len(validation.questions)
     losses = read_logged(there.trial(1), "loss")
@@ -205,7 +207,7 @@ def test_resumes_identically_after_stop_and_deleted_trial(search: SettingsSearch
 
 
 def test_resumes_after_kill(search: SettingsSearch, whole: SettingsSearch) -> None:
-    search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
+    search.write("search.json", whole.read("search.json"))  # the process would propose six settings
     wait_for_fork_server()
     process = detached(PROGRAM, "internal", "runs", search.folder, log=search.folder / "log.txt")
     wait_until(lambda: bool(read_logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
@@ -286,7 +288,7 @@ def test_fails_without_default_trial(search: SettingsSearch, monkeypatch: pytest
     assert (status.state, status.code, status.message) == (State.FAILED, "memory", "no more")
 
 
-# what came out: sums by hand, and no winner by chance
+# results by hand, corrected for multiple trials
 
 N = 200
 GROUPS = np.repeat(np.arange(N // 2), 2)
@@ -319,7 +321,7 @@ def test_selects_significantly_better_trial() -> None:
     assert second.difference == pytest.approx((better - DEFAULTS).mean())
     assert second.difference_low < second.difference < second.difference_high
     assert (second.steps, second.epochs) == (20, 2.0)
-    # compared with the defaults after as many of their steps
+    # compared with the defaults after the same steps
     assert (third.difference, third.fraction, third.epochs) == (pytest.approx(-0.1), 0.25, 0.5)
     assert outcome.skipped == (4,)
 
@@ -339,7 +341,7 @@ def test_insignificant_gain_keeps_defaults() -> None:
 
 
 def test_corrects_for_multiple_trials() -> None:
-    """By hand, over all 64 swaps of 6 groups: the largest t of any trial, as Westfall & Young have it."""
+    """By hand, over all 64 swaps of 6 groups: the largest t of all trials (Westfall & Young)."""
     groups = np.arange(6)
     zero = np.zeros(6)
     p_values = {
@@ -367,7 +369,7 @@ def test_corrects_for_multiple_trials() -> None:
 
 
 def test_compares_last_common_round() -> None:
-    """The defaults had gone on; what is compared is where the other one was left."""
+    """The defaults continued; the comparison uses the last round of the other trial."""
     outcome = compare(
         {1: {0.25: (5, scored(DEFAULTS)), 0.5: (10, scored(DEFAULTS + 0.3))}, 2: {0.25: (5, scored(DEFAULTS + 0.2))}}, 2
     )

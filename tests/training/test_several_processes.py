@@ -1,7 +1,4 @@
-"""The same options under torchrun: two processes on CPU, over gloo, learn what one does, and read a text once.
-
-All that two processes do is done in one go: each of them reads the libraries for seconds before it begins.
-"""
+"""Two processes under torchrun on CPU learn the same as one, and tokenize a text once."""
 
 import json
 import os
@@ -31,7 +28,7 @@ SHORT_TRAINING = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
 FLOAT32 = ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
 GATHERING_OPTIONS = ["--objective", "multiple-negatives", *SHORT_TRAINING, *FLOAT32]
-DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: none is left over
+DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: complete batches
 _original_batch = MaskedRows.batch
 
 
@@ -67,8 +64,8 @@ def of_language(out: Path, documents: int, *options: str) -> list[str]:
 def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
-    `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives, and `new`, a
-    language model that begins with nothing.
+    `two` also holds `own`, the starter with the default objective, which gathers no negatives, and `new`, a language
+    model.
     """
     folder = tmp_path_factory.mktemp("processes")
     tiny = without_dropout(build_bi_encoder(folder / "model"))
@@ -88,7 +85,7 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
             *language,
         ]
 
-    # Unigram's training comes out otherwise each time
+    # the training of Unigram is not deterministic
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
     own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +104,7 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndarray]:
-    """The batch that two processes make of these rows, each of its own half."""
+    """Return the batch of two processes, each with half of the rows."""
     half = len(rows) // 2
     if not half:
         return _original_batch(hidden, rows)
@@ -136,7 +133,7 @@ def test_two_processes_match_one(
     second_of_two: Callable[[list[str]], int],
     tmp_path: Path,
 ) -> None:
-    """They learn what two processes of one learn, and encode from where one process was what one encodes."""
+    """They learn the same and encode the same."""
     out = tmp_path / "out"
     encoding = [*arguments, "--out", str(out)]
     assert second_of_two(encoding) == 0
@@ -154,7 +151,7 @@ def test_two_processes_match_one(
 
 
 def assert_same(single: Run, two: Run) -> None:
-    """Check that two runs learnt the same: losses, weights, scores."""
+    """Check that two runs learned the same: losses, weights, scores."""
     assert two.status().total_steps == single.status().total_steps == 12  # 336 pairs
     assert len(read_logged(single, "loss")) == 12
     assert_learnt_the_same(single, two)

@@ -1,4 +1,4 @@
-"""The file of an ablation: what it may say, how its variants are made of it, and what is told where it cannot be."""
+"""The experiment file of an ablation: its content, its variants, and its errors."""
 
 from pathlib import Path
 from typing import Any

@@ -255,15 +255,19 @@ def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> 
     if options.objective is CrossEncoderObjective.MARGIN_MSE:
         relevance = data.train.relevance
         positives = relevance.indices[relevance.indptr[questions]]
-        texts = [_question_texts(data, questions), _passage_texts(data, positives), _passage_texts(data, negative_rows)]
-        triplets: Columns = dict(zip(("question", "positive", "negative"), texts, strict=True))
+        triplet_texts = [
+            _question_texts(data, questions),
+            _passage_texts(data, positives),
+            _passage_texts(data, negative_rows),
+        ]
+        triplets: Columns = dict(zip(("question", "positive", "negative"), triplet_texts, strict=True))
         return triplets, _independent_examples(data, questions, np.stack([positives, negative_rows], axis=1))
     positive_questions, positives = data.positive_pairs()
     questions = np.concatenate([positive_questions, questions])
     rows = np.concatenate([positives, negative_rows])
     labels = [1.0] * len(positive_questions) + [0.0] * len(negative_rows)
-    texts = {"question": _question_texts(data, questions), "passage": _passage_texts(data, rows)}
-    return texts | {"label": labels}, _independent_examples(data, questions, rows[:, None])
+    columns: Columns = {"question": _question_texts(data, questions), "passage": _passage_texts(data, rows)}
+    return columns | {"label": labels}, _independent_examples(data, questions, rows[:, None])
 
 
 def _list_examples(data: TrainingData, negatives: np.ndarray) -> tuple[Columns, Examples]:

@@ -67,9 +67,7 @@ class LanguageFamily(Family):
         sizes = {"rows": len(training_data.training_rows), "vocabulary": len(training_data.tokenizer)}
         return {"documents": total, "tokens": training_data.tokens, **parts, **sizes}
 
-    def prepare_training_data(
-        self, data: Corpus, plan: Any, on_progress: OnProgress | None = None
-    ) -> LanguageTrainingData:
+    def prepare_training_data(self, data: Corpus, plan: Any, on_progress: OnProgress | None) -> LanguageTrainingData:
         return LanguageTrainingData.from_corpus(data, plan.split, plan.options, on_progress)
 
     def card_rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:

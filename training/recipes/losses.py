@@ -186,9 +186,7 @@ def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
 class Distillation(torch.nn.Module):
     """The teacher's loss and the loss of in-batch negatives; `labels` are `(n_questions, 1 + n_negatives)`."""
 
-    def __init__(
-        self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
-    ) -> None:
+    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers: bool = False) -> None:
         super().__init__()
         self.model = model
         self._weight = options.distillation_weight
@@ -200,7 +198,7 @@ class Distillation(torch.nn.Module):
         is_margin_mse = options.objective is BiEncoderObjective.MARGIN_MSE
         teacher_loss = losses.MarginMSELoss if is_margin_mse else losses.DistillKLDivLoss
         self._teacher_loss: Any = teacher_loss(model, scores)
-        self._in_batch_loss = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathers_negatives)
+        self._in_batch_loss = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathers)
         self._teacher_temperature = options.teacher_temperature
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
@@ -217,10 +215,8 @@ class Distillation(torch.nn.Module):
 class CachedDistillation(CachedLossMixin, Distillation):
     """Distillation with texts encoded in parts of `mini_batch_size` (Gao et al. 2021)."""
 
-    def __init__(
-        self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
-    ) -> None:
-        super().__init__(model, options, gathers_negatives=gathers_negatives)
+    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers: bool = False) -> None:
+        super().__init__(model, options, gathers=gathers)
         self.mini_batch_size = options.mini_batch_size
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
@@ -318,7 +314,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
         case BiEncoderObjective.MARGIN_MSE | BiEncoderObjective.KL:
             distillation = CachedDistillation if parts else Distillation
-            loss = distillation(model, options, gathers_negatives=processes > 1)
+            loss = distillation(model, options, gathers=processes > 1)
     if shorter := options.matryoshka_dimensions:
         full_dimension = int(model.get_embedding_dimension())
         sizes = [full_dimension, *(size for size in shorter if size < full_dimension)]

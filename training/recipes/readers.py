@@ -72,9 +72,7 @@ class ReaderFamily(RankerFamily):
         rules = {"normalization": options.normalization.value}
         return count_questions(data, split_options) | unanswerable_counts | rules
 
-    def prepare_training_data(
-        self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
-    ) -> TrainingData:
+    def prepare_training_data(self, data: QuestionSet, plan: Any, on_progress: OnProgress | None) -> TrainingData:
         return ReaderTrainingData.from_question_set(data, plan.split, plan.options, plan.marked_negatives)
 
 

@@ -14,16 +14,9 @@ from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.texts import Texts
+from mrc_workbench.labs.embeddings import judgement
 from mrc_workbench.labs.embeddings.encoder import DistinctSentences
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
-from mrc_workbench.labs.embeddings.judgement import (
-    bootstrap_interval,
-    cosines,
-    pearson,
-    resampled_correlations,
-    resampled_means,
-    spearman,
-)
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
@@ -50,7 +43,10 @@ class PairPredictions:
         """Return the metrics by name. An undefined correlation, as of constant scores, is 0."""
         metrics: dict[str, float] = {}
         if self.measure == SPEARMAN:
-            correlations = {SPEARMAN: spearman(self.predicted, self.gold), PEARSON: pearson(self.predicted, self.gold)}
+            correlations = {
+                SPEARMAN: judgement.spearman(self.predicted, self.gold),
+                PEARSON: judgement.pearson(self.predicted, self.gold),
+            }
             metrics = {name: value if math.isfinite(value) else 0.0 for name, value in correlations.items()}
         elif self.measure:
             metrics = {ACCURACY: float((self.predicted == self.gold).mean())}
@@ -186,7 +182,7 @@ def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarr
     positives = positive_rows(pairs)
     geometry = {"alignment": alignment(first[positives], second[positives]), **geometry}
     gold = pairs.gold if measure else np.zeros(0, np.float32)
-    return PairPredictions(measure, cosines(first, second), gold.astype(np.float32), geometry)
+    return PairPredictions(measure, judgement.cosines(first, second), gold.astype(np.float32), geometry)
 
 
 def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarray) -> dict[str, Any]:
@@ -195,17 +191,17 @@ def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarr
     gold = results["after"].gold
     if results["after"].measure == ACCURACY:
         hits = np.stack([result.predicted == gold for result in results.values()], axis=1).astype(np.float64)
-        draws = {ACCURACY: resampled_means(hits, groups)}
+        draws = {ACCURACY: judgement.resampled_means(hits, groups)}
         bounds = (0.0, 1.0)
     else:
         predictions = [result.predicted.astype(np.float64) for result in results.values()]
-        by_rank, by_value = resampled_correlations(predictions, gold.astype(float), groups)
+        by_rank, by_value = judgement.resampled_correlations(predictions, gold.astype(float), groups)
         draws = {SPEARMAN: by_rank, PEARSON: by_value}
         bounds = (-1.0, 1.0)
     means = {name: result.means() for name, result in results.items()}
     intervals = {
         name: {
-            measure: bootstrap_interval(means[name][measure], resampled[:, column], bounds)[1:]
+            measure: judgement.bootstrap_interval(means[name][measure], resampled[:, column], bounds)[1:]
             for measure, resampled in draws.items()
         }
         for column, name in enumerate(names)
@@ -213,7 +209,9 @@ def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarr
     measure, resampled = next(iter(draws.items()))
     difference = means["after"][measure] - means["before"][measure]
     resampled_difference = resampled[:, names.index("after")] - resampled[:, names.index("before")]
-    interval = bootstrap_interval(difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
+    interval = judgement.bootstrap_interval(
+        difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0])
+    )
     gain = {"measure": measure, "difference": difference, "interval": [interval.low, interval.high]}
     if np.array_equal(results["after"].predicted, results["before"].predicted):
         gain["interval"] = [0.0, 0.0]  # the same model
@@ -250,9 +248,7 @@ class SentencePairFamily(Family):
         licence_details = {"licence": licence} if licence else {}
         return {"pairs": len(data), "kind": data.kind.value, **licence_details, **parts, **evaluation_details}
 
-    def prepare_training_data(
-        self, data: PairSet, plan: Any, on_progress: OnProgress | None = None
-    ) -> PairTrainingData:
+    def prepare_training_data(self, data: PairSet, plan: Any, on_progress: OnProgress | None) -> PairTrainingData:
         return PairTrainingData.from_pairs(data, plan.split, plan.options)
 
 

@@ -25,33 +25,16 @@ from mrc_workbench.training.base import (
     finished_model_source,
     processes,
 )
-from mrc_workbench.training.engine.adaptation import (
-    adapt,
-    disable_attention_dropout,
-    live_bi_encoder,
-    live_scorer,
-    set_hidden_dropout,
-    set_sentence_pooling,
-)
+from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.options import AttentionDropout, OptionError, TrainingError
-from mrc_workbench.training.recipes.sentence_data import (
-    ACCURACY,
-    PAIR_FAMILY,
-    PairMeasurement,
-    PairPredictions,
-    PairTrainingData,
-    TeacherVectors,
-    encoder_examples,
-    labelled_pairs,
-    predict_pairs,
-)
+from mrc_workbench.training.recipes import sentence_data
 
 
-class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
+class SentenceRecipe(Recipe[text_options.SentenceOptions, sentence_data.PairTrainingData]):
     """The training of a sentence encoder."""
 
     kind = text_options.SENTENCES
-    family = PAIR_FAMILY
+    family = sentence_data.PAIR_FAMILY
     options = text_options.SentenceOptions
     base = DEFAULT_BI_ENCODER
     measure = "spearman"
@@ -59,7 +42,7 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
 
     retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
-    def evaluate(self, source: ModelSource) -> PairMeasurement:
+    def evaluate(self, source: ModelSource) -> sentence_data.PairMeasurement:
         return self._evaluate_encoder(BiEncoder(source, self._data.texts, precision=self._options.precision))
 
     def build_task(self, source: ModelSource) -> Task:
@@ -70,15 +53,15 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
         if options.objective in text_options.SINGLE_PROCESS_OBJECTIVES and processes() > 1:
             message = f"objective {options.objective} has weights that several processes do not share"
             raise OptionError("objective", "one_process", message)
-        columns, examples = encoder_examples(options, data.train)
+        columns, examples = sentence_data.encoder_examples(options, data.train)
         model = load_bi_encoder(source, data.texts)
-        set_sentence_pooling(model, options.pooling)
+        adaptation.set_sentence_pooling(model, options.pooling)
         loss = sentence_loss(model, options, processes=processes())
-        resolved_options = adapt(model, options)
+        resolved_options = adaptation.adapt(model, options)
         if resolved_options.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
-            disable_attention_dropout(loss.decoder)
+            adaptation.disable_attention_dropout(loss.decoder)
         if options.objective is text_options.SentenceObjective.SIMCSE_UNSUPERVISED:
-            set_hidden_dropout(model, options.dropout)
+            adaptation.set_hidden_dropout(model, options.dropout)
         prompt, _ = prompts_of(model)
         held_out = self._make_validation_examples(model)
         data.require_evaluation(held_out)
@@ -101,15 +84,17 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
         sentences = [sentence for distinct in sentence_sets if distinct for sentence in distinct.sentences]
         return estimate_seconds(encoder.encode_sentences, sorted(sentences, key=len))
 
-    def _evaluate_encoder(self, encoder: BiEncoder) -> PairMeasurement:
+    def _evaluate_encoder(self, encoder: BiEncoder) -> sentence_data.PairMeasurement:
         data = self._data
         vectors = encoder.encode_sentences(data.evaluation_sentences.sentences)
-        validation = predict_pairs(data.evaluation_pairs, data.evaluation_sentences, vectors, data.measure)
+        validation = sentence_data.predict_pairs(
+            data.evaluation_pairs, data.evaluation_sentences, vectors, data.measure
+        )
         training = None
         if data.sample and data.sample_sentences:
             vectors = encoder.encode_sentences(data.sample_sentences.sentences)
-            training = predict_pairs(data.sample, data.sample_sentences, vectors, data.measure)
-        return PairMeasurement(validation, training, evaluation_key=data.evaluation_pairs.fingerprint)
+            training = sentence_data.predict_pairs(data.sample, data.sample_sentences, vectors, data.measure)
+        return sentence_data.PairMeasurement(validation, training, evaluation_key=data.evaluation_pairs.fingerprint)
 
     def _make_validation_examples(self, model: Any) -> ValidationExamples | None:
         """Return the examples of the validation loss; None for several processes: their negatives differ."""
@@ -117,7 +102,7 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
         if processes() > 1 or len(pairs) < 2:  # without loading a teacher
             return None
         try:
-            columns, examples = encoder_examples(self._options, pairs)
+            columns, examples = sentence_data.encoder_examples(self._options, pairs)
         except TrainingError:  # no triples
             return None
         return ValidationExamples.create_if_usable(columns, examples, teacher=self._make_teacher(model, pairs))
@@ -126,17 +111,17 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, PairTrainingData]):
         options = self._options
         if options.objective is not text_options.SentenceObjective.DISTILLATION:
             return None
-        return TeacherVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
+        return sentence_data.TeacherVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
 
     def _wrap_model(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._data.texts)
+        return adaptation.live_bi_encoder(model, self._options, self._data.texts)
 
 
-class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions, PairTrainingData]):
+class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions, sentence_data.PairTrainingData]):
     """The training of a cross-encoder of sentences."""
 
     kind = text_options.SENTENCE_CROSS_ENCODER
-    family = PAIR_FAMILY
+    family = sentence_data.PAIR_FAMILY
     options = text_options.SentenceCrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "spearman"
@@ -146,7 +131,7 @@ class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions
     def _label_count(self) -> int:
         return len(Label) if self._options.objective is text_options.CrossSentenceObjective.CROSS_ENTROPY else 1
 
-    def evaluate(self, source: ModelSource) -> PairMeasurement:
+    def evaluate(self, source: ModelSource) -> sentence_data.PairMeasurement:
         """Evaluate a model; a base without a head of the right size gets a random one."""
         scorer = self._make_scorer(source)
         scorer.model = self._load_model(source)
@@ -158,7 +143,7 @@ class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions
         data = self._data
         model = self._load_model(source)
         columns, examples = self._make_examples(data.train)
-        resolved_options = adapt(model, self._options)
+        resolved_options = adaptation.adapt(model, self._options)
         held_out = ValidationExamples.create_if_usable(*self._make_examples(data.validation))
         data.require_evaluation(held_out)
         return Task(
@@ -166,23 +151,25 @@ class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions
             loss=cross_sentence_loss(model, self._options.objective),
             columns=columns,
             examples=examples,
-            evaluate=lambda trained: self._evaluate_scorer(live_scorer(trained, self._options, [], self._label_count)),
+            evaluate=lambda trained: self._evaluate_scorer(
+                adaptation.live_scorer(trained, self._options, [], self._label_count)
+            ),
             resolved_options=resolved_options | {"best_by": data.best_by},
             held_out=held_out,
             best_by=data.best_by,
         )
 
-    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, PairMeasurement], dict[str, Any]]:
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, sentence_data.PairMeasurement], dict[str, Any]]:
         return {"after": self._evaluate_scorer(self._make_scorer(finished_model_source(model_folder)))}, {}
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        scorer = live_scorer(model, self._options, [], self._label_count)
+        scorer = adaptation.live_scorer(model, self._options, [], self._label_count)
         pair_sets = (self._data.evaluation_pairs, self._data.sample)
         sentence_pairs = [pair for pairs in pair_sets if pairs for pair in _pairs(pairs)]
         return estimate_seconds(scorer.score, sorted(sentence_pairs, key=lambda pair: len(pair[0]) + len(pair[1])))
 
     def _make_examples(self, pairs: PairSet) -> tuple[Columns, Examples]:
-        return labelled_pairs(pairs, pairs.values if self._label_count > 1 else pairs.gold)
+        return sentence_data.labelled_pairs(pairs, pairs.values if self._label_count > 1 else pairs.gold)
 
     def _load_model(self, source: ModelSource) -> Any:
         from torch.nn import Identity, Sigmoid
@@ -195,17 +182,21 @@ class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions
             model.config.label2id = {name: number for number, name in model.config.id2label.items()}
         return model
 
-    def _evaluate_scorer(self, scorer: CrossEncoderScorer) -> PairMeasurement:
+    def _evaluate_scorer(self, scorer: CrossEncoderScorer) -> sentence_data.PairMeasurement:
         validation = self._predict_pairs(scorer, self._data.evaluation_pairs)
         sample = self._data.sample
         training = self._predict_pairs(scorer, sample) if sample else None
-        return PairMeasurement(validation, training, evaluation_key=self._data.evaluation_pairs.fingerprint)
+        return sentence_data.PairMeasurement(
+            validation, training, evaluation_key=self._data.evaluation_pairs.fingerprint
+        )
 
-    def _predict_pairs(self, scorer: CrossEncoderScorer, pairs: PairSet) -> PairPredictions:
+    def _predict_pairs(self, scorer: CrossEncoderScorer, pairs: PairSet) -> sentence_data.PairPredictions:
         scores = scorer.score(_pairs(pairs))
-        if self._data.measure == ACCURACY:
-            return PairPredictions(ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values)
-        return PairPredictions(self._data.measure, scores, pairs.gold.astype(np.float32))
+        if self._data.measure == sentence_data.ACCURACY:
+            return sentence_data.PairPredictions(
+                sentence_data.ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values
+            )
+        return sentence_data.PairPredictions(self._data.measure, scores, pairs.gold.astype(np.float32))
 
     def _make_scorer(self, source: ModelSource) -> CrossEncoderScorer:
         return CrossEncoderScorer(source, [], precision=self._options.precision, labels=self._label_count)

@@ -253,9 +253,7 @@ class RankerFamily(Family):
         synthetic = {"synthetic_questions": data.generated_counts} if data.generated_counts else {}
         return count_questions(data, split_options) | synthetic
 
-    def prepare_training_data(
-        self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
-    ) -> TrainingData:
+    def prepare_training_data(self, data: QuestionSet, plan: Any, on_progress: OnProgress | None) -> TrainingData:
         return TrainingData.from_question_set(data, plan.split, plan.options, plan.marked_negatives)
 
     def card_rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:

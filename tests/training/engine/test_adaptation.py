@@ -1,4 +1,4 @@
-"""What is changed of a base before it is trained, and what the trainers are told."""
+"""Changes to a base before its training, and arguments of the trainers."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, di
 
 
 def dropouts(model: Any) -> dict[str, set[float]]:
-    """Probabilities of the dropout layers, those within attention and the others."""
+    """Return the rates of dropout layers within attention, and of the others."""
     import torch
 
     rates: dict[str, set[float]] = {"attention": set(), "others": set()}
@@ -112,7 +112,7 @@ ALSO = [("none", True), ("norms", True), ("norms-and-embeddings", True), ("norms
 def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     folders: dict[str, str], kind: str, also: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through a step, a checkpoint that another model goes on from, the merge, and loading by the library alone."""
+    """They survive a step, a checkpoint, the merge, and loading with the library."""
     import torch
     from safetensors.torch import load_file
 
@@ -127,7 +127,7 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     output = "scores" if kind == "cross-encoder" else "sentence_embedding"
     learned = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(learned, lr=0.5)
-    for _ in range(2):  # an adapter's first half stands still while its second is 0
+    for _ in range(2):  # the first matrix of an adapter has no gradient while the second is 0
         output_vector = model({name: value for name, value in model.preprocess([text]).items() if name != "modality"})[
             output
         ]

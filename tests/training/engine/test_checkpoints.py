@@ -1,4 +1,4 @@
-"""Models kept on the way: how many, which, and that they are models like any other."""
+"""Models stored during a training: their number, their steps, and how they load."""
 
 import json
 import random
@@ -170,7 +170,7 @@ def test_training_checkpoints_hold_no_pickle(kind: str) -> None:
     run = create_planned_run(kind, misleading_set(), epochs=3.0, batch_size=8, save_limit=1)
     train(run)
     folders = sorted((run.folder / "checkpoints").glob("checkpoint-*"), key=get_step)
-    assert 1 <= len(folders) <= 2  # the newest, and the best where it is another
+    assert 1 <= len(folders) <= 2  # the newest and the best one
     assert get_step(folders[-1]) == run.status().total_steps
     for folder in folders:
         assert is_complete(folder)
@@ -196,7 +196,7 @@ class Weight:
 
 @dataclass
 class Saved:
-    """A network, or a tokenizer, that writes what it is."""
+    """A network or tokenizer that writes its content."""
 
     name: str
     content: str = ""
@@ -212,7 +212,7 @@ class Module:
 
 @dataclass
 class Model:
-    """As much of a `TrainedNetwork` as is saved."""
+    """The parts of a `TrainedNetwork` that are saved."""
 
     content: str = "weights"
     numbers: int = 1000

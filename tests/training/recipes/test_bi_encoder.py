@@ -1,4 +1,4 @@
-"""A bi-encoder's training: its figures as in search, its losses by hand, and its model as it was in memory."""
+"""The training of a bi-encoder: metrics as in search, losses by hand, and the saved model."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 def compute_metrics(
     source: ModelSource, data: TrainingData, title: bool = True, question_set: QuestionSet | None = None
 ) -> dict[str, float]:
-    """Of the questions asked, those of validation where none are told."""
+    """Return the metrics of the questions, by default of the validation questions."""
     question_set = question_set or data.validation
     dense = Dense("", data.question_set.passages, BiEncoder(source, data.texts), title=title)
     means = evaluate(
@@ -173,7 +173,7 @@ def held_out_examples(trained: Trained) -> Examples:
 def margin_losses(
     model: Any, data: TrainingData, questions: np.ndarray, passages: np.ndarray, options: BiEncoderOptions
 ) -> float:
-    """MegaBatchMarginLoss as its formula says: the hardest other passage of the batch against the own one."""
+    """MegaBatchMarginLoss by its formula: a question's passage against the hardest other one of the batch."""
     question_vectors = model.encode(
         [data.validation.questions[row].text for row in questions], normalize_embeddings=True
     )

@@ -28,7 +28,7 @@ MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 
 
 class Remembered:
-    """A scorer that scores a pair once: the weights of a grid look at the same pairs."""
+    """A scorer that scores a pair once, for a grid of weights."""
 
     def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
         self._scorer = CrossEncoderScorer(source, corpus)
@@ -53,7 +53,7 @@ def compute_metrics(scorer: Remembered, data: TrainingData, weight: float, depth
 
 
 def ndcg_by_hand(scorer: Remembered, data: TrainingData, weight: float) -> float:
-    """Mean over the questions, each with one relevant passage, of 1 / log2(1 + its rank among the first 20)."""
+    """Return the mean of 1 / log2(1 + rank) over questions with one relevant passage, among the first 20."""
     candidates = data.candidates(data.validation, 20)
     total = 0.0
     for question, rows, first in zip(data.validation.questions, candidates.indices, candidates.scores, strict=True):

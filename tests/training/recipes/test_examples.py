@@ -1,4 +1,4 @@
-"""Of a passage that is too long, training shows the window with the answer; of others nothing changes."""
+"""Training reads the window with the answer of a long passage, and short passages as a whole."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text f
 QUERIES = [question.text for question in QUESTIONS]
 # the only negatives of the first five questions: all passages but their own, and but p2 where the answer is 서울
 OTHERS = [{1, 2, 3, 4}, {0, 2, 3, 4}, {0, 3, 4}, {0, 1, 2, 4}, {0, 1, 2, 3}]
-# every question with its passage, the last one with both of its own
+# each question with its passage, the last one with two
 PAIRS = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 1), (5, 2)]
 LISTS = [CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET]
 
@@ -148,7 +148,7 @@ def test_makes_passage_lists_per_question(objective: CrossEncoderObjective) -> N
         for row, label in zip(rows(texts), labels, strict=True)
     ]
     with_negatives = {question for question, _, label in pairs if label == 0}
-    # a question without a negative has nothing to compare
+    # questions without negatives are omitted
     assert sorted(listed) == sorted(entry for entry in pairs if entry[0] in with_negatives)
     assert questions == examples.question.tolist() == sorted(with_negatives)
     assert all(labels[0] == 1 and labels[-1] == 0 for labels in columns["labels"])
@@ -237,7 +237,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
-    """Passages of which the models here read less than half; question n's answer stands at another place in each."""
+    """Passages of more than twice the models' length, each with its answer at another position."""
     rng = np.random.default_rng(0)
     passages = []
     questions = []

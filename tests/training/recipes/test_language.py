@@ -1,4 +1,4 @@
-"""Trainings of language models from beginning to end: what is learned, resumed, estimated and saved."""
+"""Trainings of language models: learning, resuming, estimates and saved models."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A new model that was taught the topics."""
+    """A new model trained on the topics."""
     options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
     return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
 

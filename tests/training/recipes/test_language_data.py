@@ -1,4 +1,4 @@
-"""What is learned from and what is not: documents on one side each, rows that are always the same, hidden anew."""
+"""Training and validation rows of language models: the split of documents, fixed rows, and masking."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -112,11 +112,11 @@ def test_masks_whole_words(data: LanguageTrainingData) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"whole_words": WholeWords.SPACES}, {"objective": LanguageObjective.MLM_NSP}])
 def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: dict[str, Any]) -> None:
-    """As they are trained on, each hidden by its own rows."""
+    """Rows are masked batch by batch, as in training."""
     hidden = replace(data, options=make_options(**changed)).training_rows
     order = np.random.default_rng(0)
     special = hidden.masker.special
-    seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
+    seen = np.zeros(5, dtype=np.int64)  # text, masked, as [MASK], as a random token, unchanged
     follows = list[int]()
     for _ in range(10_000):
         batch = hidden.batch(order.choice(len(hidden), 8, replace=False).tolist())
@@ -129,7 +129,7 @@ def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: d
         other = is_masked & ~masked & ~itself
         seen += [(~special[true]).sum(), is_masked.sum(), masked.sum(), other.sum(), itself.sum()]
         follows.extend(batch["follows"].ravel() if "follows" in batch else ())
-    by_chance = 0.1 / (~special).sum()  # of those shown as another, so many are what they were
+    by_chance = 0.1 / (~special).sum()  # so many random tokens equal the original
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
     assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1 - by_chance, 0.1 + by_chance], abs=0.001)
     assert not follows or np.mean(follows) == pytest.approx(0.5, abs=0.005)

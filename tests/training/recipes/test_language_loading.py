@@ -1,4 +1,4 @@
-"""Finished language models are loaded by others, and a model from the hub goes on, is killed and resumed."""
+"""Other libraries load finished language models, and a model from the hub is trained, killed and resumed."""
 
 import json
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_existing_tokenizer_takes_no_progress(tmp_path: Path) -> None:
     LanguageTrainingData.from_corpus(
         corpus, SHARES, make_options(tokenizer=str(folder), whole_words="morphemes"), shares.append
     )
-    # documents cut by then, of those learned from or measured on: two ninths of these are measured on
+    # tokenized documents; two ninths of them are for validation
     expected = [7 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [7 / 9]
     expected += [7 / 9 + 2 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [1.0]
     assert shares == pytest.approx(expected)
@@ -155,7 +155,7 @@ def test_reports_errors_of_tokenizer_training(monkeypatch: pytest.MonkeyPatch) -
 
 
 def make_base(kind: str) -> list[Path]:
-    """What is left in the cache of this kind, but for the files that say whose turn it is."""
+    """Return the cached folders, without lock files."""
     return [path for path in (workspace() / "cache" / kind).glob("*") if path.is_dir()]
 
 
@@ -177,7 +177,7 @@ from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.training.runs import Run
 
 out, words = sys.argv[1], json.loads(sys.argv[2])
-if os.fork():  # what has read the libraries, and no more, stays behind
+if os.fork():  # only the preloaded process remains
     assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
     killed = Run(Path(out, "killed"))
     print(json.dumps([killed.status().state, step_of(newest_checkpoint(killed.folder))]), flush=True)
@@ -206,8 +206,8 @@ class _Trainings:
     base: Path
     whole: Run
     killed: Run
-    saved_before: int  # the step of the checkpoint that the killed one left
-    refused: str  # why 513 tokens were
+    saved_before: int  # the step of the killed run's checkpoint
+    refused: str  # the limit that 513 tokens exceed
     as_long_as_it_reads: State
 
 

@@ -1,4 +1,4 @@
-"""One process makes what several want; those that wait hear a wish to stop, and what was left by a kill goes."""
+"""One process builds a shared folder; waiting processes react to a stop, and leftovers of a kill are deleted."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ create_once(folder, make, None)
 
 @contextmanager
 def start_creator_process(folder: Path, end: str = "well") -> Iterator["subprocess.Popen[str]"]:
-    """A process that is making the folder, until it is told to go on."""
+    """Start a process that builds the folder and waits for a signal to continue."""
     words = [sys.executable, "-c", CREATOR, str(folder), end]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     with subprocess.Popen(

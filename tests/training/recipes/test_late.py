@@ -1,4 +1,4 @@
-"""How late interaction is trained: its losses by hand, its model as the library reads it, its figures as in search."""
+"""The training of late interaction: losses by hand, the model in its library, metrics as in search."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,12 +43,12 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def score(question: np.ndarray, passage: np.ndarray) -> float:
-    """The mean over the question's tokens of the best cosine among the passage's, one after the other."""
+    """Return the mean over the question's tokens of the best cosine with a token of the passage."""
     return float(np.mean([max(float(token @ other) for other in passage) for token in question]))
 
 
 def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> float:
-    """The loss as its formula says, of the texts above."""
+    """Return the loss of the texts above by its formula."""
     questions = [
         np.asarray(vectors, dtype=np.float64) for vectors in model.encode_query(QUESTIONS, convert_to_numpy=True)
     ]
@@ -56,7 +56,7 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
     scores = np.array(
         [[[score(vectors, passage) for passage in column] for column in columns] for vectors in questions]
     )
-    scores /= options.temperature  # (questions, places, questions that they belong to)
+    scores /= options.temperature  # (questions, positions, their questions)
     every = scores.transpose(0, 2, 1).reshape(3, 9)
     contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
     if options.objective is LateObjective.MULTIPLE_NEGATIVES:
@@ -129,7 +129,7 @@ def test_library_loads_model(finished: Trained) -> None:
 
 
 def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three questions a passage make a third of the steps; measuring and training use the same stored states."""
+    """Three questions per passage need a third of the steps; evaluation and training share stored states."""
     stored: list[LowerStates] = []
 
     class Noted(LowerStates):
@@ -163,7 +163,7 @@ def test_projection_starts_with_principal_directions(tmp_path: Any) -> None:
     expected = wide @ np.linalg.svd(wide, full_matrices=False)[2][:6].T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     vectors = np.concatenate(model.encode_document(SENTENCES, convert_to_numpy=True))
-    # an axis may point the other way: what counts is how vectors lie to each other
+    # axes may have opposite signs: compare the dot products
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)
 
 

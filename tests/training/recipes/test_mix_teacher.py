@@ -44,7 +44,7 @@ def test_label_scores_each_candidate_once(teacher: MixTeacher) -> None:
     assert all(len(set(row)) == CANDIDATES_PER_QUESTION for row in candidates.astype(int).tolist())
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(scores.mean(axis=1), 0, atol=1e-4)
-    # what answers a question stands above the candidates' mean, though no label was read
+    # relevant passages score above the candidates' mean, without labels
     assert scores[candidates == positives[:, None]].mean() > 1.0
     assert np.array(teacher.placeholder_labels()).shape == labels.shape
 
@@ -72,7 +72,7 @@ def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
     features = [model.preprocess(["달은", "강은"]), model.preprocess(["달은 밝다", "강은 흐른다"])]
     by_labels = SharedPassagesLoss(model, 0.05)(features).item()
-    sure = torch.tensor([[0, 0, 1, 9.0, -9.0], [1, 0, 1, -9.0, 9.0]])  # the mix says what the labels say
+    sure = torch.tensor([[0, 0, 1, 9.0, -9.0], [1, 0, 1, -9.0, 9.0]])  # the mix agrees with the labels
     assert SharedPassagesLoss(model, 0.05, 0.5)(features, sure).item() == pytest.approx(by_labels, rel=1e-4)
     contrary = torch.tensor([[0, 0, 1, -9.0, 9.0], [1, 0, 1, 9.0, -9.0]])
     assert SharedPassagesLoss(model, 0.05, 0.5)(features, contrary).item() > by_labels + 0.01

@@ -1,4 +1,4 @@
-"""A reader's windows: their marks, their features and their loss, by hand."""
+"""Windows of a reader: labels, features and loss, by hand."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 
 A, B, C, D, E, F, G, H = WORDS[:8]  # a token each
-# [CLS] question [SEP] and five words [SEP]: the passage stands from place 3 on, and each window begins 3 words on
+# [CLS] question [SEP] and five words [SEP]: the passage starts at position 3, windows are 3 words apart
 OPTIONS = SpanOptions(9, 2, 4)
 START = 3
 PASSAGE = " ".join((A, B, C, D, E, F, G, H))

@@ -1,4 +1,4 @@
-"""Readers of a tiny transformer, trained to their end."""
+"""Complete trainings of readers with a tiny transformer."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A reader that was taught the rule."""
+    """A reader that learned the rule of the set."""
     settings: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
     return in_workspace(module_workspace, lambda: train_to_end(created_reader(cue_set(600, words=4), **settings)))
 
@@ -124,7 +124,7 @@ def test_card_describes_reader(learned: Run) -> None:
 SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
 
 
-# they add the same to the logits of every place, see `weights`
+# they add a constant to all logits, see `weights`
 WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
 
 
@@ -177,7 +177,7 @@ def test_frozen_embeddings_stay_unchanged() -> None:
     assert np.array_equal(saved[name], base[name].numpy())
 
 
-# questions that nobody can answer
+# unanswerable questions
 
 
 def test_scores_no_answer_at_best_threshold() -> None:
@@ -204,7 +204,7 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
-    """What a training that starts at the tiny base would be shown."""
+    """Return the training windows of the tiny base."""
     reader_options = ReaderOptions(
         base=get_base(READER), max_length=64, overlap=8, negative_question_fraction=0.0, **options
     )
@@ -227,7 +227,7 @@ def test_excludes_rejected_passages_of_held_out_articles() -> None:
 
 @pytest.mark.parametrize("title", [False, True])
 def test_answer_position_refers_to_first_passage_without_title(title: bool) -> None:
-    """A second passage holds the same words elsewhere; nothing is to be mended there."""
+    """A second passage holds the same words elsewhere, which is not a correction."""
     passages = []
     questions = []
     for number in range(10):
@@ -251,7 +251,7 @@ def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
     assert caught.value.code == "nothing_to_read"
 
 
-# its place among the others
+# its position among the others
 
 
 def test_continues_from_bi_encoder_and_reader() -> None:

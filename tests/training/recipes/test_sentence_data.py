@@ -101,10 +101,10 @@ def test_makes_triples_of_labelled_pairs() -> None:
         ("a", "a follows too", Label.ENTAILMENT),
         ("a", "a also follows", Label.ENTAILMENT),
         ("a", "a is wrong", Label.CONTRADICTION),
-        ("b", "b follows", Label.ENTAILMENT),  # nothing contradicts it
+        ("b", "b follows", Label.ENTAILMENT),  # no contradiction
         ("a", "a is never", Label.CONTRADICTION),
         ("a", "who knows", Label.NEUTRAL),
-        ("c", "c is wrong", Label.CONTRADICTION),  # nothing follows
+        ("c", "c is wrong", Label.CONTRADICTION),  # no entailment
         ("d", "d", Label.ENTAILMENT),  # the same sentence
         ("d", "d is wrong", Label.CONTRADICTION),
     ]
@@ -132,7 +132,7 @@ def test_metrics_match_other_libraries_and_round_trip() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     predictions = predict_pairs(pairs, distinct, vectors, "spearman")
     of = dict(zip(distinct.sentences, vectors, strict=True))
-    # a sentence beside itself has the cosine 1 however it is rounded
+    # a sentence and itself have the cosine 1 with any rounding
     cosines = [
         1.0 if sentence == other else float(of[sentence] @ of[other])
         for sentence, other in zip(*pairs.texts, strict=True)
@@ -151,7 +151,7 @@ def test_metrics_match_other_libraries_and_round_trip() -> None:
     assert read.means() == {"validation": pytest.approx(means), "training": pytest.approx(means)}
     assert PairMeasurement.from_dict({}, PairPredictions.from_dict) is None
     others = PairTrainingData.from_pairs(make_scored_pairs(seed=1), SHARES, options())
-    assert others.read_measurement(stored) is None  # what was kept is of other pairs
+    assert others.read_measurement(stored) is None  # the stored measurement is of other pairs
 
 
 def test_constant_predictions_have_zero_correlation() -> None:
@@ -174,7 +174,7 @@ def test_gain_uses_paired_bootstrap() -> None:
     low, high = content["gain"]["interval"]
     resampled = []
     for _ in range(1000):
-        rows = rng.integers(len(gold), size=len(gold))  # here every pair is a group of its own
+        rows = rng.integers(len(gold), size=len(gold))  # each pair is a separate group
         after, before = (
             spearmanr(predictions.predicted[rows], gold[rows]).statistic for predictions in (better, worse)
         )

@@ -1,4 +1,4 @@
-"""Trainings on pairs from beginning to end, of tiny models: stopped, resumed, estimated, told, and used."""
+"""Trainings of tiny models on pairs: stopping, resuming, estimates, cards and use."""
 
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,11 @@ def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
     model = load_bi_encoder(ModelSource("it", folder=run.model_folder), [])
     first, second = (model.encode(list(column), normalize_embeddings=True) for column in judge.texts)
     alone = spearman((first * second).sum(axis=1), judge.gold)
-    assert scores["after"]["spearman"] == pytest.approx(alone, abs=0.02)  # bfloat16 where the machine is quicker so
+    assert scores["after"]["spearman"] == pytest.approx(alone, abs=0.02)  # bfloat16 if the machine computes it faster
     measured = read_logged(run, "eval_validation_spearman")
     assert scores["after"]["spearman"] == pytest.approx(max(measured), abs=1e-6)
     best = [entry for entry in run.progress() if entry.get("eval_validation_spearman") == max(measured)]
-    assert len(best) > 1  # all of whom are right, so the loss tells them apart
+    assert len(best) > 1  # all are perfect, so the loss decides
     assert scores["best_step"] == min(best, key=lambda entry: entry["eval_loss"])["step"]
     assert scores["after"]["spearman"] > scores["before"]["spearman"] + 0.1
     assert scores["gain"]["difference"] == pytest.approx(scores["after"]["spearman"] - scores["before"]["spearman"])
@@ -264,7 +264,7 @@ def test_rejects_several_processes_for_losses_with_weights(objective: Any, monke
 def test_requires_evaluation_set_without_scores_or_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = run_of(KIND, SentenceObjective.TRIPLET).plan()
     recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
-    monkeypatch.setenv("WORLD_SIZE", "2")  # each would see other examples
+    monkeypatch.setenv("WORLD_SIZE", "2")  # each would have other examples
     with pytest.raises(TrainingError, match="name a scored set to be judged on") as error:
         recipe.build_task(find_model(tiny_bi_encoder()))
     assert error.value.code == "nothing_judges"

@@ -207,7 +207,7 @@ def test_passages_omit_text_of_synthetic_questions(sample: QuestionSet, by: Ques
     else:
         assert not any(question in positive for question, positive in pairs)
         assert all(line in sample.passages.titles for _, line in first_lines)
-    # what it is measured on is read so too: where its own words stand in a passage, BM25 finds nearly all
+    # evaluation reads the same texts: with the source sentences, BM25 would find nearly all
     whole = BM25("whole", sample.passages, BM25Options())
     score = data.first_stage_scores.validation.means()["ndcg@10"]
     assert score < data.evaluate(whole).validation.means()["ndcg@10"]
