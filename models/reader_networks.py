@@ -106,7 +106,7 @@ class SpanNetwork(TrainedNetwork):
         likelihood: Karpukhin et al. 2020).
         """
         logits = self[0](features)
-        sides = (("starts", "begins"), ("ends", "finishes"))
+        sides = (("starts", "starts"), ("ends", "ends"))
         losses = [_negative_log_likelihood(logits[name], features["allowed"], features[mark]) for name, mark in sides]
         return {"losses": (losses[0] + losses[1]) / 2}
 
@@ -161,7 +161,7 @@ class MaskedNetwork(TrainedNetwork):
         are rows over hidden tokens of the whole batch.
         """
         scores = self.score_tokens(features)
-        losses = scores["token_losses"] * features["shares"][:, 0]
+        losses = scores["token_losses"] * features["weights"][:, 0]
         if "follow_losses" in scores:
             losses = losses + self.pairs_weight * scores["follow_losses"]
         return {"losses": losses}

@@ -1,6 +1,6 @@
-"""An ablation: the file that says what varies, its language models trained one after the other, and what judges them.
+"""An ablation: its experiment file, the training of its language models one after the other, and their evaluation.
 
-Each is fine-tuned alike, then all are measured. A finished training of this workspace with the same plan is reused.
+All models are fine-tuned with the same options. Finished trainings of this workspace with the same plan are reused.
 """
 
 import time
@@ -9,7 +9,7 @@ from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
 
 from mrc_workbench.data.cache import sealing
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested
@@ -34,7 +34,7 @@ from mrc_workbench.training.jobs import (
     Variant,
     VariantDifference,
 )
-from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions
+from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions, current_options
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, all_runs, create_run, find_run
@@ -43,22 +43,26 @@ from mrc_workbench.training.text_options import LanguageOptions
 from mrc_workbench.training.train import execute, load_training_data
 
 NDCG = "ndcg@10"
-# of the fine-tuned model, and of what it started from
-SPEARMAN = "spearman"
-SPEARMAN_BEFORE = "spearman_before"
+SPEARMAN = "spearman"  # of the fine-tuned model
+SPEARMAN_BEFORE = "spearman_before"  # of the language model
 MAX_VARIANTS = 40
 Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 
 
-class AblationExperiment(BaseModel):
-    """What is learned from and what is varied, one thing at a time; `untrained` adds the base as it is.
+def _current_option_names(options: object) -> object:
+    return current_options(options) if isinstance(options, Mapping) else options
 
-    With `questions`, every variant is fine-tuned on their training part and measured on their test part; with
-    `sentences`, pairs with human scores, its vectors are compared with these.
+
+class AblationExperiment(BaseModel):
+    """The text, the options and the values that vary, one option at a time; `untrained` adds the base.
+
+    With `questions`, each variant is fine-tuned on their training part and evaluated on their test part. With
+    `sentences`, pairs with human scores, its vectors are compared with the scores.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _earlier_options = field_validator("language_model", "fine_tuning", "vary", mode="before")(_current_option_names)
     text: str = Field(min_length=1)
     questions: str = ""
     sentences: str = ""
@@ -76,37 +80,30 @@ class AblationExperiment(BaseModel):
 
     @property
     def changes(self) -> dict[int, dict[str, Scalar]]:
-        """What each variant changes, by its number: the reference nothing, the untrained base is `UNTRAINED`."""
+        """The changed options of each variant by number; the reference and the untrained base change none."""
         varied = [{name: value} for name, values in self.vary.items() for value in values]
         untrained: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
         return untrained | dict(enumerate([{}, *varied], start=REFERENCE))
 
     def language_model_options(self, number: int) -> LanguageOptions:
-        """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
+        """Return the options of a variant's language model. Raises `ExperimentError`."""
         file_options = self.language_model
         variant_changes = self.changes[number]
-        base_defaults = LanguageOptions.defaults_for(
-            str(variant_changes.get("base", file_options.get("base", STARTER)))
-        )
-        defaults = asdict(base_defaults) | {"kept_models": 0}  # of many variants nobody looks at how each came there
-        return _parse_options(
-            LanguageOptions,
-            defaults,
-            {**file_options, **variant_changes},
-            "vary" if variant_changes else "language_model",
-        )
+        base = str({**file_options, **variant_changes}.get("base", STARTER))
+        defaults = asdict(LanguageOptions.defaults_for(base)) | {"max_snapshots": 0}
+        section = "vary" if variant_changes else "language_model"
+        return _parse_options(LanguageOptions, defaults, {**file_options, **variant_changes}, section)
 
     def fine_tuning_options(self, base: str) -> BiEncoderOptions:
-        """Return the options of fine-tuning, which suit the base that all started from. Raises `ExperimentError`."""
+        """Return the options of fine-tuning, with the defaults of the initial base. Raises `ExperimentError`."""
         initial_base = self.language_model_options(REFERENCE).base
-        # a new transformer learns as others do: what suits a starter is for a table of words
-        defaults = (
-            BiEncoderOptions(base=base) if initial_base == STARTER else BiEncoderOptions.defaults_for(initial_base)
-        )
+        # a new transformer learns like others: the defaults of a starter are for a vector table
+        is_new = initial_base == STARTER
+        defaults = BiEncoderOptions(base=base) if is_new else BiEncoderOptions.defaults_for(initial_base)
         return _parse_options(BiEncoderOptions, asdict(defaults), {**self.fine_tuning, "base": base}, "fine_tuning")
 
     def check(self) -> None:
-        """Raise `ExperimentError` if an option of any variant is wrong, or nothing is varied."""
+        """Raise `ExperimentError` if an option of a variant is invalid, or no option varies."""
         try:
             _ = self.split_options
         except ValueError as error:
@@ -116,18 +113,14 @@ class AblationExperiment(BaseModel):
             raise ExperimentError(f"vary: give {expected}: values of options in [vary], or untrained = true")
         option_sets = [self.language_model_options(number) for number in self.changes]
         if len({str(asdict(options)) for options in option_sets}) < len(option_sets) - self.untrained:
-            raise ExperimentError("vary: two variants are the same: leave out values that language_model has already")
+            raise ExperimentError("vary: two variants are the same: omit values that language_model has already")
         self.fine_tuning_options("a-base")
 
 
-def _parse_options(
-    kind: type[Kind], defaults: Mapping[str, Any], file_options: Mapping[str, Any], section: str
-) -> Kind:
+def _parse_options(kind: type[Kind], defaults: dict[str, Any], file_options: Mapping[str, Any], section: str) -> Kind:
     option_fields = {field.name: field for field in fields(kind)}
     if unknown := [name for name in file_options if name not in option_fields]:
-        raise ExperimentError(
-            f"{section}: there is no option {unknown[0]!r}; there are {', '.join(sorted(option_fields))}"
-        )
+        raise ExperimentError(f"{section}: there is no option {unknown[0]!r}; use {', '.join(sorted(option_fields))}")
     typed = {
         name: float(number) if isinstance(defaults[name], float) and type(number) is int else number
         for name, number in file_options.items()
@@ -143,7 +136,7 @@ def _parse_options(
 
 
 class VariantScores(NamedTuple):
-    """Figures and differences to the reference by variant number, and how many questions or pairs judge."""
+    """Scores and differences to the reference by variant number, and the number of questions or pairs."""
 
     intervals: dict[int, Interval]
     differences: dict[int, VariantDifference]
@@ -151,23 +144,20 @@ class VariantScores(NamedTuple):
 
 
 def hidden_token_scores(run: Run) -> dict[str, Interval]:
-    """Perplexity, share guessed and, of pairs, share told, of a finished language model, by measure."""
+    """Return perplexity, masked accuracy and next-segment accuracy of a finished language model, by measure."""
     scores = run.scores()
     after = scores.get("after", {})
     bounds = scores.get("intervals", {}).get("after", {})
-    return {
-        name: Interval(after[name], *bounds[name])
-        for name in (PERPLEXITY, GUESSED, FOLLOWED)
-        if name in after and name in bounds
-    }
+    known = [name for name in (PERPLEXITY, GUESSED, FOLLOWED) if name in after and name in bounds]
+    return {name: Interval(after[name], *bounds[name]) for name in known}
 
 
 def evaluate_on_questions(
     question_set: QuestionSet, data: str, split_options: SplitOptions, models: Mapping[int, str]
 ) -> VariantScores:
-    """nDCG@10 of bi-encoders on the test questions, compared with the reference's; all are tested together.
+    """Return nDCG@10 of bi-encoders on the test questions and tests against the reference, corrected for all.
 
-    A model that cannot search has no figure. Raises `ValueError` if no test question has a relevant passage.
+    A model that cannot search has no score. Raises `ValueError` if no test question has a relevant passage.
     """
     experiment = Experiment(
         data=data,
@@ -180,27 +170,20 @@ def evaluate_on_questions(
     result = compare(experiment, question_set)
     scores = {number: result.scores[str(number)] for number in models if str(number) in result.scores}
     groups = question_groups(result.question_set)
-    intervals = {
-        number: Interval(variant.means()[NDCG], *intervals_of(variant, groups)[NDCG])
-        for number, variant in scores.items()
-    }
+    intervals = {n: Interval(result.means()[NDCG], *intervals_of(result, groups)[NDCG]) for n, result in scores.items()}
     values = {number: variant.per_question[NDCG] for number, variant in scores.items()}
     others = [number for number in values if number != REFERENCE and REFERENCE in values]
     pairs = [Pair(str(variant), str(REFERENCE), NDCG, values[variant], values[REFERENCE]) for variant in others]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
-    differences = {
-        number: VariantDifference(test.difference, test.low, test.high, test.p_family) for number, test in tests
-    }
+    differences = {n: VariantDifference(test.difference, test.low, test.high, test.p_family) for n, test in tests}
     return VariantScores(intervals, differences, len(result.question_set.questions))
 
 
 def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScores:
-    """Spearman's correlation of cosines and human scores, compared with the reference's. Raises `EmbeddingError`."""
+    """Return Spearman's correlations of cosines and human scores. Raises `EmbeddingError`."""
     result = evaluate(pairs, list(dict.fromkeys(models.values())))
-    measured_models = {number: model for number, model in models.items() if model in result.results_by_model}
-    intervals = {
-        number: Interval(*result.results_by_model[model].metrics[SPEARMAN]) for number, model in measured_models.items()
-    }
+    known = {number: model for number, model in models.items() if model in result.results_by_model}
+    intervals = {n: Interval(*result.results_by_model[model].metrics[SPEARMAN]) for n, model in known.items()}
     differences: dict[int, VariantDifference] = {}
     for test in result.differences.get(SPEARMAN, []):
         for number, model in models.items():
@@ -213,7 +196,7 @@ def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScore
 
 
 def run_ablation(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, do an ablation in this process and return how it ended; see `Sweep.execute`."""
+    """Execute an ablation; see `Sweep.execute`."""
     return _AblationSweep.execute(ablation, sent_by_worker=sent_by_worker)
 
 
@@ -223,7 +206,7 @@ class _AblationSweep(Sweep[Ablation]):
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
         self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
-        self._evaluation_key: str | None = None  # of the reference, which is trained before the others
+        self._evaluation_key: str | None = None  # of the reference, which is trained first
         self._finished_stages = self._reused_stages = 0
 
     def work(self) -> None:
@@ -232,30 +215,29 @@ class _AblationSweep(Sweep[Ablation]):
         variants = {variant.number: variant for variant in partial_table.variants}
         for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
             variants[number] = self._train_variant(number)
-            self._job.save_outcome(
-                AblationTable(tuple(variants[variant] for variant in self._changes if variant in variants)),
-                is_partial=True,
-            )
+            known = tuple(variants[variant] for variant in self._changes if variant in variants)
+            self._job.save_outcome(AblationTable(known), is_partial=True)
         table = self._measure_variants(AblationTable(tuple(variants[variant] for variant in self._changes)))
         self._job.save_outcome(table)
 
     def _train_variant(self, number: int) -> Variant:
-        """Train a variant. Its failure does not end the others, unless it is the reference."""
+        """Train a variant. Raises `TrainingError` only if the reference fails."""
         variant = Variant(number, dict(self._changes[number]))
         try:
             self._begin(AblationStage.LEARNING, number)
             model = self._language_model(number)
             run = find_run(model)
             metrics = hidden_token_scores(run) if run and number != UNTRAINED else {}
-            evaluation_key = run.read("before.json").get("judge") if run else ""
+            evaluation_key = run.base_measurement().get("evaluation_key") if run else ""
             if number == REFERENCE:
                 self._evaluation_key = evaluation_key
-            variant = replace(variant, model=model, figures=metrics, alike=evaluation_key == self._evaluation_key)
+            is_comparable = evaluation_key == self._evaluation_key
+            variant = replace(variant, model=model, metrics=metrics, is_comparable=is_comparable)
             self._finished_stages += 1
             if self._experiment.questions:
                 self._begin(AblationStage.TUNING, number)
                 fine_tuned_run = self._run_or_reuse(f"{number}-tuned", number, self._fine_tuning_plan(number, model))
-                variant = replace(variant, tuned=fine_tuned_run.id)
+                variant = replace(variant, fine_tuned_run=fine_tuned_run.id)
                 self._finished_stages += 1
         except TrainingError as error:
             if number == REFERENCE:
@@ -264,37 +246,34 @@ class _AblationSweep(Sweep[Ablation]):
         return variant
 
     def _language_model(self, number: int) -> str:
-        """Return what names a variant's language model, trained now if it is not yet."""
+        """Return the run id or base of a variant's language model, which is trained if necessary."""
         if number != UNTRAINED:
-            return self._run_or_reuse(
-                str(number), number, self._variant_plan(number, options=self._experiment.language_model_options(number))
-            ).id
+            options = self._experiment.language_model_options(number)
+            return self._run_or_reuse(str(number), number, self._variant_plan(number, options=options)).id
         base = self._experiment.language_model_options(REFERENCE).base
         if base != STARTER:
             return base
         run = self._job.get_part(str(UNTRAINED))  # the reference's network before its first step
         if not run.model_folder.is_dir():
             plan = self._variant_plan(REFERENCE, options=self._experiment.language_model_options(REFERENCE))
-            task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(
-                find_model(plan.options.base)
-            )
+            recipe = get_recipe(plan.kind)(plan.options, load_training_data(plan))
+            task = recipe.build_task(find_model(plan.options.base))
             with sealing(run.model_folder) as new:
                 task.model.save_pretrained(str(new), create_model_card=False)
         return run.id
 
     def _run_or_reuse(self, name: str, number: int, plan: TrainingPlan) -> Run:
-        """Return a finished run of the plan, an existing or a new one. Raises `AskedToStop` and `TrainingError`."""
+        """Return an existing or new finished run of the plan. Raises `StopRequested` and `TrainingError`."""
         if existing_run := next((run for run in all_runs() if _has_same_result(run, plan)), None):
             self._reused_stages += 1
             return existing_run
-        plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), whole=True))
+        plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), is_complete=True))
         part = self._job.get_part(name)
         run = self._resume_or_create(part, partial(create_run, plan, part.folder, attended=True))
         from mrc_workbench.training.trainers import TrainingProgressCallback  # imports transformers
 
-        status = execute(
-            run, TrainingProgressCallback(lambda progress: self._write(progress) if self._is_due() else None)
-        )
+        progress_callback = TrainingProgressCallback(lambda progress: self._write(progress) if self._is_due() else None)
+        status = execute(run, progress_callback)
         if self._job.stop_requested or status.state is State.STOPPED:
             raise StopRequested
         if status.state is not State.DONE:
@@ -324,32 +303,28 @@ class _AblationSweep(Sweep[Ablation]):
         self._begin(AblationStage.MEASURING)
         trained = [variant for variant in table.variants if not variant.code]
         models = {variant.number: variant.model for variant in trained}
-        fine_tuned_models = {variant.number: variant.tuned for variant in trained if variant.tuned}
-        scores_by_measure: dict[str, VariantScores] = {}
+        fine_tuned_models = {variant.number: variant.fine_tuned_run for variant in trained if variant.fine_tuned_run}
+        by_measure: dict[str, VariantScores] = {}
         if self._experiment.sentences:
             pairs = find_pairs(self._experiment.sentences)
-            scores_by_measure[SPEARMAN_BEFORE] = evaluate_on_pairs(pairs, models)
-            table = replace(table, pairs=scores_by_measure[SPEARMAN_BEFORE].sample_size)
+            by_measure[SPEARMAN_BEFORE] = evaluate_on_pairs(pairs, models)
+            table = replace(table, pairs=by_measure[SPEARMAN_BEFORE].sample_size)
             if fine_tuned_models:
-                scores_by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
+                by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
         if fine_tuned_models:
-            scores_by_measure[NDCG] = evaluate_on_questions(
-                self._questions, self._experiment.questions, self._experiment.split_options, fine_tuned_models
-            )
-            table = replace(table, questions=scores_by_measure[NDCG].sample_size)
+            experiment = self._experiment
+            questions = (self._questions, experiment.questions, experiment.split_options)
+            by_measure[NDCG] = evaluate_on_questions(*questions, fine_tuned_models)
+            table = replace(table, questions=by_measure[NDCG].sample_size)
         variants = []
         for variant in table.variants:
-            metrics = {
-                name: scores.intervals[variant.number]
-                for name, scores in scores_by_measure.items()
-                if variant.number in scores.intervals
-            }
+            n = variant.number
+            metrics = {name: scores.intervals[n] for name, scores in by_measure.items() if n in scores.intervals}
             differences = {
-                name: scores.differences[variant.number]
-                for name, scores in scores_by_measure.items()
-                if variant.number in scores.differences
+                name: scores.differences[n] for name, scores in by_measure.items() if n in scores.differences
             }
-            variants.append(replace(variant, figures={**(variant.figures or {}), **metrics}, differences=differences))
+            metrics = {**(variant.metrics or {}), **metrics}
+            variants.append(replace(variant, metrics=metrics, differences=differences))
         return replace(table, variants=tuple(variants))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:
@@ -359,22 +334,18 @@ class _AblationSweep(Sweep[Ablation]):
         self._write(0.0)
 
     def _write(self, stage_progress: float) -> None:
-        """Report the progress as if the stages left took as long as those done here."""
+        """Report the progress. The time left assumes that all stages take equally long."""
         finished = self._finished_stages + stage_progress
         finished_here = finished - self._reused_stages
-        seconds_left = (
-            (time.monotonic() - self._began) / finished_here * (self._stages - finished) if finished_here > 0 else None
-        )
+        pace = (time.monotonic() - self._began) / finished_here if finished_here > 0 else None
+        seconds_left = None if pace is None else pace * (self._stages - finished)
         self._report(finished / self._stages, seconds_left)
 
 
 def _has_same_result(run: Run, plan: TrainingPlan) -> bool:
-    """Whether a run is finished, and its plan gives the same result."""
-    finished_plan = run.plan()
+    """Whether a run is finished, and its plan has the same result."""
+    finished = run.plan()
     compared_fields = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
-    is_same_plan = all(getattr(finished_plan, name) == getattr(plan, name) for name in compared_fields)
-    return (
-        is_same_plan
-        and not (finished_plan.trial and not finished_plan.trial.whole)
-        and run.status().state is State.DONE
-    )
+    is_same_plan = all(getattr(finished, name) == getattr(plan, name) for name in compared_fields)
+    is_cut_short = finished.trial is not None and not finished.trial.is_complete
+    return is_same_plan and not is_cut_short and run.status().state is State.DONE

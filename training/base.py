@@ -1,4 +1,4 @@
-"""What all kinds of training share: the `Recipe` of a kind, the `Task` it makes for a trainer, and their `Family`."""
+"""Base classes of all kinds of training: the `Recipe` of a kind, the `Task` of a trainer, and the `Family`."""
 
 import os
 import time
@@ -21,20 +21,20 @@ from mrc_workbench.training.options import Report, TrainingOptions, uses_bfloat1
 if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates
 
-Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
-FeatureBuilder = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
+Columns = dict[str, list[Any]]  # inputs of the loss, one entry per example
+FeatureBuilder = Callable[[list[int]], dict[str, Any]]  # from rows of the examples to a model's input
 OnProgress = Callable[[float], None]  # receives the fraction done, 0 to 1
-MarkedNegatives = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
-LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
-VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
-MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
+MarkedNegatives = tuple[tuple[str, str], ...]  # ids of a question and of a passage that a user marked as its negative
+LOSS = "loss"  # selects the best checkpoint by the held-out loss
+VALIDATION = "validation"  # measures are logged as eval_validation_<measure>
+MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; other texts are always computed
 CARDS = tomllib.loads(Path(__file__).with_name("recipes").joinpath("cards.toml").read_text(encoding="utf-8"))
 _SAMPLE_SIZE = 64  # texts or pairs
 _SAMPLES_PER_ROUND = 16
 
 
 def processes() -> int:
-    """How many processes share the training, as `torchrun` says."""
+    """Return the number of processes of the training, set by `torchrun`."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -44,8 +44,8 @@ def estimate_seconds(
     limit: float = 2.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Estimate the seconds that `work` takes for everything, which is ordered by length, from evenly spaced samples."""
-    work(list(items[:2]))  # what is only done once
+    """Estimate the seconds that `work` takes for all items, which are sorted by length, from evenly spaced samples."""
+    work(list(items[:2]))  # warm up
     sampled_items = items[:: max(1, len(items) // _SAMPLE_SIZE)]
     rounds = max(1, len(sampled_items) // _SAMPLES_PER_ROUND)
     started = clock()
@@ -61,41 +61,38 @@ def estimate_seconds(
 
 @dataclass(frozen=True)
 class Examples:
-    """What batches must know of the training examples."""
+    """The training examples as batch samplers read them."""
 
     question: np.ndarray  # (n_examples,) int, row of `relevance`
-    passages: np.ndarray  # (n_examples, 1 + n_negatives) int32 rows of the corpus, the positive first; -1 where fewer
+    passages: np.ndarray  # (n_examples, 1 + n_negatives) int32 rows of the corpus, the positive first; -1: missing
     relevance: csr_array  # (n_questions, n_passages), nonzero where relevant
-    lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
-    in_batch_negatives: (
-        bool  # whether passages of other examples are negatives; if not, any examples may stand together
-    )
-    article: np.ndarray | None = None  # (n_examples,) int: then texts of one article go together, not of like length
-    shared: bool = False  # whether batches are of passages with their questions, see `engine.shared_passages`
+    lengths: np.ndarray  # (n_examples,) text lengths in any unit
+    in_batch_negatives: bool  # whether passages of other examples are negatives
+    article: np.ndarray | None = None  # (n_examples,) int: group batches by article, not by length
+    shared: bool = False  # whether batches hold passages with all their questions
 
     @classmethod
     def independent(
         cls, lengths: np.ndarray, *, in_batch_negatives: bool = False, article: np.ndarray | None = None
     ) -> Self:
-        """Return examples that share no texts: any may stand together."""
+        """Return examples that share no texts: any of them can form a batch."""
         rows = np.arange(len(lengths))
         identity_matrix = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
-        return cls(
-            rows, rows[:, None].astype(np.int32), identity_matrix, lengths.astype(float), in_batch_negatives, article
-        )
+        passages = rows[:, None].astype(np.int32)
+        return cls(rows, passages, identity_matrix, lengths.astype(float), in_batch_negatives, article)
 
     def passage_matrix(self) -> csr_array:
-        """Which passages an example shows, bool `(n_examples, n_passages)`."""
+        """Return the passages of each example, bool `(n_examples, n_passages)`."""
         rows, columns = np.nonzero(self.passages >= 0)
         shape = (len(self.passages), self.relevance.shape[1])
         return csr_array((np.ones(len(rows), dtype=bool), (rows, self.passages[rows, columns])), shape=shape)
 
     def forbidden(self) -> csr_array:
-        """Which passages no other example of its batch may show: those shown and those relevant here; like `shown`."""
+        """Return the passages that other examples of a batch must not contain: its own and relevant ones."""
         return self.passage_matrix() + self.relevance[self.question].astype(bool)
 
     def usable_rows(self) -> np.ndarray:
-        """Rows of the examples that can stand in a batch at all: no passage twice, no negative that is relevant."""
+        """Return the rows of examples without a repeated passage or a relevant negative."""
         sorted_passages = np.sort(self.passages, axis=1)
         negatives = self.passages[:, 1:]
         if not self.in_batch_negatives or not negatives.size:
@@ -106,16 +103,13 @@ class Examples:
 
 
 class Teacher(Protocol):
-    """Labels examples before they are trained on."""
+    """Labels examples before training: one label per example."""
 
-    def labels(self, on_progress: OnProgress) -> list[Any]:
-        """Return what the loss reads, one entry an example."""
-
+    def labels(self, on_progress: OnProgress) -> list[Any]: ...
     def placeholder_labels(self) -> list[Any]:
-        """Return labels of the same shape without computing any."""
+        """Return labels of the same shape without computing them."""
 
-    def estimate_seconds(self) -> float:
-        """Estimate the seconds that the labels take."""
+    def estimate_seconds(self) -> float: ...
 
 
 class EvaluationScores(Protocol):
@@ -130,10 +124,10 @@ S = TypeVar("S", bound=EvaluationScores)
 
 @dataclass(frozen=True)
 class Measurement(Generic[S]):
-    """A model's results on the examples that judge it, on a few that it learns from, and on test examples.
+    """A model's results on validation examples, on a sample of training examples, and on test examples.
 
-    `training` is None if these examples have no labels. Nothing is chosen by test examples. `judge` identifies the
-    examples that judge, if the data alone does not.
+    `training` is None if the sample has no labels. Test examples select nothing. `evaluation_key` identifies the
+    validation examples if the data does not determine them.
     """
 
     validation: S
@@ -145,27 +139,27 @@ class Measurement(Generic[S]):
         return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
 
     def metrics(self) -> dict[str, float]:
-        """Means, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
+        """Return the means by name: `validation_ndcg@10`, `training_ndcg@10` and so on."""
         return {f"{part}_{name}": value for part, means in self.means().items() for name, value in means.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of `before.json`."""
         parts = {"validation": self.validation, "training": self.training, "test": self.test}
-        key_entry = {"judge": self.evaluation_key} if self.evaluation_key else {}
-        return key_entry | {name: part.to_dict() for name, part in parts.items() if part is not None}
+        key_entry = {"evaluation_key": self.evaluation_key} if self.evaluation_key else {}
+        return key_entry | {name: part.to_dict() for name, part in parts.items() if part}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], parse: Callable[[Any], S]) -> Self | None:
-        """Read the content of `before.json`. None if parts are missing: earlier versions stored results on validation examples alone."""
+        """Read the content of `before.json`; None if parts are missing, as in files of earlier versions."""
         if "validation" not in stored:
             return None
         parts = {name: parse(stored[name]) for name in ("validation", "training", "test") if name in stored}
-        return cls(**parts, evaluation_key=stored.get("judge", ""))
+        return cls(**parts, evaluation_key=stored.get("evaluation_key", ""))
 
 
 @dataclass(frozen=True)
 class ValidationExamples:
-    """Validation examples as the loss reads them: nothing is learned from them."""
+    """Validation examples as the loss reads them."""
 
     columns: Columns
     examples: Examples
@@ -174,55 +168,44 @@ class ValidationExamples:
 
     @classmethod
     def create_if_usable(cls, columns: Columns, examples: Examples, **extra_fields: Any) -> Self | None:
-        """None where no two can stand in a batch, and for several processes, which would each see other negatives."""
+        """Return None if no two examples can form a batch, or for several processes: their negatives differ."""
         return None if processes() > 1 or len(examples.usable_rows()) < 2 else cls(columns, examples, **extra_fields)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a trainer needs besides its options.
-
-    With `features` the model reads these and computes its own loss; the columns are only for estimates then.
-    """
+    """The input of a trainer. With `features`, the model computes its loss; the columns are only for estimates."""
 
     model: Any
     loss: Any
     columns: Columns
     examples: Examples
-    measure: Callable[[Any], Measurement[Any]]
-    prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
-    routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
-    resolved_options: dict[str, str] = field(
-        default_factory=dict
-    )  # what became of the options that were left to the machine
+    evaluate: Callable[[Any], Measurement[Any]]
+    prompts: dict[str, str] = field(default_factory=dict)  # by column: the prefix of its texts
+    routes: dict[str, str] = field(default_factory=dict)  # by column: the route of a model with several modules
+    resolved_options: dict[str, str] = field(default_factory=dict)  # values of options that were `auto`
     metadata: dict[str, Any] = field(default_factory=dict)  # for the provenance
     teacher: Teacher | None = None
     held_out: ValidationExamples | None = None
     features: FeatureBuilder | None = None
-    max_snapshots: int = 0  # how many of those measured are kept on the way, see `training.engine.checkpoints`
-    lower_states: "LowerStates | None" = None  # of the layers that the options freeze
-    best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
+    max_snapshots: int = 0  # how many evaluated models are stored, see `training.engine.checkpoints`
+    lower_states: "LowerStates | None" = None  # of the frozen layers
+    best_by: str = ""  # the measure, or `LOSS`, that selects the best checkpoint if the options say `auto`
 
     def with_labels(self, compute_labels: Callable[[Teacher], list[Any]]) -> "Task":
-        """Add the teacher's labels to the examples, and to those held out."""
+        """Add the teacher's labels to the training and the validation examples."""
         if not self.teacher:
             return self
         labels = compute_labels(self.teacher)
         held_out = self.held_out
         if held_out and held_out.teacher:
-            held_out = ValidationExamples(
-                held_out.columns | {"label": compute_labels(held_out.teacher)}, held_out.examples
-            )
+            columns = held_out.columns | {"label": compute_labels(held_out.teacher)}
+            held_out = ValidationExamples(columns, held_out.examples)
         return replace(self, columns=self.columns | {"label": labels}, teacher=None, held_out=held_out)
 
 
-def trainer_arguments(
-    checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str = ""
-) -> dict[str, Any]:
-    """Return keyword arguments that the trainers share; a batch is divided among the processes.
-
-    The best checkpoint has the highest `best_by`, by default that of the options, or the smallest held-out loss.
-    """
+def trainer_arguments(checkpoints: Path, options: TrainingOptions, sampler: Any, best_by: str = "") -> dict[str, Any]:
+    """Return keyword arguments of all trainers; `best_by` is by default that of the options."""
     import torch
 
     by_steps = options.evaluation_steps > 0
@@ -230,7 +213,7 @@ def trainer_arguments(
     gpu = torch.cuda.is_available()
     return {
         "output_dir": str(checkpoints),
-        "batch_sampler": batch_sampler,
+        "batch_sampler": sampler,
         "num_train_epochs": options.epochs,
         "per_device_train_batch_size": max(1, options.batch_size // processes()),
         "per_device_eval_batch_size": options.evaluation_batch_size,
@@ -258,38 +241,38 @@ def trainer_arguments(
 
 
 class Family(ABC):
-    """What the kinds of training share that learn from the same kind of data; `card.md.jinja` knows them by `tag`."""
+    """The kinds of training that use one kind of data; `card.md.jinja` has a section for each `tag`."""
 
-    measures: ClassVar[Mapping[str, str]]  # by their names on a card
+    measures: ClassVar[Mapping[str, str]]  # by name: the label on a card
     curves: ClassVar[tuple[str, ...]]  # the measures in a training's progress
     tag: ClassVar[str]
 
     @abstractmethod
     def find(self, reference: str) -> Any:
-        """Return the data, with `name` and `fingerprint` of its content. Raises `DataError`."""
+        """Return the data, which has a `name` and a `fingerprint`. Raises `DataError`."""
 
     def check(self, data: Any, options: Any) -> None:  # noqa: B027 - most families take any data
-        """Raise `OptionError` where the options do not fit the data."""
+        """Raise `OptionError` if the options do not fit the data."""
 
     @abstractmethod
     def texts(self, data: Any, options: Any) -> Sequence[str]:
-        """Return its texts: a starter is made of them."""
+        """Return the texts from which a starter is built."""
 
     @abstractmethod
     def describe(self, data: Any, split_options: SplitOptions, options: Any) -> dict[str, Any]:
-        """Return what the provenance says of it, as JSON: how much there is in all and in each part."""
+        """Return the counts of the data and of its parts as JSON, for the provenance."""
 
     @abstractmethod
-    def prepare_training_data(self, data: Any, plan: Any, on_progress: OnProgress | None = None) -> Any:
-        """Return what a recipe works on, by a `training.runs.Plan`; `tell` receives the progress if that takes long.
+    def prepare_training_data(self, data: Any, plan: Any, on_progress: OnProgress | None) -> Any:
+        """Return a recipe's data for a `TrainingPlan`; `on_progress` receives the progress of slow steps.
 
-        It has `baselines()`, measurements beside the base's by name, `measurement(stored)`, which is None if that is
-        incomplete or of other data, and `summary(measured, options)`, the content of `scores.json` by measurements
-        named `before`, `after` and so on. Raises `TrainingError` if there is too little to learn from or to measure on.
+        It has `baselines()`, measurements of other methods by name, `read_measurement(stored)`, which is None if that
+        is incomplete or of other data, and `summarize(measured, options)`, the content of `scores.json` from
+        measurements named `before`, `after` and so on. Raises `TrainingError` if a part has too few examples.
         """
 
     def card_rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
-        """What was measured, by name, as a card's table calls it."""
+        """Return the rows of a card's table: labels by names of measurements."""
         return {"before": "The base", "after": "**This model**"}
 
 
@@ -298,24 +281,21 @@ Data = TypeVar("Data")  # what a family makes of its data
 
 
 class Recipe(ABC, Generic[Options, Data]):
-    """The class describes a kind of training; an instance is one training, whose methods are called in turn.
-
-    What a card and the pages say of a kind is in `recipes/cards.toml`.
-    """
+    """A kind of training; an instance is one training. Texts for cards and pages are in `recipes/cards.toml`."""
 
     kind: ClassVar[str]
     family: ClassVar[Family]
     options: ClassVar[type[TrainingOptions]]
-    base: ClassVar[str]  # hub id that a page offers to start from, besides what the options offer
-    measure: ClassVar[str]  # the metric that a page shows of a finished training
+    base: ClassVar[str]  # hub id that a page offers besides the bases of the options
+    measure: ClassVar[str]  # the metric that a page displays for a finished training
     colour: ClassVar[str]  # of its curves
-    named: ClassVar[str] = ""  # by the command
-    does: ClassVar[str]  # the words of a finished model's card
+    description: ClassVar[str] = ""  # by the command
+    summary: ClassVar[str]  # the words of a finished model's card
     hub_task: ClassVar[str]
     loading: ClassVar[tuple[str, str]]
-    loading_a_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
+    loading_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
     usage: ClassVar[str]
-    # the name and the specification of a retriever that searches with a finished model
+    # name and spec of a retriever that searches with a finished model
     retriever_spec: ClassVar[tuple[str, Callable[..., Spec]] | tuple[()]] = ()
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -329,23 +309,23 @@ class Recipe(ABC, Generic[Options, Data]):
 
     @abstractmethod
     def evaluate(self, source: ModelSource) -> Measurement[Any]:
-        """Measure a model on what judges it, and on a sample of what it learns from."""
+        """Evaluate a model on the validation examples and on a sample of the training examples."""
 
     @abstractmethod
     def build_task(self, source: ModelSource) -> Task:
-        """Load and adapt the base, for its training. Raises `OptionError`, `ModelError` and `TrainingError`."""
+        """Load the base and adapt it for training. Raises `OptionError`, `ModelError` and `TrainingError`."""
 
     def evaluate_finished(self, model_folder: Path) -> tuple[Mapping[str, Measurement[Any]], dict[str, Any]]:
-        """Measure the finished model: measurements by name, `after` among them, and other entries of `scores.json`."""
+        """Return measurements of the finished model by name, `after` among them, and other entries of `scores.json`."""
         return {"after": self.evaluate(finished_model_source(model_folder))}, {}
 
     @abstractmethod
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        """Estimate the seconds that measuring this model once takes, from a part of it."""
+        """Estimate the seconds of one evaluation from a part of it."""
 
     @classmethod
     def retrievers(cls, model: str, first: str, *, title: bool, name_for: Callable[[str], str]) -> list[Spec]:
-        """Return retrievers that use a finished model, alone and with BM25, whose name is `first`."""
+        """Return retrievers that use a finished model, without and with the BM25 retriever named `first`."""
         if not cls.retriever_spec:
             return []
         name, spec = cls.retriever_spec
@@ -359,7 +339,7 @@ def finished_model_source(model_folder: Path) -> ModelSource:
 
 
 def transformer_layers(network: Any) -> Any:
-    """The layers of a transformer, lowest first, as a `ModuleList`; None of an unknown architecture."""
+    """Return the layers of a transformer as a `ModuleList`, lowest first; None for an unknown architecture."""
     backbone = getattr(network, network.base_model_prefix, network)
     encoder = getattr(backbone, "encoder", None) or getattr(backbone, "transformer", None) or backbone
     layers = getattr(encoder, "layer", None)

@@ -1,8 +1,7 @@
-"""A few steps of a planned training, timed within a budget of seconds, and what they say about a step of any size.
+"""A few steps of a planned training, timed within a budget of seconds, and the time of a step of any size.
 
-A training step costs a fixed part, the optimizer's, and a part that grows with the characters it reads. Both are
-measured: the first step warms the libraries up and is not timed, then come small parts of batches and, while the budget
-lasts, whole ones.
+A training step has a fixed cost, the optimizer's, and a cost that grows with the characters it reads. Both are
+measured: the first step is a warm-up, then follow small parts of batches and, while the budget lasts, whole batches.
 """
 
 import tempfile
@@ -23,14 +22,14 @@ from mrc_workbench.training.options import Report, TrainingOptions
 Batch = list[int]  # rows of the examples
 Clock = Callable[[], float]
 
-BUDGET_SECONDS = 15.0  # for everything an estimate does
-_PARTIAL_DIVISORS = (8, 4)  # which fraction of a batch is tried before whole ones
+BUDGET_SECONDS = 15.0  # of a whole estimate
+_PARTIAL_DIVISORS = (8, 4)  # parts of a batch that are timed before whole ones
 _WHOLE_BATCH_COUNT = 3
-_RESERVED_FRACTION = 0.2  # share of the budget left for the evaluation that is measured after the steps
+_RESERVED_FRACTION = 0.2  # fraction of the budget for the evaluation after the steps
 
 
 class TimeBudget:
-    """Seconds that may be spent, counted by the clock from `started`, by default from now."""
+    """A limit in seconds, counted from `started`, by default from now."""
 
     def __init__(
         self, seconds: float = BUDGET_SECONDS, clock: Clock = time.monotonic, started: float | None = None
@@ -48,9 +47,9 @@ class TimeBudget:
 
 
 class Deadline:
-    """Calls `give_up` with the last outcome noted if the block takes longer than `seconds`.
+    """Calls `give_up` with the last recorded outcome if the block takes longer than `seconds`.
 
-    Without an outcome it waits for the first one, `patience` seconds in all.
+    Without an outcome, it waits for the first one, up to `patience` seconds in total.
     """
 
     def __init__(self, seconds: float, patience: float, give_up: Callable[[Any], None]) -> None:
@@ -71,7 +70,7 @@ class Deadline:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:  # it either gives up before this, or not at all
+        with self._lock:  # after this, `give_up` is not called
             self._is_closed.set()
 
     def _wait(self) -> None:
@@ -85,18 +84,18 @@ class Deadline:
 
 @dataclass(frozen=True)
 class StepTiming:
-    """One step that was taken: characters read, seconds in total and in the optimizer, and the most bytes held."""
+    """One timed step: characters read, seconds in total and in the optimizer, and peak memory in bytes."""
 
     characters: float
     seconds: float
     optimizer_seconds: float
     memory: int
-    is_whole: bool  # a whole batch, not a part of one
+    is_whole: bool  # whether the batch was whole
 
 
 @dataclass(frozen=True)
 class LowerLayersCost:
-    """What frozen layers cost once for each distinct text."""
+    """The cost of frozen layers, once for each distinct text."""
 
     seconds_per_token: float
     bytes_per_token: float
@@ -104,15 +103,15 @@ class LowerLayersCost:
 
 @dataclass
 class StepTimes:
-    """Steps in the order in which they were taken; the first one is the warm-up."""
+    """Steps in order; the first one is the warm-up."""
 
     steps: list[StepTiming] = field(default_factory=list)
-    memory_before: int = 0  # bytes held before the first step; 0 if unknown
-    lower_layers: LowerLayersCost | None = None  # not part of the steps' seconds; None if no states are stored
+    memory_before: int = 0  # bytes before the first step; 0 if unknown
+    lower_layers: LowerLayersCost | None = None  # excluded from the steps' seconds; None if no states are stored
 
     @property
     def timed(self) -> list[StepTiming]:
-        """The most representative steps: whole batches, else the largest parts, else the warm-up alone."""
+        """The most representative steps: whole batches, else the largest parts, else only the warm-up."""
         measured = self.steps[1:] or self.steps
         if whole := [step for step in measured if step.is_whole]:
             return whole
@@ -130,7 +129,7 @@ class StepTimes:
         return fixed + rate * characters
 
     def memory_line(self) -> tuple[float, float]:
-        """Slope and constant of the bytes held over the characters of the largest batch so far."""
+        """Return slope and constant of memory in bytes as a function of the characters of the largest batch."""
         larger_steps: list[StepTiming] = []
         for step in self.steps:
             if not larger_steps or step.characters > larger_steps[-1].characters:
@@ -140,7 +139,7 @@ class StepTimes:
         if len(larger_steps) > 1:
             before = larger_steps[-2]
             slope = max(0.0, (last.memory - before.memory) / (last.characters - before.characters))
-        elif self.memory_before:  # all that one step added may grow with the text
+        elif self.memory_before:  # assume that everything that the step added grows with the text
             slope = max(0, last.memory - self.memory_before) / last.characters
         return slope, last.memory - slope * last.characters
 
@@ -150,13 +149,13 @@ class StepTimes:
 
 
 def sample_evenly(sorted_items: np.ndarray, count: int) -> list[int]:
-    """Return `count` of what is ordered, from the middles of as many equal parts of it: each kind has its share."""
+    """Return the middle items of `count` equal parts of sorted items."""
     count = min(count, len(sorted_items))
     return [int(item) for item in sorted_items[((np.arange(count) + 0.5) * len(sorted_items) / count).astype(int)]]
 
 
 def select_trial_batches(batches: Sequence[Batch], characters: np.ndarray) -> list[tuple[Batch, bool]]:
-    """Return batches by size and whether each is whole: first parts, then the largest, which decides the memory."""
+    """Return batches and whether each is whole: first parts, then the largest, which determines the memory."""
     largest = batches[-1]
     typical = [batches[position] for position in sample_evenly(np.arange(len(batches)), _WHOLE_BATCH_COUNT)]
     middle = typical[len(typical) // 2]
@@ -174,9 +173,9 @@ def _partial_batch(batch: Batch, characters: np.ndarray, divisor: int) -> Batch:
 
 @dataclass
 class StepScheduler:
-    """Decides after each step whether the next one is taken: it has to fit into the budget and the memory."""
+    """Decides after each step whether the next one fits into the budget and the memory."""
 
-    sizes: Sequence[float]  # characters of the batches to try
+    sizes: Sequence[float]  # characters of the batches
     are_whole: Sequence[bool]
     budget: TimeBudget
     memory_limit: float
@@ -184,7 +183,7 @@ class StepScheduler:
     times: StepTimes = field(default_factory=StepTimes)
 
     def add(self, seconds: float, optimizer_seconds: float, memory: int) -> bool:
-        """Note a step; returns whether to go on."""
+        """Record a step; returns whether to take another one."""
         steps = self.times.steps
         steps.append(StepTiming(self.sizes[len(steps)], seconds, optimizer_seconds, memory, self.are_whole[len(steps)]))
         self.on_step(self.times)
@@ -197,7 +196,7 @@ class StepScheduler:
 
 
 def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
-    """Train on these batches for as long as the pace allows, at least one step."""
+    """Train on these batches, at least one step, until the scheduler stops."""
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
@@ -245,17 +244,14 @@ def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         trainer.args.load_best_model_at_end = False
         pace.times.memory_before = memory.peak()
         cached = cached_lower_layers(task.model, options.frozen_layers)
-        with (
-            cached_tokenization(task.model),
-            cached as lower,
-            passes_by_length(task.model, recompute=options.recompute),
-        ):
+        recompute = options.gradient_checkpointing
+        with cached_tokenization(task.model), cached as lower, passes_by_length(task.model, recompute=recompute):
             trainer.train()
     return pace.times
 
 
 def memory_available() -> int:
-    """Bytes that a process in this one's place may hold."""
+    """Return the bytes that a process which replaces this one can use."""
     import torch
 
     if torch.cuda.is_available():
@@ -264,7 +260,7 @@ def memory_available() -> int:
 
 
 class _MemoryMeter:
-    """Within its block, the most bytes held since the last reset: of the GPU by torch, else of this process."""
+    """Measures the peak memory since the last reset: torch's on a GPU, else that of this process."""
 
     def __init__(self) -> None:
         import torch
@@ -304,9 +300,9 @@ class _MemoryMeter:
 
 @dataclass(frozen=True)
 class ProcessorLoad:
-    """How much of the processors others used during a measurement, and how much this process got."""
+    """The load of the processors by other programs and by this process during a measurement."""
 
-    others_fraction: float  # share of all processors, 0 to 1
+    others_fraction: float  # fraction of all processors, 0 to 1
     own_fraction: float
 
     @property
@@ -329,9 +325,9 @@ class ProcessorLoadMeter:
 
 
 def _processor_seconds() -> tuple[float, float, float]:
-    """Return the seconds of all processors, of these idle, and of this process."""
+    """Return total seconds, idle seconds, and seconds of this process."""
     times = psutil.cpu_times()
     own = psutil.Process().cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    total = sum(times[:8])  # what guests use is counted as user time, too
+    total = sum(times[:8])  # user time includes that of guests
     return total, idle, own.user + own.system

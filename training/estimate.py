@@ -1,7 +1,4 @@
-"""What a training would take here, found out by a few of its own steps, and what to change where it is too much.
-
-A page rehearses a training, its estimate or its hard negatives, in a process of its own.
-"""
+"""Estimates of a training's time and memory from a few of its steps, and changes that make it fit."""
 
 import os
 import time
@@ -16,20 +13,8 @@ import numpy as np
 from mrc_workbench.data.jobs.folder import State, Status, run_job
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.base import MEMORY_FRACTION, Task, transformer_layers
-from mrc_workbench.training.dry_run import (
-    Batch,
-    Deadline,
-    ProcessorLoad,
-    ProcessorLoadMeter,
-    StepScheduler,
-    StepTimes,
-    TimeBudget,
-    memory_available,
-    sample_evenly,
-    select_trial_batches,
-    time_steps,
-)
+from mrc_workbench.training import dry_run
+from mrc_workbench.training.base import MEMORY_FRACTION, OnProgress, Task, transformer_layers
 from mrc_workbench.training.jobs import DryRunJob, DryRunTask, Estimate
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipes import get_recipe
@@ -40,10 +25,7 @@ _SAMPLE_SIZE = 64  # texts
 
 
 def count_characters(task: Task) -> tuple[np.ndarray, float]:
-    """Characters that a training reads of each example, `(n_examples,)`, and of a token; the latter 1 for a starter.
-
-    A text, or a pair of a cross-encoder, counts up to the length that the model reads.
-    """
+    """Return the characters that the model reads per example, `(n_examples,)`, and per token (1 for a starter)."""
     from sentence_transformers import CrossEncoder
 
     columns = [values for values in task.columns.values() if isinstance(values[0], str | list)]
@@ -55,10 +37,8 @@ def count_characters(task: Task) -> tuple[np.ndarray, float]:
 
     if isinstance(task.model, CrossEncoder):
         questions, *passage_columns = columns
-        counts = [
-            [reads(more, len(question)) for question, more in zip(questions, values, strict=True)]
-            for values in passage_columns
-        ]
+        lengths = [len(question) for question in questions]
+        counts = [[reads(text, n) for n, text in zip(lengths, texts, strict=True)] for texts in passage_columns]
     else:
         counts = [[reads(more) for more in values] for values in columns]
     return np.sum(counts, axis=0, dtype=float), characters_per_token
@@ -69,79 +49,74 @@ def _measure_characters_per_token(model: Any, texts: Sequence[Any]) -> tuple[flo
 
     if not takes_rows(model):
         return 1.0, float("inf")
-    sample = [texts[row] for row in sample_evenly(np.arange(len(texts)), _SAMPLE_SIZE)]
+    sample = [texts[row] for row in dry_run.sample_evenly(np.arange(len(texts)), _SAMPLE_SIZE)]
     sampled_texts = [text for item in sample for text in ([item] if isinstance(item, str) else item)]
     tokens = sum(map(len, model.tokenizer(sampled_texts, add_special_tokens=False, verbose=False)["input_ids"]))
     characters_per_token = sum(map(len, sampled_texts)) / max(1, tokens)
     return characters_per_token, characters_per_token * float(model.max_seq_length or "inf")
 
 
+@dataclass(frozen=True)
 class BatchCharacters:
-    """Counts what a step reads: a passage that several examples of a batch share is read once.
+    """Counts the characters of a step, which reads a passage that several examples share only once.
 
-    `each` are the characters of an example, `passage` says which passage it shares, `of_passage` has that passage's
-    characters, `(n_examples,)` each; without `passage` no passage is shared.
+    `passage` is the number of an example's shared passage, and `passage_characters` are its characters,
+    `(n_examples,)` each; None if examples share no passages.
     """
 
-    def __init__(
-        self,
-        example_characters: np.ndarray,
-        passage: np.ndarray | None = None,
-        passage_characters: np.ndarray | None = None,
-    ) -> None:
-        self._example_characters = example_characters
-        self._passage = passage
-        self._passage_characters = passage_characters
+    example_characters: np.ndarray
+    passage: np.ndarray | None = None
+    passage_characters: np.ndarray | None = None
 
-    def characters(self, batch: Batch) -> float:
-        total = float(self._example_characters[batch].sum())
-        if self._passage is None or self._passage_characters is None:
+    def characters(self, batch: dry_run.Batch) -> float:
+        total = float(self.example_characters[batch].sum())
+        if self.passage is None or self.passage_characters is None:
             return total
-        first = np.unique(self._passage[batch], return_index=True)[1]
-        shared = self._passage_characters[batch]
+        first = np.unique(self.passage[batch], return_index=True)[1]
+        shared = self.passage_characters[batch]
         return total - float(shared.sum()) + float(shared[first].sum())
 
 
-USABLE_MEMORY_FRACTION = 0.9  # of the memory that is free: the rest is for what nobody foresees
-_BYTES_PER_TRAINED_WEIGHT = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
+USABLE_MEMORY_FRACTION = 0.9  # of the free memory
+_BYTES_PER_TRAINED_WEIGHT = 12  # float32: the gradient and two averages of AdamW, in addition to the weight
 _LORA_RANK = 16
-_MIN_LENGTH = 64  # tokens, below which hardly a passage says what it is about
+_MIN_LENGTH = 64  # tokens
 
-# in the order of harmlessness: what each change saves, told where one is made
+# options by how little their change affects the result, and the reason that the command line prints
 REASONS = {
-    "attention_dropout": "the probabilities of attention are not written out",
-    "embedding_table": "the token vectors need no gradient and no state of the optimizer",
-    "recompute": "one pass is held at a time, and computed a second time for its gradient",
-    "lora_rank": "only adapters need a gradient and a state of the optimizer",
-    "max_length": "fewer tokens of a text are held",
-    "batch_size": "fewer texts are held at a time",
+    "attention_dropout": "attention probabilities are not stored",
+    "embedding_table": "token vectors need no gradient and no optimizer state",
+    "gradient_checkpointing": "only one pass is stored at a time, and repeated for its gradient",
+    "lora_rank": "only adapters need a gradient and optimizer state",
+    "max_length": "fewer tokens of a text are stored",
+    "batch_size": "fewer texts are stored at a time",
 }
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memory as a straight line: bytes held whatever a batch is, and bytes for each character of the largest batch."""
+    """Memory as a linear function of the characters of the largest batch."""
 
     fixed: float
     slope: float
     largest: float  # characters of the largest batch
     characters_per_pass: float  # characters of a full pass
-    table: int  # weights of the token table that are trained
-    trained: int  # weights that are trained, these among them
-    adapter_weights: int  # weights that adapters would have instead
-    max_length: int  # tokens read of a text; 0 for a starter, whose batch alone can be smaller
+    table_weights: int = 0  # trained weights of the token table
+    trained_weights: int = 0  # all trained weights
+    adapter_weights: int = 0  # weights of adapters that could replace them
+    max_length: int = 0  # tokens per text; 0 for a starter, of which only the batch can be smaller
 
     def memory(self, characters: float | None = None, *, saved: float = 0.0) -> int:
-        """Bytes held with so many characters, by default of the largest batch, less what is saved."""
+        """Return the bytes for a number of characters, by default of the largest batch, minus `saved` bytes."""
         return int(self.fixed - saved + self.slope * (self.largest if characters is None else characters))
 
 
 def options_that_fit(
     options: TrainingOptions, need: MemoryNeed, available: int, *, has_attention_dropout: bool
 ) -> dict[str, Any]:
-    """Return the options to change so that the memory suffices, by the line; empty if no change does.
+    """Return changes of options that make the training fit; empty if none does.
 
-    If attention `forgets` (dropout on a CPU), memory is no straight line: only that is changed, and estimated again.
+    With attention dropout on a CPU, memory is not linear: only the dropout changes, for another estimate.
     """
     limit = USABLE_MEMORY_FRACTION * available
     if has_attention_dropout:
@@ -155,17 +130,17 @@ def options_that_fit(
     changes: dict[str, Any] = {}
     saved = 0.0
     characters = need.largest
-    is_computed_in_parts = options.recompute or bool(getattr(options, "mini_batch_size", 0))
-    if need.table and not options.lora_rank:
+    is_computed_in_parts = options.gradient_checkpointing or bool(getattr(options, "mini_batch_size", 0))
+    if need.table_weights and not options.lora_rank:
         changes["embedding_table"] = EmbeddingTable.FROZEN.value
-        saved = _BYTES_PER_TRAINED_WEIGHT * float(need.table)
+        saved = _BYTES_PER_TRAINED_WEIGHT * float(need.table_weights)
     if need.memory(characters, saved=saved) > limit and not is_computed_in_parts:
-        changes["recompute"] = True
+        changes["gradient_checkpointing"] = True
         characters = min(characters, need.characters_per_pass)
     if need.memory(characters, saved=saved) > limit and not options.lora_rank and not options.frozen_layers:
         changes["lora_rank"] = _LORA_RANK
-        changes.pop("embedding_table", None)  # adapters leave it as it is
-        saved = _BYTES_PER_TRAINED_WEIGHT * float(max(0, need.trained - need.adapter_weights))
+        changes.pop("embedding_table", None)  # LoRA freezes it
+        saved = _BYTES_PER_TRAINED_WEIGHT * float(max(0, need.trained_weights - need.adapter_weights))
     length = need.max_length
     while need.memory(characters, saved=saved) > limit and length >= 2 * _MIN_LENGTH:
         length //= 2
@@ -176,23 +151,23 @@ def options_that_fit(
 
 def estimate(
     plan: TrainingPlan,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnProgress | None = None,
     *,
-    budget: TimeBudget | None = None,
+    budget: dry_run.TimeBudget | None = None,
     on_partial: Callable[[Estimate], None] | None = None,
 ) -> Estimate:
-    """Estimate time and memory of a planned training from a few of its own steps. Raises what the training would raise.
+    """Estimate time and memory of a planned training from a few of its steps. Raises the errors of the training.
 
-    As many steps are taken as fit into the budget, at least one. `on_progress` receives the progress of loading,
+    It takes as many steps as fit into the budget, at least one. `on_progress` receives the progress of loading,
     `on_partial` the estimate so far.
     """
     from transformers import set_seed
 
     from mrc_workbench.training.engine.batches import make_sampler
 
-    budget = budget or TimeBudget()
+    budget = budget or dry_run.TimeBudget()
     options = plan.options
-    available = memory_available()
+    available = dry_run.memory_available()
     began = time.perf_counter()
     data = load_training_data(plan, on_progress)
     recipe = get_recipe(plan.kind)(options, data)
@@ -207,14 +182,13 @@ def estimate(
     if task.examples.shared:
         max_characters = characters_per_token * float(task.model.max_seq_length or "inf")
         passage = task.examples.passages[:, 0]
-        passage_characters = np.array(
-            [min(len(text), max_characters) for text in list(task.columns.values())[1]], dtype=float
-        )
+        passage_texts = list(task.columns.values())[1]
+        passage_characters = np.array([min(len(text), max_characters) for text in passage_texts], dtype=float)
     reader = BatchCharacters(example_characters, passage, passage_characters)
     sampler = make_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
     batches = sorted(sampler(range(len(example_characters))), key=reader.characters)
-    meter = ProcessorLoadMeter()
-    # of distinct texts: those trained on, those held out and, as measuring stores the states of all passages, these
+    meter = dry_run.ProcessorLoadMeter()
+    # evaluation stores the states of all passages, in addition to training and validation texts
     columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
     columns.append(data.texts if task.lower_states else [])
     texts = {text for values in columns for text in values if isinstance(text, str)}
@@ -222,64 +196,60 @@ def estimate(
     distinct_characters = float(sum(min(len(text), max_characters) for text in texts))
     characters = [reader.characters(batch) for batch in batches]
     work = _Workload(task, options, characters, characters_per_token, distinct_characters, available, seconds_loading)
-    trial_batches = select_trial_batches(batches, example_characters)
-    pace = StepScheduler(
+    trial_batches = dry_run.select_trial_batches(batches, example_characters)
+    pace = dry_run.StepScheduler(
         sizes=[reader.characters(batch) for batch, _ in trial_batches],
         are_whole=[is_whole for _, is_whole in trial_batches],
         budget=budget,
         memory_limit=USABLE_MEMORY_FRACTION * available,
         on_step=lambda times: on_partial(work.outcome(times, meter.load())) if on_partial else None,
     )
-    times = time_steps(task, options, [batch for batch, _ in trial_batches], pace)
+    times = dry_run.time_steps(task, options, [batch for batch, _ in trial_batches], pace)
     load = meter.load()
     seconds_per_evaluation = recipe.estimate_evaluation_seconds(task.model)
-    return work.outcome(
-        times,
-        load,
-        seconds_per_evaluation=seconds_per_evaluation,
-        seconds_teaching=teacher.estimate_seconds() if teacher else 0.0,
-    )
+    labelling = teacher.estimate_seconds() if teacher else 0.0
+    return work.outcome(times, load, seconds_per_evaluation=seconds_per_evaluation, seconds_labelling=labelling)
 
 
 @dataclass(frozen=True)
 class _Workload:
-    """A training's work, from which its estimate follows by the times of a few steps."""
+    """The size of a training; with the times of a few steps, its estimate follows."""
 
     task: Task
     options: TrainingOptions
     characters: list[float]  # of each batch
-    characters_per_token: float  # characters
-    distinct_characters: float  # characters of texts whose frozen layers' states are stored, if some are
+    characters_per_token: float
+    distinct_characters: float  # of the texts whose states of frozen layers are stored
     available: int
     seconds_loading: float
 
     def outcome(
         self,
-        times: StepTimes,
-        load: ProcessorLoad,
+        times: dry_run.StepTimes,
+        load: dry_run.ProcessorLoad,
         *,
         seconds_per_evaluation: float | None = None,
-        seconds_teaching: float = 0.0,
+        seconds_labelling: float = 0.0,
     ) -> Estimate:
-        """`measuring` are the seconds of one evaluation, derived from the steps if None."""
+        """Return the estimate; without `seconds_per_evaluation`, it is derived from the steps."""
         task = self.task
         options = self.options
         lower_layers = times.lower_layers
         steps = int(np.ceil(len(self.characters) * options.epochs))
-        seconds_a_step = times.seconds(float(np.mean(self.characters)))
-        forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
+        seconds_per_step = times.seconds(float(np.mean(self.characters)))
+        forward = seconds_per_step / 3  # a step is a pass forward and one backward, which takes twice as long
         if seconds_per_evaluation is None:
             seconds_per_evaluation = forward * len(self.characters)
         evaluation_count = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
         if options.evaluation_steps > steps:
-            evaluation_count = 0  # only the finished model is
-        # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
+            evaluation_count = 0  # only the finished model is evaluated
+        # the first evaluation computes all layers of all texts; later ones only those that are not frozen
         shared = lower_layers is not None and task.lower_states is not None
         n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
         computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
-        seconds_measuring = seconds_per_evaluation + (evaluation_count + 1) * seconds_per_evaluation * computed_fraction
-        if task.held_out:  # their loss is computed, too
-            seconds_measuring += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
+        seconds_evaluating = seconds_per_evaluation * (1 + (evaluation_count + 1) * computed_fraction)
+        if task.held_out:  # evaluation also computes their loss
+            seconds_evaluating += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
         need = _memory_need(task, times, max(self.characters), self.characters_per_token)
         lower_layer_seconds = stored_bytes = 0.0
         if lower_layers:
@@ -288,69 +258,62 @@ class _Workload:
             stored_bytes = min(tokens * lower_layers.bytes_per_token, MEMORY_FRACTION * self.available)
         memory = int(max(times.steps[-1].memory, need.memory()) + stored_bytes)
         fits = memory <= USABLE_MEMORY_FRACTION * self.available
-        has_attention_dropout = (
-            task.resolved_options.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-        )
-        seconds = (
-            self.seconds_loading + seconds_teaching + lower_layer_seconds + steps * seconds_a_step + seconds_measuring
-        )
+        is_on_cpu = task.model.device.type == "cpu"
+        has_attention_dropout = is_on_cpu and task.resolved_options.get("attention_dropout") == "base"
+        seconds = self.seconds_loading + seconds_labelling + lower_layer_seconds
+        seconds += steps * seconds_per_step + seconds_evaluating
         return Estimate(
             steps=steps,
-            seconds_a_step=seconds_a_step,
-            seconds_measuring=seconds_measuring,
+            seconds_per_step=seconds_per_step,
+            seconds_evaluating=seconds_evaluating,
             seconds=seconds,
             memory=memory,
             memory_available=self.available,
             device=str(task.model.device),
             fits=fits,
-            instead={}
+            suggested_options={}
             if fits
             else options_that_fit(options, need, self.available, has_attention_dropout=has_attention_dropout),
             seconds_loading=self.seconds_loading,
-            seconds_teaching=seconds_teaching,
-            rough=times.is_rough,
-            others=load.others_fraction,
+            seconds_labelling=seconds_labelling,
+            is_rough=times.is_rough,
+            other_load=load.others_fraction,
             seconds_alone=seconds * load.own_fraction / (load.own_fraction + load.others_fraction)
             if load.is_contended
             else seconds,
         )
 
 
-def _memory_need(task: Task, times: StepTimes, largest: float, characters_per_token: float) -> MemoryNeed:
+def _memory_need(task: Task, times: dry_run.StepTimes, largest: float, characters_per_token: float) -> MemoryNeed:
     from torch.nn import Linear
 
     from mrc_workbench.models.inference import TOKENS_A_PASS
 
     slope, fixed = times.memory_line()
-    characters_per_pass = characters_per_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
+    per_pass = characters_per_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
     network = getattr(task.model[0], "auto_model", None)
     if network is None:
-        return MemoryNeed(
-            fixed, slope, largest, characters_per_pass, table=0, trained=0, adapter_weights=0, max_length=0
-        )
-    table_weights = sum(
-        weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad
-    )
+        return MemoryNeed(fixed, slope, largest, per_pass)
+    table = network.get_input_embeddings().parameters()
+    table_weights = sum(weight.numel() for weight in table if weight.requires_grad)
     trained_weights = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
     linear = [module for module in network.modules() if isinstance(module, Linear)]
     adapter_weights = sum(_LORA_RANK * (module.in_features + module.out_features) for module in linear)
     length = int(task.model.max_seq_length or 0)
-    return MemoryNeed(
-        fixed, slope, largest, characters_per_pass, table_weights, trained_weights, adapter_weights, length
-    )
+    return MemoryNeed(fixed, slope, largest, per_pass, table_weights, trained_weights, adapter_weights, length)
 
 
-_PATIENCE_SECONDS = 120.0  # until the first step is done, on a machine where that takes longer than the budget
+_PATIENCE_SECONDS = 120.0  # for the first step, on a slow machine
 
 
 def execute_dry_run(task: DryRunTask, folder: Path) -> int:
-    """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
+    """Execute a dry run of the plan in the folder's `run.json`; returns 1 on errors, which the status describes."""
     job = DryRunJob(folder, task)
     launched = job.status().started
 
     def work(status: Status) -> None:
         def report_progress(progress: float) -> None:
-            job.write_status(replace(status, progress=0.9 * progress))  # the rest is the steps
+            job.write_status(replace(status, progress=0.9 * progress))  # the rest is for the steps
 
         if task is DryRunTask.ESTIMATE:
             _estimate_within_budget(job, status, launched or status.started, report_progress)
@@ -362,21 +325,19 @@ def execute_dry_run(task: DryRunTask, folder: Path) -> int:
     return int(run_job(job, work, describe_error).state is not State.DONE)
 
 
-def _estimate_within_budget(
-    job: DryRunJob, status: Status, launched: float, on_progress: Callable[[float], None]
-) -> None:
-    """Write the estimate; once the budget is spent, write what is known and end this process, even within a step."""
-    budget = TimeBudget(clock=time.time, started=launched)
+def _estimate_within_budget(job: DryRunJob, status: Status, launched: float, on_progress: OnProgress) -> None:
+    """Write the estimate. Once the budget is spent, write the partial estimate and end this process."""
+    budget = dry_run.TimeBudget(clock=time.time, started=launched)
 
     def give_up(partial_estimate: Estimate | None) -> None:
         if partial_estimate:
             job.write("estimate.json", asdict(partial_estimate))
             job.write_status(replace(status, state=State.DONE))
         else:
-            message = f"no step was done within {_PATIENCE_SECONDS:g} seconds"
+            message = f"no step finished within {_PATIENCE_SECONDS:g} seconds"
             job.write_status(replace(status, state=State.FAILED, code="too_busy", message=message))
         os._exit(int(partial_estimate is None))
 
-    with Deadline(budget.seconds_left, _PATIENCE_SECONDS, give_up) as deadline:
+    with dry_run.Deadline(budget.seconds_left, _PATIENCE_SECONDS, give_up) as deadline:
         result = estimate(Run(job.folder).plan(), on_progress, budget=budget, on_partial=deadline.record)
     job.write("estimate.json", asdict(result))

@@ -1,13 +1,12 @@
-"""Which settings a search tries, and how far each goes.
+"""The trials of a search for settings, and how long each is trained.
 
-First those it begins from, then with one of them changed at a time, the most important first: a short search leaves
-out the last ones. Combinations of changes are not tried.
+The first trial has the default settings; the others change one setting each, the most important first. A short search
+omits the last ones. Combinations of changes are not tried.
 
-All go a little way, the better half twice as far, of these the better half as far again: successive halving (Jamieson &
-Talwalkar 2016), in the rounds of one bracket of Hyperband (Li et al. 2018) with a factor of 2. The settings that a
-search begins from stay to the end, so that all others are compared with them after the same fraction of the training;
-a trial that continues resumes its checkpoint. Its learning rate follows the schedule of the longest trial from the
-beginning, so no trial is judged at the end of a schedule that another one has not reached.
+The better half of the trials continues in each round: successive halving (Jamieson & Talwalkar 2016), in the rounds of
+one bracket of Hyperband (Li et al. 2018) with a factor of 2. The defaults always continue, so that each trial can be
+compared with them after the same fraction of the training. A trial that continues resumes its checkpoint. Its learning
+rate follows the schedule of the longest trial from the beginning, so all trials have the same schedule.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from mrc_workbench.training.jobs import DEFAULTS, Estimate
 from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingOptions
 from mrc_workbench.training.ranker_options import (
     DISTILLATION_OBJECTIVES,
-    BatchesOf,
+    BatchGrouping,
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
@@ -33,32 +32,25 @@ from mrc_workbench.training.ranker_options import (
 )
 
 OptionChanges = dict[str, Any]
-ROUND_FRACTIONS = (
-    0.25,
-    0.5,
-    1.0,
-)  # of the longest trial's length: where trials are measured, and the worse half is left behind
+ROUND_FRACTIONS = (0.25, 0.5, 1.0)  # of the longest trial: trials are evaluated there, and the worse half ends
 _FACTOR = 3.0  # between learning rates
-_TEMPERATURES = (0.02, 0.05)  # of most published bi-encoders: E5, GTE and BGE are below 0.03, SimCSE is at 0.05
+_TEMPERATURES = (0.02, 0.05)  # most published bi-encoders: E5, GTE and BGE are below 0.03, SimCSE has 0.05
 _SOFTMAX_OBJECTIVES = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
-_IN_BATCH_OBJECTIVES = (  # hard negatives are only beside the batch's other passages
+_IN_BATCH_OBJECTIVES = (  # hard negatives are optional: the batch's other passages are negatives
     BiEncoderObjective.MULTIPLE_NEGATIVES,
     LateObjective.MULTIPLE_NEGATIVES,
     SparseEncoderObjective.SPLADE,
 )
-_MULTI_NEGATIVE_OBJECTIVES = (
-    BiEncoderObjective.MULTIPLE_NEGATIVES,
-    *DISTILLATION_OBJECTIVES,
-)  # a question's negatives stand in one example
-_MIN_STEPS = 4  # of the longest trial: one at least in every round
-_ENOUGH_STEPS = 24  # fewer say so little that fewer trials are better
+_MULTI_NEGATIVE_OBJECTIVES = (BiEncoderObjective.MULTIPLE_NEGATIVES, *DISTILLATION_OBJECTIVES)  # per example
+_MIN_STEPS = 4  # of the longest trial: at least one per round
+_ENOUGH_STEPS = 24  # with fewer steps, fewer trials are better
 _MIN_TRIALS = 3
-_PLANNED_TIME_FRACTION = 0.85  # of the time: the rest is for what nobody foresees
+_PLANNED_TIME_FRACTION = 0.85  # the rest is a reserve
 _MEMORY_FRACTION = 0.9
 
 
 def propose_changes(options: TrainingOptions) -> list[OptionChanges]:
-    """Return what each trial changes of the options; the first one changes nothing."""
+    """Return the changed options of each trial; the first one has none."""
     if isinstance(options, CrossEncoderOptions):
         proposed = _cross_encoder_changes(options)
     elif isinstance(options, BiEncoderOptions | SparseEncoderOptions | LateOptions):
@@ -67,14 +59,14 @@ def propose_changes(options: TrainingOptions) -> list[OptionChanges]:
         proposed = _learning_rate_changes(options)
     accepted: list[OptionChanges] = [{}]
     for changes in proposed:
-        with suppress(OptionError):  # of what cannot be
+        with suppress(OptionError):  # omits invalid combinations
             if asdict(replace(options, **changes)) != asdict(options):
                 accepted.append(changes)
     return accepted
 
 
 def passages_per_question(options: TrainingOptions) -> float:
-    """Passages that the model reads for one training question in an epoch."""
+    """Return the passages that the model reads per training question and epoch."""
     if not isinstance(options, RankerOptions):
         return 1.0
     if isinstance(options, BiEncoderOptions):
@@ -85,7 +77,7 @@ def passages_per_question(options: TrainingOptions) -> float:
 
 
 def examples_per_question(options: TrainingOptions) -> int:
-    """Examples made of one training question."""
+    """Return the number of examples per training question."""
     if isinstance(options, CrossEncoderOptions):
         if options.objective is CrossEncoderObjective.BINARY_CROSS_ENTROPY:
             return 1 + options.negatives
@@ -96,7 +88,7 @@ def examples_per_question(options: TrainingOptions) -> int:
 
 
 def relative_time(options: TrainingOptions, changes: OptionChanges) -> float:
-    """Return how many times as long an epoch takes with the changes."""
+    """Return the duration of an epoch with the changes, relative to the defaults."""
     return passages_per_question(replace(options, **changes)) / passages_per_question(options)
 
 
@@ -118,8 +110,8 @@ def _encoder_changes(options: BiEncoderOptions | SparseEncoderOptions | LateOpti
         yield multiple_negatives | {"temperature": high}
     yield slower
     if options.uses_in_batch_negatives:
-        lengths = options.batches_of is BatchesOf.LENGTHS
-        yield {"batches_of": (BatchesOf.ARTICLES if lengths else BatchesOf.LENGTHS).value}
+        lengths = options.group_batches_by is BatchGrouping.LENGTHS
+        yield {"group_batches_by": (BatchGrouping.ARTICLES if lengths else BatchGrouping.LENGTHS).value}
     if options.objective in _IN_BATCH_OBJECTIVES:
         yield {"negatives": 0 if options.negatives else 1}
     elif isinstance(options, BiEncoderOptions) and options.objective not in _SOFTMAX_OBJECTIVES:
@@ -131,11 +123,10 @@ def _cross_encoder_changes(options: CrossEncoderOptions) -> Iterator[OptionChang
     negatives = {"negatives": options.negatives * 2 if options.negatives <= 4 else options.negatives // 2}
     pairs = 1 + options.negatives
     if options.objective is not CrossEncoderObjective.BINARY_CROSS_ENTROPY:
-        objective = CrossEncoderObjective.BINARY_CROSS_ENTROPY.value
-        yield {"objective": objective, "batch_size": options.batch_size * pairs}
+        yield {"objective": CrossEncoderObjective.BINARY_CROSS_ENTROPY.value, "batch_size": options.batch_size * pairs}
         yield negatives
         return
-    lists = {"batch_size": max(2, options.batch_size // pairs)}  # read whole: fewer of them are as many pairs a step
+    lists = {"batch_size": max(2, options.batch_size // pairs)}  # the same number of pairs per step
     yield {"objective": CrossEncoderObjective.LAMBDA.value} | lists
     yield negatives
     yield {"objective": CrossEncoderObjective.LISTNET.value} | lists
@@ -143,34 +134,30 @@ def _cross_encoder_changes(options: CrossEncoderOptions) -> Iterator[OptionChang
 
 @dataclass(frozen=True)
 class TrialCost:
-    """Seconds: of an epoch with the defaults, of measuring once, and of loading everything again."""
+    """Seconds of an epoch with the defaults, of one evaluation, and of loading."""
 
     epoch: float
-    measuring: float
+    evaluation: float
     loading: float
 
     def total_seconds(self, times: Sequence[float], epochs: float) -> float:
-        """Seconds of all trials of so many epochs; `times` are relative to that of the defaults, which come first.
-
-        The slower ones are assumed to continue. Finished ones are measured twice.
-        """
-        seconds = self.measuring
+        """Return the seconds of all trials if the slower ones continue; `times` are relative to the defaults."""
+        seconds = self.evaluation
         previous_fraction = 0.0
         for number, fraction in enumerate(ROUND_FRACTIONS):
             running_trials = [times[0], *sorted(times[1:], reverse=True)[: count_survivors(len(times), number) - 1]]
-            seconds += sum(
-                self.round_seconds(relative, epochs * (fraction - previous_fraction)) for relative in running_trials
-            )
+            round_epochs = epochs * (fraction - previous_fraction)
+            seconds += sum(self.round_seconds(relative, round_epochs) for relative in running_trials)
             previous_fraction = fraction
-        return seconds + self.measuring * len(running_trials)
+        return seconds + self.evaluation * len(running_trials)
 
     def round_seconds(self, relative_duration: float, epochs: float) -> float:
-        return self.loading + self.measuring + relative_duration * epochs * self.epoch
+        return self.loading + self.evaluation + relative_duration * epochs * self.epoch
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is tried, how many epochs the longest trial has, and the estimated seconds of all trials."""
+    """The changes of each trial, the epochs of the longest trial, and the estimated seconds of all trials."""
 
     changes: list[OptionChanges]
     epochs: float
@@ -178,18 +165,14 @@ class Schedule:
     seconds: float
 
 
-def schedule(
-    options: TrainingOptions, changes: Sequence[OptionChanges], estimate: Estimate, seconds: float
-) -> Schedule:
-    """Plan as many trials as can take enough steps in the seconds left, each as long as time allows.
-
-    `estimate` is that of one epoch with the defaults. Raises `Failure` if time, memory or questions are too few.
-    """
+def schedule(options: TrainingOptions, changes: list[OptionChanges], estimate: Estimate, seconds: float) -> Schedule:
+    """Plan the trials that fit into the seconds left, by the estimate of one epoch. Raises `Failure` if none fits."""
     if not estimate.fits:
         raise Failure("memory", "a step with these settings does not fit into memory")
     relative_memory = _MEMORY_FRACTION * estimate.memory_available / max(1, estimate.memory)
-    # an epoch's training is measured before, at its end, and after
-    cost = TrialCost(estimate.steps * estimate.seconds_a_step, estimate.seconds_measuring / 3, estimate.seconds_loading)
+    # a training of one epoch is evaluated before, at the end of the epoch, and after
+    epoch_seconds = estimate.steps * estimate.seconds_per_step
+    cost = TrialCost(epoch_seconds, estimate.seconds_evaluating / 3, estimate.seconds_loading)
     feasible = []
     for change in changes:
         changed = replace(options, **change)
@@ -199,11 +182,11 @@ def schedule(
         if duration <= max(1.0, relative_memory) and steps * options.epochs >= _MIN_STEPS:
             feasible.append((change, duration))
     if len(feasible) < 2 or estimate.steps * options.epochs < _MIN_STEPS:
-        raise Failure("settings_too_few", "a training of so few steps does not tell settings apart")
+        raise Failure("settings_too_few", "the training has too few steps to compare settings")
     min_epochs = min(float(options.epochs), _ENOUGH_STEPS / estimate.steps)
     for count in range(len(feasible), min(_MIN_TRIALS, len(feasible)) - 1, -1):
         times = [duration for _, duration in feasible[:count]]
-        # seconds grow with the epochs as a straight line
+        # seconds are a linear function of the epochs
         fixed = cost.total_seconds(times, 0.0)
         seconds_per_epoch = cost.total_seconds(times, 1.0) - fixed
         max_epochs = (_PLANNED_TIME_FRACTION * seconds - fixed) / seconds_per_epoch if seconds_per_epoch else inf
@@ -215,7 +198,7 @@ def schedule(
 
 
 def trial_options(options: TrainingOptions, changes: OptionChanges, epochs: float) -> TrainingOptions:
-    """Return the options of a trial, in one round: the search says when it is measured and how far it goes."""
+    """Return the options of a trial, in one round: the search controls its evaluations and its end."""
     if isinstance(options, BiEncoderOptions):
         options = replace(options, rounds=1)
     steps: dict[str, Any] = {"evaluation_steps": 0, "save_steps": 0, "save_limit": 1, "patience": 0, "logging_steps": 1}
@@ -223,11 +206,11 @@ def trial_options(options: TrainingOptions, changes: OptionChanges, epochs: floa
 
 
 def count_survivors(count: int, round_number: int) -> int:
-    """Return how many of so many trials take part in a round, counted from 0; from the second on two at least."""
+    """Return how many of `count` trials take part in a round, counted from 0; from the second on at least two."""
     return max(min(2, count), -(-count // int(2**round_number)))
 
 
 def select_survivors(values: Mapping[int, float], count: int) -> list[int]:
-    """Return the `count` trials that go on by their measures, the defaults always, then the best first."""
+    """Return the `count` trials that continue: the defaults, then the best ones."""
     others = sorted((number for number in values if number != DEFAULTS), key=lambda number: (-values[number], number))
     return [DEFAULTS, *others[: count - 1]]

@@ -1,21 +1,22 @@
 """Jobs around trainings, and their queue.
 
-Searches for settings and ablations consist of several trainings. A rehearsal estimates a training's time and memory, or
-mines its hard negatives, before it starts; its result is in `workspace/cache/rehearsals/<key>/`. Another job makes a
-finished training of the best checkpoint of a stopped one, which can still be resumed.
+Searches for settings and ablations consist of several trainings. A dry run estimates a training's time and memory, or
+mines its hard negatives, before it starts; its result is in `workspace/cache/dry_runs/<key>/`. Another job turns the
+best checkpoint of a stopped training into a finished one; the stopped one can still be resumed.
 """
 
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import pandas as pd
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Job
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -23,18 +24,16 @@ from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, read_number, workspace, write_text
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.engine.checkpoints import get_step, is_complete, newest_checkpoint
-from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.options import TrainingOptions, current_options
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, create_run, find_run, planned_runs
 
 Outcome = TypeVar("Outcome")
+ChangedOptions = Annotated[dict[str, Any], BeforeValidator(current_options)]
 
 
 @dataclass(frozen=True, order=True)
 class CompositeRun(Run):
-    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`.
-
-    What came out is in `result_name` of its folder, and in `so_far.json` until then.
-    """
+    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`."""
 
     result_name: ClassVar[str] = ""
 
@@ -43,12 +42,13 @@ class CompositeRun(Run):
         return self.folder / self.result_name
 
     def save_outcome(self, outcome: Any, *, is_partial: bool = False) -> None:
-        self.write("so_far.json" if is_partial else self.result_name, asdict(outcome))
+        self.write("partial.json" if is_partial else self.result_name, asdict(outcome))
 
     def _outcome(self, kind: type[Outcome]) -> Outcome | None:
-        """Return the result, or what is known so far; None before that, and if it cannot be read."""
+        """Return the final or partial result; None if it is missing or damaged."""
         try:
-            return TypeAdapter(kind).validate_python(self.read(self.result_name) or self.read("so_far.json"))
+            stored = self.read(self.result_name) or self.read("partial.json") or self.read("so_far.json")
+            return TypeAdapter(kind).validate_python(stored)
         except ValidationError:
             return None
 
@@ -56,7 +56,7 @@ class CompositeRun(Run):
         return Run(self.folder.parent / f"{self.id}-{name}")
 
     def parts(self) -> list[Run]:
-        """Return the parts that have begun, by number."""
+        """Return the parts that have started, by number."""
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
         return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
@@ -67,7 +67,7 @@ class CompositeRun(Run):
                 part.request_stop()
 
     def delete(self) -> None:
-        """Remove the folder and its parts'. Raises `ValueError` while one of them runs."""
+        """Delete the folder and those of the parts. Raises `ValueError` while a part is running."""
         parts = self.parts()
         if any(part.status().is_running for part in parts):
             raise ValueError("a running part must be stopped before the whole is deleted")
@@ -76,12 +76,12 @@ class CompositeRun(Run):
             part.delete()
 
 
-DEFAULTS = 1  # the number of the trial with the settings to begin from
-ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question
+DEFAULTS = 1  # the number of the trial with the default settings
+ROUNDS = "rounds.json"  # of a trial, by fraction of the steps: the measures of each validation question
 
 
 class SearchStage(StrEnum):
-    """What a search is doing; while it tries, with the round: `trying_1`, from 1."""
+    """The current step of a search; with the number of the round, from 1: `trying_1`."""
 
     LOADING = "loading"
     ESTIMATING = "estimating"
@@ -90,15 +90,16 @@ class SearchStage(StrEnum):
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial's last measurement on the validation questions.
+    """A trial's last evaluation on the validation questions.
 
     `value` is the mean of the measure with its interval `low` to `high`; `difference` is to the defaults after the same
-    fraction of their training. Its interval and `p_family` allow for all trials being tested together.
+    fraction of their training. Its interval and `p_family` are corrected for testing all trials together.
     """
 
+    _earlier = accept_earlier_names({"changed": "changed_options", "share": "fraction"})
     number: int
-    changed: dict[str, Any]  # options that differ from the defaults
-    share: float  # of the longest trial's length
+    changed_options: ChangedOptions  # options that differ from the defaults
+    fraction: float  # of the longest trial's length
     epochs: float
     steps: int
     value: float
@@ -113,24 +114,22 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class SettingsSearchResult:
-    """The result of a search: the numbers of the `best` trial and of the `chosen` one.
+    """The `best` trial, and the `selected` one: the defaults unless the best is significantly better."""
 
-    The defaults are chosen unless the best trial is significantly better.
-    """
-
+    _earlier = accept_earlier_names({"chosen": "selected", "tried": "trials", "untried": "skipped"})
     measure: str
-    questions: int  # of validation
-    untrained: float  # what the base reaches
+    questions: int  # validation questions
+    untrained: float  # score of the base
     best: int
-    chosen: int
-    tried: tuple[TrialResult, ...]
+    selected: int
+    trials: tuple[TrialResult, ...]
     failed: tuple[int, ...] = ()  # trials that ended with an error
-    untried: tuple[int, ...] = ()  # those that time was too short for
+    skipped: tuple[int, ...] = ()  # trials for which time was too short
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The options to change; empty if the defaults are chosen."""
-        return next(trial.changed for trial in self.tried if trial.number == self.chosen)
+        """The options to change; empty if the defaults are selected."""
+        return next(trial.changed_options for trial in self.trials if trial.number == self.selected)
 
 
 @dataclass(frozen=True, order=True)
@@ -145,7 +144,7 @@ class SettingsSearch(CompositeRun):
 
     @property
     def minutes_needed(self) -> int:
-        """How many minutes the shortest trials would take if the given ones were too few; else 0."""
+        """Minutes that the shortest trials need, if the search had too few; else 0."""
         return int(read_number(self.read("search.json"), "minutes"))
 
     def trial(self, number: int) -> Run:
@@ -158,26 +157,26 @@ class SettingsSearch(CompositeRun):
 
 
 def create_search(plan: TrainingPlan, minutes: float, *, attended: bool = False) -> SettingsSearch:
-    """Make the folder of a search around a plan's options, and queue it; see `create_run`."""
+    """Create and queue a search around a plan's options; see `create_run`."""
     return SettingsSearch(create_run(replace(plan, minutes=minutes), attended=attended).folder)
 
 
 MEASURES = ("perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10")  # in order
-REFERENCE = 1  # the number of the variant that the others are held against
-UNTRAINED = 0  # of the base as it is
+REFERENCE = 1  # the number of the variant with which the others are compared
+UNTRAINED = 0  # the number of the untrained base
 
 
 class AblationStage(StrEnum):
-    """What an ablation is doing, with the variant's number: `learning_1`."""
+    """The current step of an ablation, with the variant's number: `learning_1`."""
 
     LOADING = "loading"
     LEARNING = "learning"  # a language model
-    TUNING = "tuning"  # fine-tuning a bi-encoder that starts from it
+    TUNING = "tuning"  # fine-tuning a bi-encoder from the language model
     MEASURING = "measuring"
 
 
 class VariantDifference(NamedTuple):
-    """A figure's difference to the reference's; `low`, `high` and `p` allow for all variants tested together."""
+    """A difference to the reference; `low`, `high` and `p` are corrected for testing all variants together."""
 
     value: float
     low: float
@@ -187,25 +186,28 @@ class VariantDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant's result. `model` and `tuned` are ids of runs, or a base; empty if there is none (yet).
+    """A variant's result. `model` and `fine_tuned_run` are ids of runs, or a base; empty until they exist.
 
-    `alike`: its perplexity is of the same hidden tokens as the reference's; otherwise the two are not comparable.
+    `is_comparable`: its perplexity is computed on the same masked tokens as the reference's.
     """
 
+    _earlier = accept_earlier_names(
+        {"alike": "is_comparable", "changed": "changed_options", "figures": "metrics", "tuned": "fine_tuned_run"}
+    )
     number: int
-    changed: dict[str, Any]  # options that differ from the reference
+    changed_options: ChangedOptions  # options that differ from the reference
     model: str = ""
-    tuned: str = ""
-    alike: bool = True
-    figures: dict[str, Interval] | None = None  # by measure, shares but for perplexity
+    fine_tuned_run: str = ""
+    is_comparable: bool = True
+    metrics: dict[str, Interval] | None = None  # by measure; fractions except perplexity
     differences: dict[str, VariantDifference] | None = None
-    code: str = ""  # of what went wrong, and its message
+    code: str = ""  # of the error, and its message
     message: str = ""
 
 
 @dataclass(frozen=True)
 class AblationTable:
-    """The variants in their order, and how many questions and pairs the measures are of."""
+    """The variants in order, and the numbers of evaluated questions and pairs."""
 
     variants: tuple[Variant, ...]
     questions: int = 0
@@ -213,7 +215,7 @@ class AblationTable:
 
     @property
     def measures(self) -> list[str]:
-        return [name for name in MEASURES if any(name in (variant.figures or ()) for variant in self.variants)]
+        return [name for name in MEASURES if any(name in (variant.metrics or ()) for variant in self.variants)]
 
 
 @dataclass(frozen=True, order=True)
@@ -228,22 +230,22 @@ class Ablation(CompositeRun):
 
 
 def create_ablation(plan: TrainingPlan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
-    """Make the folder of an ablation around a plan, and queue it; see `create_run`."""
+    """Create and queue an ablation around a plan; see `create_run`."""
     return Ablation(create_run(replace(plan, ablation=experiment), attended=attended).folder)
 
 
 def all_jobs() -> list[Run]:
-    """Searches and ablations, then trainings, newest first: the whole stands before the part that runs."""
+    """Return searches and ablations, then trainings, newest first."""
     return [_as_job(run, plan) for run, plan in sorted(planned_runs(), key=lambda planned: planned[1].is_training)]
 
 
 def load_job(folder: Path) -> Run:
-    """Return the job whose folder this is. Raises `OSError` or `ValueError` where it is none."""
+    """Return the job in a folder. Raises `OSError` or `ValueError` if the folder holds no job."""
     return _as_job(Run(folder), Run(folder).plan())
 
 
 def find_job(job_id: str) -> Run | None:
-    """Return the workspace's job with this id, None where there is none."""
+    """Return the workspace's job with this id, or None."""
     run = find_run(job_id)
     return load_job(run.folder) if run else None
 
@@ -258,7 +260,7 @@ QUEUE = Queue("runs", all_jobs)
 
 
 class DryRunTask(StrEnum):
-    """What a rehearsal works out."""
+    """The result of a dry run."""
 
     ESTIMATE = "estimate"
     NEGATIVES = "negatives"
@@ -266,32 +268,32 @@ class DryRunTask(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a training would take on this machine, measured by a few of its own steps.
+    """Time and memory of a training on this machine, estimated from a few of its steps.
 
-    Seconds are of loading, teaching, training and measuring together, as busy as the machine was; bytes are the most
-    that the process holds at a time, and those available. If they do not suffice, `instead` holds options that do,
-    empty if there are none. `rough`: no whole batch was timed.
+    Seconds cover loading, labelling, training and evaluation under the load of the machine at that time. Memory is the
+    peak of the process and the available bytes. If it does not fit, `suggested_options` holds changes that make it fit,
+    or is empty. `is_rough`: no whole batch was timed.
     """
 
     steps: int
-    seconds_a_step: float
-    seconds_measuring: float
+    seconds_per_step: float
+    seconds_evaluating: float
     seconds: float
     memory: int
     memory_available: int
     device: str
     fits: bool
-    instead: dict[str, Any]
-    seconds_teaching: float = 0.0  # that a teacher takes to score the examples
-    seconds_loading: float = 0.0  # reading and mining
-    rough: bool = False
-    others: float = 0.0  # share of the processors that other programs used meanwhile
-    seconds_alone: float = 0.0  # expected where nothing else runs
+    suggested_options: dict[str, Any]
+    seconds_labelling: float = 0.0  # of the teacher
+    seconds_loading: float = 0.0  # with mining
+    is_rough: bool = False
+    other_load: float = 0.0  # fraction of the processors that other programs used meanwhile
+    seconds_alone: float = 0.0  # expected on an idle machine
 
 
 @dataclass(frozen=True)
 class DryRunJob(Job):
-    """The job of one question about a planned training."""
+    """The job of one dry run of a planned training."""
 
     task: DryRunTask
 
@@ -299,15 +301,11 @@ class DryRunJob(Job):
     def for_plan(cls, plan: TrainingPlan, task: DryRunTask) -> "DryRunJob":
         options = asdict(plan.options)
         if task is DryRunTask.NEGATIVES:
-            sampling_options = {"title", "seed"}
-            options = {
-                name: value
-                for name, value in options.items()
-                if name.startswith("negatives") or name in sampling_options
-            }
+            used = {"title", "seed"}
+            options = {name: value for name, value in options.items() if name.startswith("negatives") or name in used}
         inputs = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
         key = key_of(task, ANALYZER_VERSION, LANGUAGES_VERSION, json.dumps(inputs, sort_keys=True))[:24]
-        return cls(workspace() / "cache" / "rehearsals" / key, task)
+        return cls(workspace() / "cache" / "dry_runs" / key, task)
 
     @property
     def result(self) -> Path:
@@ -329,7 +327,7 @@ class DryRunJob(Job):
         return pd.read_parquet(self.result)
 
     def problem(self) -> tuple[str, str]:
-        """Return the code (`failure.<code>` in the locale files) and the message of what went wrong."""
+        """Return the error's code (`failure.<code>` in the locale files) and message."""
         status = self.status()
         return status.code or "unexpected", status.message or self.log()
 
@@ -351,7 +349,7 @@ def best_checkpoint(run: Run) -> Path | None:
 
 @dataclass(frozen=True, order=True)
 class BestModelJob(Job):
-    """The job that makes a finished training of a run's best checkpoint so far; its folder lies in the run's."""
+    """The job that turns a run's best checkpoint so far into a finished training; its folder is in the run's."""
 
     @classmethod
     def for_run(cls, run: Run) -> "BestModelJob":
@@ -376,5 +374,5 @@ class BestModelJob(Job):
 
 
 def finished_run_id(run: Run, checkpoint: Path) -> str:
-    """Return the id of the finished training made of a checkpoint."""
+    """Return the id of the finished training of a checkpoint."""
     return f"{run.id}-step-{get_step(checkpoint)}"

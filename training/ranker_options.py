@@ -1,4 +1,4 @@
-"""What the trainings of bi-encoders, cross-encoders, sparse encoders and late interaction take."""
+"""Options of bi-encoders, cross-encoders, sparse encoders and late interaction."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from mrc_workbench.models.sources import (
 from mrc_workbench.training.options import Problem, RankerOptions, WindowedOptions, option
 
 BI_ENCODER = "bi-encoder"
-# of a packaged base, which is meant for CPUs: lower layers are computed once for each text, a step encodes each passage
-# once, and a training of fewer than 100 steps is measured at its end alone
+# Packaged bases are meant for CPUs: each text passes the lower layers once, a step encodes each passage once, and a
+# training of fewer than 100 steps is evaluated only at its end.
 _PACKAGED_BASE_DEFAULTS: dict[str, Any] = {
     "shared_passages": True,
     "frozen_layers": 8,
@@ -31,31 +31,29 @@ _PACKAGED_BASE_DEFAULTS: dict[str, Any] = {
 
 
 class BiEncoderObjective(StrEnum):
-    """What a bi-encoder's training makes smaller. With `mini_batch_size` all but triplets are computed in parts."""
+    """Loss of a bi-encoder. With `mini_batch_size`, all but triplets are computed in parts."""
 
     MEGA_BATCH_MARGIN = "mega-batch-margin"  # Wieting & Gimpel 2018
     MULTIPLE_NEGATIVES = "multiple-negatives"  # Henderson et al. 2017; in parts: Gao et al. 2021
-    GIST = "gist"  # Solatorio 2024: a guide model leaves out negatives that look relevant
+    GIST = "gist"  # Solatorio 2024: a guide model excludes negatives that look relevant
     TRIPLET = "triplet"  # Schroff et al. 2015, over mined hard negatives
     MARGIN_MSE = "margin-mse"  # Hofstätter et al. 2020: a reranker's score differences
-    KL = "kl"  # Lin et al. 2020: the share that a reranker gives each of a question's passages
+    KL = "kl"  # Lin et al. 2020: a reranker's probability of each of a question's passages
 
 
-DISTILLATION_OBJECTIVES = (
-    BiEncoderObjective.MARGIN_MSE,
-    BiEncoderObjective.KL,
-)  # by a cross-encoder's scores; so named in any kind
+# all kinds use these names for distillation from a cross-encoder
+DISTILLATION_OBJECTIVES = (BiEncoderObjective.MARGIN_MSE, BiEncoderObjective.KL)
 
 
-class BatchesOf(StrEnum):
-    """Which questions stand in a batch together, whose passages are each other's negatives."""
+class BatchGrouping(StrEnum):
+    """How questions are grouped into batches. The passages of a batch are each other's negatives."""
 
-    LENGTHS = "lengths"  # texts of like length: little padding
-    ARTICLES = "articles"  # questions on the same articles: a passage's neighbours are the hardest negatives there are
+    LENGTHS = "lengths"  # similar lengths: little padding
+    ARTICLES = "articles"  # same articles: neighbouring passages are the hardest negatives
 
 
 class BiEncoderPooling(StrEnum):
-    """How a bi-encoder makes one vector of a text's token vectors."""
+    """How token vectors become a text's vector."""
 
     BASE = "base"  # as the base model does
     MEAN = "mean"
@@ -65,96 +63,87 @@ class BiEncoderPooling(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class _DistillationOptions(WindowedOptions):
-    """What the trainings share that can learn a cross-encoder's scores."""
+    """Options of trainings that can learn a cross-encoder's scores."""
 
     if TYPE_CHECKING:
-        teacher: str  # a field of each kind, in its own place
+        teacher: str  # declared by each kind
 
     @property
-    def helpers(self) -> dict[str, str]:
-        return super().helpers | ({"teacher": self.teacher} if self.objective in DISTILLATION_OBJECTIVES else {})
+    def auxiliary_models(self) -> dict[str, str]:
+        teacher = {"teacher": self.teacher} if self.objective in DISTILLATION_OBJECTIVES else {}
+        return super().auxiliary_models | teacher
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
         if self.objective in DISTILLATION_OBJECTIVES and not self.negatives:
-            yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
+            yield "negatives", "taught", "must be 1 or more: distillation compares a passage with its negatives"
         if self.objective in DISTILLATION_OBJECTIVES and not self.teacher.strip():
             yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BiEncoderOptions(_DistillationOptions):
-    """A batch is made of questions and one passage each; the other passages of a batch are negatives."""
+    """A batch holds questions and one passage each; the other passages of a batch are negatives."""
 
-    objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "what training makes smaller")
-    negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
-    positive_margin: float = option(0.8, "wanted cosine of a question and its passage, at least", -1, 1)
-    negative_margin: float = option(0.3, "wanted cosine of a question and another passage, at most", -1, 1)
-    rounds: int = option(
-        1, "trainings one after the other, of so many epochs each, the hard negatives mined by the model before", 1, 10
-    )
-    triplet_margin: float = option(0.3, "wanted difference of the cosines to the passage and to its negative", 0, 2)
-    temperature: float = option(
-        0.05, "what cosines are divided by (multiple-negatives, gist, kl, margin-mse)", 0.001, 10
-    )
+    objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "loss function")
+    negatives: int = option(0, "hard negatives per question, besides the batch's passages", 0, 20)
+    positive_margin: float = option(0.8, "target minimum of the cosine of a question and its passage", -1, 1)
+    negative_margin: float = option(0.3, "target maximum of the cosine of a question and another passage", -1, 1)
+    rounds: int = option(1, "successive trainings; the previous model mines the next one's hard negatives", 1, 10)
+    triplet_margin: float = option(0.3, "target difference of the cosines to the passage and to its negative", 0, 2)
+    temperature: float = option(0.05, "divisor of cosines (multiple-negatives, gist, kl, margin-mse)", 0.001, 10)
     teacher: str = option("", "cross-encoder whose scores are learned (kl, margin-mse)")
-    teacher_temperature: float = option(1.0, "what the teacher's scores are divided by", 0.001, 1000)
-    teacher_bm25: float = option(0.0, "BM25's share in the teacher's scores, brought to their spread", 0, 1)
-    distillation_weight: float = option(1.0, "the teacher's part of the loss; the rest is multiple-negatives", 0.01, 1)
-    guide: str = option("", "bi-encoder that tells which negatives look relevant (gist); empty: the base, untrained")
+    teacher_temperature: float = option(1.0, "divisor of the teacher's scores", 0.001, 1000)
+    teacher_bm25: float = option(0.0, "weight of BM25 in the teacher's scores, scaled to their spread", 0, 1)
+    distillation_weight: float = option(1.0, "weight of the teacher's loss; the rest is multiple-negatives", 0.01, 1)
+    guide: str = option("", "bi-encoder that detects negatives that look relevant (gist); empty: the base")
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
-    matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
-    batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
+    matryoshka: str = option("", "also train vectors of these lengths, such as 256,128,64; empty: only the full length")
+    group_batches_by: BatchGrouping = option(BatchGrouping.LENGTHS, "which questions stand in a batch together")
     shared_passages: bool = option(
         False,
         "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
     )
-    mix_weight: float = option(
-        0.0,
-        "part of the loss that learns the scores of the untrained mix over a batch's passages (shared-passages)",
-        0,
-        1,
-    )
+    mix_loss_weight: float = option(0.0, "weight of learning the untrained mix's scores (shared-passages)", 0, 1)
     pooling: BiEncoderPooling = option(BiEncoderPooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
         if self.base == STARTER and self.mini_batch_size:
-            yield "mini_batch_size", "starter", "must be 0 for the starter: it takes a batch only as a whole"
+            yield "mini_batch_size", "starter", "must be 0 for the starter, which processes whole batches"
         if self.base == STARTER and self.pooling is not BiEncoderPooling.BASE:
             yield "pooling", "starter", "must be base for the starter"
         if self.objective is BiEncoderObjective.GIST and self.base == STARTER:
-            yield "objective", "gist_starter", "gist needs a base with a tokenizer of its own"
+            yield "objective", "gist_starter", "gist needs a base with a tokenizer"
         if self.objective is BiEncoderObjective.GIST and self.guide == STARTER:
-            yield "guide", "gist_starter", "must have a tokenizer of its own"
+            yield "guide", "gist_starter", "must have a tokenizer"
         if self.objective is BiEncoderObjective.TRIPLET and not self.negatives:
             yield "negatives", "triplet", "must be 1 or more for triplets"
         if self.objective is BiEncoderObjective.TRIPLET and self.mini_batch_size:
             yield "mini_batch_size", "triplet", "must be 0 for triplets"
         if self.rounds > 1 and not self.negatives:
-            yield "rounds", "rounds", "must be 1 without hard negatives: each round's are mined by the model before"
+            yield "rounds", "rounds", "must be 1 without hard negatives, which the previous model mines"
         if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
-            yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
-        if self.mix_weight and not self.shares_passages:
-            yield "mix_weight", "mix", "must be 0 without shared_passages, and with hard negatives or mini_batch_size"
+            yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them from the batch"
+        if self.mix_loss_weight and not self.shares_passages:
+            yield "mix_loss_weight", "mix", "must be 0 without shared_passages, with hard negatives or mini_batch_size"
         if 0 in self.matryoshka_dimensions:
             yield "matryoshka", "numbers", "must be whole numbers above 0"
 
     @classmethod
     def defaults_for(cls, base: str = STARTER) -> Self:
-        if base == STARTER:  # a table of vectors moves by large steps, which would wreck a pretrained transformer
+        if base == STARTER:  # a vector table learns by large steps, which would destroy a pretrained transformer
             return cls(batch_size=256, learning_rate=1e-3)
         if not base.startswith(PREFIX):
             return cls(base=base)
-        # it was trained to distinguish passages at a low temperature, and its training continues so
-        objective = BiEncoderObjective.MULTIPLE_NEGATIVES
-        batches_of = BatchesOf.ARTICLES
-        return cls(base=base, objective=objective, batches_of=batches_of, temperature=0.02, **_PACKAGED_BASE_DEFAULTS)
+        # the base was trained with this loss at a low temperature
+        defaults = {**_PACKAGED_BASE_DEFAULTS, "objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "temperature": 0.02}
+        return cls(base=base, group_batches_by=BatchGrouping.ARTICLES, **defaults)
 
     @property
-    def helpers(self) -> dict[str, str]:
+    def auxiliary_models(self) -> dict[str, str]:
         guide = {"guide": self.guide or self.base} if self.objective is BiEncoderObjective.GIST else {}
-        return super().helpers | guide
+        return super().auxiliary_models | guide
 
     @property
     def uses_in_batch_negatives(self) -> bool:
@@ -172,16 +161,16 @@ class BiEncoderOptions(_DistillationOptions):
 
     @property
     def matryoshka_dimensions(self) -> list[int]:
-        """The shorter vectors trained too, longest first; empty where only the whole is."""
+        """The shorter vector lengths that are trained too, longest first."""
         sizes = self.matryoshka.replace(",", " ").split()
-        return sorted({int(size) if size.isdecimal() else 0 for size in sizes}, reverse=True)  # 0: no such size
+        return sorted({int(size) if size.isdecimal() else 0 for size in sizes}, reverse=True)  # 0: invalid
 
 
 CROSS_ENCODER = "cross-encoder"
 
 
 class CrossEncoderObjective(StrEnum):
-    """What a cross-encoder's training makes smaller."""
+    """Loss of a cross-encoder."""
 
     BINARY_CROSS_ENTROPY = "binary-cross-entropy"
     LAMBDA = "lambda"  # Wang et al. 2018, NDCG-Loss2++
@@ -192,19 +181,20 @@ class CrossEncoderObjective(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEncoderOptions(_DistillationOptions):
-    """Each question comes with its passage and with hard negatives."""
+    """Each question is paired with its passage and with hard negatives."""
 
-    objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")
-    negatives: int = option(4, "hard negatives a question", 1, 100)
+    objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "loss function")
+    negatives: int = option(4, "hard negatives per question", 1, 100)
     teacher: str = option("", "cross-encoder whose scores are learned (margin-mse)")
-    depth: int = option(20, "first passages of BM25 that are reranked when measured", 2, 1000)
+    depth: int = option(20, "BM25 passages that are reranked in evaluation", 2, 1000)
 
     @classmethod
     def defaults_for(cls, base: str = STARTER) -> Self:
-        if base == STARTER:  # its few weights move by large steps
+        if base == STARTER:  # its few weights learn by large steps
             return cls(epochs=2.0, learning_rate=1e-2)
-        # a packaged base is for machines of little memory, and a batch of pairs holds several times a bi-encoder's
-        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, recompute=base.startswith(PREFIX))
+        # a packaged base is for machines with little memory, and pairs need several times a bi-encoder's
+        saves_memory = base.startswith(PREFIX)
+        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, gradient_checkpointing=saves_memory)
 
     @property
     def rerank_depth(self) -> int:
@@ -215,31 +205,31 @@ SPARSE_ENCODER = "sparse-encoder"
 
 
 class SparseEncoderObjective(StrEnum):
-    """What a sparse encoder's training makes smaller. With `mini_batch_size` it is computed in parts."""
+    """Loss of a sparse encoder. With `mini_batch_size` it is computed in parts."""
 
-    SPLADE = "splade"  # Formal et al. 2021: multiple negatives, and the FLOPS of Paria et al. 2020 of both sides
+    SPLADE = "splade"  # Formal et al. 2021: multiple negatives, and the FLOPS loss (Paria et al. 2020) of both sides
 
 
 class QuestionSide(StrEnum):
-    """How questions become weighed terms."""
+    """How questions become weighted terms."""
 
-    BASE = "base"  # as the base does: a masked language model weighs and expands them as it does passages
-    IDF = "idf"  # Geng et al. 2024: their own terms by their idf among the passages; no model reads a question
+    BASE = "base"  # the base model weights and expands them like passages
+    IDF = "idf"  # Geng et al. 2024: their terms weighted by idf; no model reads a question
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparseEncoderOptions(RankerOptions):
-    """A batch is made of questions and one passage each, and their hard negatives; all passages of others are too."""
+    """A batch holds questions, one passage each and their hard negatives. Passages of other questions are negatives."""
 
     base: str = option(DEFAULT_MASKED_LANGUAGE_MODEL, "masked language model, sparse encoder, folder or finished run")
-    objective: SparseEncoderObjective = option(SparseEncoderObjective.SPLADE, "what training makes smaller")
-    question_side: QuestionSide = option(QuestionSide.BASE, "how questions become weighed terms")
-    question_regularizer: float = option(5e-5, "weight of the FLOPS of questions; more leaves fewer terms", 0, 10)
-    passage_regularizer: float = option(3e-5, "weight of the FLOPS of passages; more leaves fewer terms", 0, 10)
-    negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
-    temperature: float = option(1.0, "what dot products are divided by", 0.001, 1000)
+    objective: SparseEncoderObjective = option(SparseEncoderObjective.SPLADE, "loss function")
+    question_side: QuestionSide = option(QuestionSide.BASE, "how questions become weighted terms")
+    question_regularizer: float = option(5e-5, "weight of the questions' FLOPS loss; more leaves fewer terms", 0, 10)
+    passage_regularizer: float = option(3e-5, "weight of the passages' FLOPS loss; more leaves fewer terms", 0, 10)
+    negatives: int = option(0, "hard negatives per question, besides the batch's passages", 0, 20)
+    temperature: float = option(1.0, "divisor of dot products", 0.001, 1000)
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
-    batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
+    group_batches_by: BatchGrouping = option(BatchGrouping.LENGTHS, "which questions stand in a batch together")
 
     @classmethod
     def defaults_for(cls, base: str = DEFAULT_MASKED_LANGUAGE_MODEL) -> Self:
@@ -262,28 +252,26 @@ LATE_INTERACTION = "late-interaction"
 
 
 class LateObjective(StrEnum):
-    """What a training of late interaction makes smaller. A score is the mean of a question's MaxSim over its tokens."""
+    """Loss of late interaction. A score is the mean of a question's MaxSim over its tokens."""
 
     MULTIPLE_NEGATIVES = "multiple-negatives"  # Khattab & Zaharia 2020, and over the batch's other passages
-    KL = "kl"  # Santhanam et al. 2022: the share that a reranker gives each of a question's passages
+    KL = "kl"  # Santhanam et al. 2022: a reranker's probability of each of a question's passages
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateOptions(_DistillationOptions):
-    """A batch is made of questions and one passage each, and their hard negatives; all passages of others are too."""
+    """A batch holds questions, one passage each and their hard negatives. Passages of other questions are negatives."""
 
     base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
-    objective: LateObjective = option(LateObjective.MULTIPLE_NEGATIVES, "what training makes smaller")
-    dimensions: int = option(
-        0, "length of a token's vector, to which a projection is trained; 0: as the base's", 0, 8192
-    )
-    negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
-    temperature: float = option(0.02, "what mean cosines are divided by", 0.001, 10)
+    objective: LateObjective = option(LateObjective.MULTIPLE_NEGATIVES, "loss function")
+    dimensions: int = option(0, "length of token vectors, reached by a trained projection; 0: the base's", 0, 8192)
+    negatives: int = option(0, "hard negatives per question, besides the batch's passages", 0, 20)
+    temperature: float = option(0.02, "divisor of mean cosines", 0.001, 10)
     teacher: str = option("", "cross-encoder whose scores are learned (kl)")
-    teacher_temperature: float = option(1.0, "what the teacher's scores are divided by", 0.001, 1000)
-    teacher_bm25: float = option(0.0, "BM25's share in the teacher's scores, brought to their spread", 0, 1)
-    distillation_weight: float = option(1.0, "the teacher's part of the loss; the rest is multiple-negatives", 0.01, 1)
-    batches_of: BatchesOf = option(BatchesOf.ARTICLES, "which questions stand in a batch together")
+    teacher_temperature: float = option(1.0, "divisor of the teacher's scores", 0.001, 1000)
+    teacher_bm25: float = option(0.0, "weight of BM25 in the teacher's scores, scaled to their spread", 0, 1)
+    distillation_weight: float = option(1.0, "weight of the teacher's loss; the rest is multiple-negatives", 0.01, 1)
+    group_batches_by: BatchGrouping = option(BatchGrouping.ARTICLES, "which questions stand in a batch together")
     shared_passages: bool = option(
         False,
         "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
@@ -293,9 +281,8 @@ class LateOptions(_DistillationOptions):
     def defaults_for(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
         if not base.startswith(PREFIX):
             return cls(base=base, epochs=1.0, batch_size=32)
-        return cls(
-            base=base, temperature=0.01, **_PACKAGED_BASE_DEFAULTS
-        )  # layer 8, read beside the last, is the highest frozen one
+        # layer 8, which is read in addition to the last one, is the highest frozen one
+        return cls(base=base, temperature=0.01, **_PACKAGED_BASE_DEFAULTS)
 
     @classmethod
     def available_bases(cls) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""What a run reached: its curves and what they advise, its model's card, and the model as a zip or on a model hub.
-
-A token is never stored, logged or shown.
-"""
+"""The results of a run: curves, advice, the model card, and the model as a zip or on a model hub."""
 
 import json
 import math
@@ -37,9 +34,9 @@ Points = list[tuple[int, float]]  # step and value
 
 @dataclass(frozen=True)
 class Curves:
-    """The points of each requested name, and BM25's value of a measure if known; values that are not finite are nan.
+    """The points of each requested name, and BM25's value of a measure if known; non-finite values are NaN.
 
-    `beside` holds the other questions' points: a measure on the training sample, and the loss on validation questions.
+    `comparison_points` are those of other questions: a measure on the training sample, or the validation loss.
     """
 
     points: dict[str, Points]
@@ -58,7 +55,7 @@ def read_curves(run: Run, names: Iterable[str]) -> Curves:
         keys: tuple[str, ...] = (name,)
         comparison_keys: tuple[str, ...] = ("eval_loss",) if name == "loss" else ()
         if name in MEASURES:
-            # bi-encoders were once measured by a library's evaluator, which names what it compares by
+            # the evaluator of earlier versions logged cosine_<measure>
             keys = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
             comparison_keys = (f"before_training_{name}", f"eval_training_{name}")
         result.points[name] = downsample(_logged_points(entries, *keys))
@@ -69,7 +66,7 @@ def read_curves(run: Run, names: Iterable[str]) -> Curves:
 
 
 def downsample(points: Sequence[tuple[int, float]], limit: int = MAX_POINTS) -> Points:
-    """Return at most `most` of the points, evenly spaced, the first and the last among them."""
+    """Return at most `limit` points, evenly spaced, including the first and the last."""
     if len(points) <= limit:
         return list(points)
     return [points[row] for row in np.linspace(0, len(points) - 1, limit).round().astype(int)]
@@ -77,33 +74,31 @@ def downsample(points: Sequence[tuple[int, float]], limit: int = MAX_POINTS) -> 
 
 def _logged_points(entries: list[dict[str, Any]], *keys: str) -> Points:
     values = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
-    return [
-        (step, float(value) if math.isfinite(value) else math.nan)
-        for step, value in values
-        if type(step) is int and isinstance(value, int | float)  # a line may be damaged
-    ]
+    valid = [(step, value) for step, value in values if type(step) is int and isinstance(value, int | float)]
+    return [(step, float(value) if math.isfinite(value) else math.nan) for step, value in valid]
 
 
 class Advice(StrEnum):
-    """What is seen, and so what may help."""
+    """A problem of a training, for which pages advise a change."""
 
-    AT_THE_TOP = "at_the_top"  # nearly nothing was missing before: these questions cannot show a gain
-    READ_AT_THE_TOP = "read_at_the_top"  # the same of a reader, which is told other ways on
-    NOTHING_LEARNED = "nothing_learned"  # not even on questions it learned from: larger steps, or more of them
-    STARTER_NOTHING_LEARNED = "starter_nothing_learned"  # a starter rarely learns: a pretrained base does
-    NOT_CARRIED_OVER = "not_carried_over"  # better where it learned, not elsewhere: more articles, not more epochs
-    STARTER_NOT_CARRIED_OVER = "starter_not_carried_over"  # the same of a base that knows only words it has seen
-    MIXED_UNSURE = "mixed_unsure"  # a better reranker, but BM25 mixed with it is not surely better than BM25
+    SATURATED = "saturated"  # the base was nearly perfect: these questions cannot show a gain
+    READER_SATURATED = "reader_saturated"
+    NOTHING_LEARNED = "nothing_learned"  # no gain even on training questions: larger steps, or more of them
+    STARTER_NOTHING_LEARNED = "starter_nothing_learned"  # use a pretrained base
+    NOT_GENERALIZED = "not_generalized"  # a gain only on training questions: more articles, not more epochs
+    STARTER_NOT_GENERALIZED = "starter_not_generalized"  # a starter knows only the words of its passages
+    MIXED_UNSURE = "mixed_unsure"  # a better reranker, but interpolated with BM25 not significantly better than BM25
     STARTER_MIXED_UNSURE = "starter_mixed_unsure"
-    FELL = "fell"  # surely worse than its base: smaller steps
-    STILL_RISING = "still_rising"  # the last measurement is the best: more epochs may go on
-    PAST_ITS_BEST = "past_its_best"  # later steps were worse: more epochs will not help
+    WORSE_THAN_BASE = "worse_than_base"  # significantly worse: smaller steps
+    STILL_RISING = "still_rising"  # the last evaluation is the best: more epochs may help
+    OVERFITTING = "overfitting"  # later steps were worse: more epochs will not help
 
 
 def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> Advice | None:
-    """Return what fits the metrics of a run; None if they say nothing, as those of an early version.
+    """Return advice by the metrics of a run; None without advice, or without the metrics, as in early versions.
 
-    `measured` are the validation points of the measure that picked the checkpoint. A gain's 95% interval lies above 0.
+    `measured` are the validation points of the measure that selected the checkpoint. A gain is significant if its 95%
+    interval is above 0.
     """
     sample = scores.get("training_sample") or {}
     gain = scores.get("gain") or {}
@@ -112,30 +107,30 @@ def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> 
     (low, high) = gain["interval"]
     (sample_low, _) = sample["gain"]["interval"]
     if high < 0:
-        return Advice.FELL
+        return Advice.WORSE_THAN_BASE
     starter = plan.options.base == STARTER
     if low <= 0:
         if scores["before"][gain["measure"]] >= 0.99:
-            return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
+            return Advice.READER_SATURATED if plan.kind == READER else Advice.SATURATED
         prefix = "STARTER_" if starter else ""
-        return Advice[f"{prefix}NOT_CARRIED_OVER" if sample_low > 0 else f"{prefix}NOTHING_LEARNED"]
-    mixed = scores.get("mixed_gain")
+        return Advice[f"{prefix}NOT_GENERALIZED" if sample_low > 0 else f"{prefix}NOTHING_LEARNED"]
+    mixed = scores.get("interpolated_gain")
     if mixed and mixed["interval"][0] <= 0:
         return Advice.STARTER_MIXED_UNSURE if starter else Advice.MIXED_UNSURE
-    return _advise_by_trend(scores.get("kept_step", 0), dict(measured))
+    return _advise_by_trend(scores.get("best_step", 0), dict(measured))
 
 
 def _advise_by_trend(best: int, steps: dict[int, float]) -> Advice | None:
-    if best not in steps or len(steps) < 3:  # the base and one measurement are no course
+    if best not in steps or len(steps) < 3:  # too few for a trend
         return None
     last = max(steps)
     if best == last:
         return Advice.STILL_RISING
-    return Advice.PAST_ITS_BEST if steps[last] < steps[best] else None
+    return Advice.OVERFITTING if steps[last] < steps[best] else None
 
 
 def write_card(run: Run) -> None:
-    """Write the README.md beside a finished model, from the run folder alone; names are escaped."""
+    """Write the README.md of a finished model from its run folder; names are escaped."""
     from mrc_workbench.retrieval.report.words import template  # imports the analysis of comparisons
 
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
@@ -144,25 +139,24 @@ def write_card(run: Run) -> None:
     provenance = run.provenance()
     recipe = get_recipe(plan.kind)
     data = provenance.get("data", {})
-    # without the folders of this machine, which are private
-    options = {
-        name: _join_lines(_without_folders(value)) if type(value) is str else value
-        for name, value in asdict(plan.options).items()
-    }
+    # the folders of this machine are private
+    options = asdict(plan.options)
+    options |= {name: _join_lines(_without_folders(text)) for name, text in options.items() if type(text) is str}
     measures = recipe.family.measures
     rows = {name: label for name, label in recipe.family.card_rows(plan.options, scores).items() if name in scores}
     card = template(Path(__file__).with_name("card.md.jinja"), keep_newline=True).render(
-        head=_card_metadata(plan, scores, provenance, starter=starter),
+        metadata=_card_metadata(plan, scores, provenance, starter=starter),
         plan=plan,
         scores=scores,
-        made=provenance,
+        provenance=provenance,
         data=data,
         recipe=recipe,
         family=CARDS["families"][recipe.family.tag],
         tag=recipe.family.tag,
         starter=starter,
-        loading=(starter and recipe.loading_a_starter) or recipe.loading,
-        titled=getattr(plan.options, "title", False) and QuestionGenerator.TITLE not in data.get("made_questions", {}),
+        loading=(starter and recipe.loading_starter) or recipe.loading,
+        titled=getattr(plan.options, "title", False)
+        and QuestionGenerator.TITLE not in data.get("synthetic_questions", {}),
         rounds=count_rounds(plan.options),
         options=json.dumps(options, ensure_ascii=False, indent=2),
         rows=rows,
@@ -174,14 +168,14 @@ def write_card(run: Run) -> None:
         cell=_cell,
         identity=_identity,
         number="{:,}".format,
-        shown=_escape_markdown,
+        escape_markdown=_escape_markdown,
         without_folders=_without_folders,
     )
     write_text(run.model_folder / "README.md", card)
 
 
 def _card_metadata(plan: TrainingPlan, scores: dict[str, Any], provenance: dict[str, Any], *, starter: bool) -> str:
-    """Return the YAML that the hub reads. It accepts only hub ids as a base, and no data set that is not on it."""
+    """Return the YAML for the hub, which accepts only hub ids as a base and as datasets."""
     from huggingface_hub import EvalResult, ModelCardData
 
     base = provenance.get("base", {})
@@ -192,7 +186,7 @@ def _card_metadata(plan: TrainingPlan, scores: dict[str, Any], provenance: dict[
     return str(
         ModelCardData(
             language=data.get("language") or None,
-            # what the hub names there it offers to load, and it could not load a starter
+            # the hub offers to load models of known libraries, but cannot load a starter
             library_name=None if starter else library,
             pipeline_tag=get_recipe(plan.kind).hub_task,
             tags=[plan.kind, family.tag, plan.options.objective.value],
@@ -204,7 +198,7 @@ def _card_metadata(plan: TrainingPlan, scores: dict[str, Any], provenance: dict[
                     task_type=get_recipe(plan.kind).hub_task,
                     dataset_type="unknown",
                     dataset_name=(_join_lines(plan.data_name) or "unknown")
-                    + (" (questions made of passages)" if "made_questions" in data else ""),
+                    + (" (synthetic questions)" if "synthetic_questions" in data else ""),
                     dataset_split="validation",
                     metric_type=measure,
                     metric_name=family.measures[measure],
@@ -235,13 +229,13 @@ def _identity(model: dict[str, str]) -> str:
 
 
 def _without_folders(reference: str) -> str:
-    """Return a hub id (one slash at most) as it is, and of a path only the last name."""
+    """Return a hub id (at most one slash) unchanged, and only the last name of a path."""
     parts = [part for part in re.split(r"[/\\]", reference) if part]
     return reference if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", reference) or not parts else parts[-1]
 
 
 def _escape_markdown(text: str) -> str:
-    """Return user text as Markdown that shows it, in one line: CommonMark takes a backslash before any punctuation."""
+    """Escape user text for Markdown, in one line: CommonMark allows a backslash before any punctuation."""
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", _join_lines(text))
 
 
@@ -253,26 +247,23 @@ def _join_lines(text: str) -> str:
 def zip_model(run: Run) -> BufferedReader:
     """Return the run's model as an open zip, deleted once closed. Raises `OSError` if the disk is full."""
     with tempfile.TemporaryFile(dir=workspace(), suffix=".zip") as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # weights do not get smaller
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # weights do not compress
             for path in sorted(run.model_folder.rglob("*")):
                 archive.write(path, f"{run.id}/{path.relative_to(run.model_folder).as_posix()}")
         file.seek(0)
-        return os.fdopen(os.dup(file.fileno()), "rb")  # a reader of its own: it outlives the writer
+        return os.fdopen(os.dup(file.fileno()), "rb")  # stays open after the temporary file is closed
 
 
 class PushError(Failure):
-    """A model that could not be sent.
+    """A model cannot be pushed.
 
     Codes: `bad_name`, `bad_token`, `no_permission`, `not_finished`, `public` (the repository exists and is public, but
-    was to be private), `refused` (the message has the hub's reason) and `unreachable`.
+    a private one was requested), `refused` (the message has the hub's reason) and `unreachable`.
     """
 
 
 def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
-    """Send a finished run's model folder to `repository` (`name` or `owner/name`), and return its address.
-
-    A missing repository is created. Raises `PushError`, within seconds if the hub does not answer.
-    """
+    """Push a model to `repository` (`name` or `owner/name`), which is created; returns its URL. Raises `PushError`."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -283,21 +274,21 @@ def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
         validate_repo_id(repository)
     except HFValidationError as error:
         raise PushError("bad_name", str(error)) from None
-    if not re.fullmatch(r"[!-~]+", token):  # sent as it is, anything else would end up in an error's message
-        raise PushError("bad_token", "a token is one word of letters, digits and signs")
+    if not re.fullmatch(r"[!-~]+", token):  # the error message of the request would contain another one
+        raise PushError("bad_token", "a token is one word of letters, digits and punctuation")
     try:
         return _upload(run, repository, token, private=private)
     except PushError:
         raise
     except Exception as error:
-        # without its cause: a library's error may hold the request and so the token
+        # without its cause: a library's error may contain the request, and so the token
         raise _push_error(error, repository, token) from None
 
 
 def require_finished(run: Run) -> None:
     """Raise `PushError` (`not_finished`) if a run has no finished model."""
     if run.status().state is not State.DONE or not run.model_folder.is_dir():
-        raise PushError("not_finished", f"{run.id} has no finished model to send")
+        raise PushError("not_finished", f"{run.id} has no finished model")
 
 
 def _upload(run: Run, repository: str, token: str, *, private: bool) -> str:
@@ -305,16 +296,16 @@ def _upload(run: Run, repository: str, token: str, *, private: bool) -> str:
     from huggingface_hub.errors import HfHubHTTPError
 
     api = HfApi(token=token)
-    with suppress(HfHubHTTPError):  # it answered; what it thinks of the token, the next call tells
-        # anything is asked: the calls that follow would wait for minutes for a hub that does not answer
+    with suppress(HfHubHTTPError):  # an answer; the next call checks the token
+        # later calls would wait for minutes if the hub does not answer
         api.model_info(repository, timeout=TIMEOUT_SECONDS)
     address = api.create_repo(repository, private=private, exist_ok=True)
     if private and not api.model_info(address.repo_id, timeout=TIMEOUT_SECONDS).private:
-        raise PushError("public", f"{address.repo_id} is there already, for everybody to see; nothing was sent")
+        raise PushError("public", f"{address.repo_id} exists and is public; nothing was pushed")
     api.upload_folder(
         repo_id=address.repo_id,
         folder_path=run.model_folder,
-        # what a model is made of; anything else that lies in its folder stays here
+        # only files of models
         allow_patterns=["*.safetensors", "*.json", "*.txt", "*.md", "*.model", "*.jinja"],
         commit_message=f"Trained with the MRC Retrieval Workbench: {run.id}",
     )
@@ -327,11 +318,11 @@ def _push_error(error: Exception, repository: str, token: str) -> PushError:
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         if status == 401:
-            return PushError("bad_token", "the hub does not know this token")
+            return PushError("bad_token", "the hub rejected this token")
         if status == 403:
-            return PushError("no_permission", f"this token may not write to {repository}")
+            return PushError("no_permission", f"this token has no permission to write to {repository}")
         answer = error.server_message or type(error).__name__
         return PushError("refused", f"the hub answered {status}: {answer}".replace(token, "***"))
     if isinstance(error, HTTPError | ConnectionError):
-        return PushError("unreachable", "the hub cannot be reached; nothing may have arrived, so push again later")
+        return PushError("unreachable", "the hub cannot be reached; the push may be incomplete, so push again later")
     return PushError("refused", f"{type(error).__name__}: {error}".replace(token, "***"))

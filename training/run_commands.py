@@ -1,4 +1,4 @@
-"""`mrc runs`, what jobs run, and what the training commands share: plans, and jobs followed to their end."""
+"""`mrc runs`, the internal commands of jobs, and helpers of the training commands."""
 
 import json
 import os
@@ -19,16 +19,8 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.jobs import (
-    QUEUE,
-    Ablation,
-    CompositeRun,
-    DryRunTask,
-    SettingsSearch,
-    all_jobs,
-    find_job,
-    load_job,
-)
+from mrc_workbench.training import jobs
+from mrc_workbench.training.options import EARLIER_NAMES
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, damaged_runs, find_run_in_folder, plan_training
 
@@ -36,7 +28,7 @@ from mrc_workbench.training.runs import Run, TrainingPlan, damaged_runs, find_ru
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Options of every training, besides those of its kind."""
+    """Options of all trainings, besides those of the kind."""
 
     data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")]
     name: Annotated[str, Parameter(help="name of the run")] = ""
@@ -46,41 +38,41 @@ class PlanOptions:
 
 
 def takes_options(kind: str) -> Callable[[Command], Command]:
-    """Let a command's `**chosen` be every option of a kind of training, with the defaults that suit the starter."""
+    """Add every option of a kind of training to a command, with the defaults of the starter."""
     defaults = get_recipe(kind).options.defaults_for()
-    return add_options(type(defaults), default_instance=defaults)
+    return add_options(type(defaults), default_instance=defaults, earlier_names=EARLIER_NAMES)
 
 
 def make_plan(kind: str, plan_options: PlanOptions, selected_options: dict[str, Any]) -> TrainingPlan:
-    """Return the plan of what was given; options that were not suit the base."""
+    """Return a plan; missing options get the defaults of the base."""
     split_options = SplitOptions(plan_options.validation_share, plan_options.test_share, plan_options.split_seed)
     return plan_training(kind, plan_options.data, plan_options.name, split_options, selected_options)
 
 
 def require_job(reference: str) -> Run:
-    """Return the training or search with this id in the workspace, or in this folder. Raises `ValueError`: none."""
-    run = find_job(reference)
+    """Return the training or search with this id in the workspace, or in this folder. Raises `ValueError`."""
+    run = jobs.find_job(reference)
     if run is None and (elsewhere := find_run_in_folder(Path(reference))):
-        run = load_job(elsewhere.folder)
+        run = jobs.load_job(elsewhere.folder)
     if run is None:
         raise ValueError(f"there is no run {reference!r}; `mrc runs list` lists the runs")
     return run
 
 
 def train_rounds(runs: Sequence[Run]) -> int:
-    """Train one after the other in this process; returns the exit status. Where one does not end well, so do all."""
+    """Train the runs one after the other in this process; returns the exit status. A failed run stops the rest."""
     for number, run in enumerate(runs, start=1):
         print_line(f"run folder: {run.folder}")
         status = train_and_report(run)
         if run.status().state is not State.DONE:
             for remaining_run in runs[number:]:
-                remaining_run.stop()  # out of the line; `resume` puts it back
+                remaining_run.stop()  # removes it from the queue; `resume` adds it again
             return status
     return 0
 
 
 def train_and_report(run: Run) -> int:
-    """Train in this process and print what came out; returns the exit status."""
+    """Train in this process and print the results; returns the exit status."""
     from mrc_workbench.training.train import train
 
     with stop_on_signals(run) as received_signals, report_run_progress(run):
@@ -94,14 +86,14 @@ def train_and_report(run: Run) -> int:
     return 0
 
 
-def run_or_queue(job: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
-    """Put what is made of trainings in line, or do its work here; returns the exit status, None where it is done."""
+def run_or_queue(job: jobs.CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+    """Queue a job, or run it in this process; returns the exit status, or None if the job is done."""
     if queue:
-        QUEUE.start_worker()
+        jobs.QUEUE.start_worker()
         print_line(job.id)
         return 0
     print_line(f"{name}: {job.id}", error=True)
-    # what trainers print is no part of the answer
+    # output of trainers goes to stderr
     with stop_on_signals(job) as received_signals, report_run_progress(job), redirect_stdout(sys.stderr):
         status = work()
     return None if status.state is State.DONE else _report_unfinished(job, status, received_signals)
@@ -110,10 +102,10 @@ def run_or_queue(job: CompositeRun, name: str, work: Callable[[], Status], *, qu
 def _report_unfinished(run: Run, status: Status, received_signals: Sequence[int]) -> int:
     resume_hint = f"`mrc runs resume {run.id if run.folder.parent == workspace() / 'runs' else run.folder}` continues"
     if status.state is State.STOPPED:
-        print_line(f"Stopped. The last checkpoint is kept: {resume_hint} from it.", error=True)
+        print_line(f"Stopped. The last checkpoint is stored: {resume_hint} from it.", error=True)
         return ExitStatus.STOPPED if signal.SIGINT in received_signals else 0
     if status.code == "interrupted":
-        print_line(f"Stopped at once. Checkpoints written before are kept: {resume_hint}.", error=True)
+        print_line(f"Stopped at once. Earlier checkpoints are stored: {resume_hint}.", error=True)
         return ExitStatus.STOPPED
     print_line(f"error: {status.message}", error=True)
     return ExitStatus.FAILED
@@ -121,16 +113,15 @@ def _report_unfinished(run: Run, status: Status, received_signals: Sequence[int]
 
 @contextmanager
 def report_run_progress(run: Run) -> Iterator[None]:
-    """Report the progress that a run writes into its folder, while this process carries it out."""
+    """Report the progress that a run writes into its folder while this process executes it."""
     is_over = threading.Event()
 
     def report() -> None:
         while not is_over.wait(1.0):
             status = run.status()
             step = f", step {status.step:,} of {status.total_steps:,}" if status.total_steps else ""
-            report_progress(
-                f"{status.phase or status.state.value}{step}".replace("_", " "), status.progress, is_total=False
-            )
+            phase = (status.phase or status.state.value).replace("_", " ")
+            report_progress(f"{phase}{step}", status.progress, is_total=False)
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
@@ -144,7 +135,7 @@ def report_run_progress(run: Run) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(run: Run) -> Iterator[list[int]]:
-    """A first signal ends the training after its step, with a checkpoint, a second one at once. Yields the signals."""
+    """The first signal stops the training after its step, with a checkpoint, the second at once. Yields the signals."""
     received_signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -173,24 +164,24 @@ def run_folder(folder: Path, /) -> int:
     from mrc_workbench.training.search import search_settings
     from mrc_workbench.training.train import train
 
-    # of several processes the first one alone makes the folder
-    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else load_job(folder)
+    # of several processes, only the first one creates the folder
+    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else jobs.load_job(folder)
     with stop_on_signals(job):
-        if isinstance(job, SettingsSearch):
+        if isinstance(job, jobs.SettingsSearch):
             return int(search_settings(job, sent_by_worker=True).state is State.FAILED)
-        if isinstance(job, Ablation):
+        if isinstance(job, jobs.Ablation):
             return int(run_ablation(job, sent_by_worker=True).state is State.FAILED)
         return int(train(job, sent_by_worker=True).state is State.FAILED)
 
 
 def work() -> int:
     """Run the queued runs, then end."""
-    QUEUE.work()
+    jobs.QUEUE.work()
     return 0
 
 
-def dry_run(task: Annotated[DryRunTask, choice_option(DryRunTask)], folder: Path, /) -> int:
-    """Work out the estimate or the hard negatives of a plan in a folder."""
+def dry_run(task: Annotated[jobs.DryRunTask, choice_option(jobs.DryRunTask)], folder: Path, /) -> int:
+    """Compute the estimate or the hard negatives of a plan in a folder."""
     from mrc_workbench.training.estimate import execute_dry_run
 
     return execute_dry_run(task, folder)
@@ -199,7 +190,7 @@ def dry_run(task: Annotated[DryRunTask, choice_option(DryRunTask)], folder: Path
 @commands.command(name="list")
 def list_runs(*, as_json: AsJson = False) -> int:
     """List the runs, the newest first."""
-    runs = [_run_details(row) for row in all_jobs()]
+    runs = [_run_details(row) for row in jobs.all_jobs()]
     for damaged in damaged_runs():
         print_line(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
     if as_json:
@@ -217,9 +208,9 @@ def _run_details(run: Run) -> dict[str, Any]:
     plan = run.plan()
     status = run.status()
     status_fields = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
-    job_fields: dict[str, Any] = (
-        {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}
-    )
+    job_fields: dict[str, Any] = {"trial": asdict(plan.trial)} if plan.trial else {}
+    if plan.minutes:
+        job_fields = {"minutes": plan.minutes}
     job_fields |= {"ablation": plan.ablation} if plan.ablation else {}
     plan_fields = {"name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
     time_fields = {"created": plan.created, "seconds": status.total_seconds}
@@ -234,7 +225,7 @@ def stop(run: Reference, /) -> int:
     """
     job = require_job(run)
     if not (job.status().is_running or job.status().state is State.QUEUED):
-        raise ValueError(f"{job.id} is {job.status().state.value}: there is nothing to stop")
+        raise ValueError(f"{job.id} is {job.status().state.value}: it is not running")
     job.stop()
     print_line(job.status().state.value)
     return 0
@@ -244,8 +235,8 @@ def stop(run: Reference, /) -> int:
 def resume(run: Reference, /) -> int:
     """Resume a run from its last checkpoint."""
     job = require_job(run)
-    QUEUE.resume(job)
-    if job.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
+    jobs.QUEUE.resume(job)
+    if job.folder.resolve().parent != workspace() / "runs":  # outside the workspace: the worker does not run it
         return train_and_report(job)
     print_line(State.QUEUED.value)
     return 0
@@ -264,7 +255,7 @@ def use_best(run: Reference, /) -> int:
 
 
 def best_checkpoint(folder: Path, /) -> int:
-    """Make a finished training of the best checkpoint in a run folder."""
+    """Turn the best checkpoint in a run folder into a finished training."""
     from mrc_workbench.training.train import finish_as_job
 
     return int(finish_as_job(Run(folder)).state is State.FAILED)
@@ -306,4 +297,4 @@ def _hub_token() -> str:
         return token
     if not sys.stdin.isatty():
         raise ValueError("no token for the hub: set HF_TOKEN")
-    return getpass("hub token (not shown, not kept): ")
+    return getpass("hub token (not displayed, not stored): ")

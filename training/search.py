@@ -1,10 +1,9 @@
-"""A search for settings: trials taken from round to round, and how they compare with the defaults.
+"""A search for settings: trials in rounds, compared with the defaults.
 
-`Sweep` is what a search and an ablation share. Everything is read from the folders of its runs, so a sweep that was
-stopped or killed continues where it was.
+`Sweep` is the base class of searches and ablations. It reads its state from the folders of its runs, so that it can
+continue after a stop or a kill.
 """
 
-import json
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -15,50 +14,27 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested, run_job
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import LEVEL, Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.halving import (
-    ROUND_FRACTIONS,
-    OptionChanges,
-    TrialCost,
-    count_survivors,
-    propose_changes,
-    relative_time,
-    schedule,
-    select_survivors,
-    trial_options,
-)
-from mrc_workbench.training.jobs import (
-    DEFAULTS,
-    ROUNDS,
-    CompositeRun,
-    DryRunJob,
-    DryRunTask,
-    Estimate,
-    SearchStage,
-    SettingsSearch,
-    SettingsSearchResult,
-    TrialResult,
-)
-from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training import halving, jobs
+from mrc_workbench.training.options import TrainingError, current_options
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.material import QuestionScores
+from mrc_workbench.training.recipes.training_data import QuestionScores
 from mrc_workbench.training.runs import Run, TrainingPlan, find_run
 from mrc_workbench.training.train import describe_error, execute, load_training_data, run_in_queue
 
 _SECONDS_BETWEEN_WRITES = 0.5
 _SECONDS_BETWEEN_POLLS = 0.2
-_MIN_SECONDS_FOR_PACE = 5.0  # seconds
-_TIME_UP_MESSAGE = "time was up before anything could be compared: give the search more minutes"
-_AVERAGED_LOSSES = 5  # logged last, that are averaged
+_MIN_SECONDS_FOR_PACE = 5.0
+_TIME_UP_MESSAGE = "the time is over before trials could be compared: give the search more minutes"
+_AVERAGED_LOSSES = 5  # the last logged losses
 
-J = TypeVar("J", bound=CompositeRun)
-TrialMeasurements = dict[
-    float, tuple[int, Scores]
-]  # by share of the longest trial's length: the step, and the scores there
+J = TypeVar("J", bound=jobs.CompositeRun)
+TrialMeasurements = dict[float, tuple[int, Scores]]  # step and scores by fraction of the longest trial's length
 
 
 class Sweep(ABC, Generic[J]):
@@ -73,11 +49,11 @@ class Sweep(ABC, Generic[J]):
 
     @abstractmethod
     def work(self) -> None:
-        """Continue to the end. Raises `AskedToStop`, and `Failure` if there is no result."""
+        """Continue to the end. Raises `StopRequested`, and `Failure` without a result."""
 
     @classmethod
     def execute(cls, job: J, *, sent_by_worker: bool = False) -> Status:
-        """Wait for the machine, do the job in this process and return how it ended; see `training.train.train`."""
+        """Wait for the queue, execute the job in this process and return its status; see `training.train.train`."""
 
         def work(job: J) -> Status:
             return run_job(job, lambda status: cls(job, status).work(), describe_error)
@@ -88,11 +64,11 @@ class Sweep(ABC, Generic[J]):
         if find_run(run.id):
             (run.folder / "stop").unlink(missing_ok=True)
             return run
-        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        shutil.rmtree(run.folder, ignore_errors=True)  # incomplete, of a killed process
         return create()
 
     def _enter_stage(self, stage: str, number: int | None = None, *, step: int = 0, total_steps: int = 0) -> None:
-        """Write what is done now; `number` is of the round or of the run."""
+        """Write the current stage; `number` is that of the round or the run."""
         phase = str(stage) if number is None else f"{stage}_{number}"
         self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps)
         self._job.write_status(self._status)
@@ -106,62 +82,63 @@ class Sweep(ABC, Generic[J]):
         self._job.write_status(self._status)
 
 
-def search_settings(search: SettingsSearch, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, search in this process and return how it ended; see `Sweep.execute`."""
+def search_settings(search: jobs.SettingsSearch, *, sent_by_worker: bool = False) -> Status:
+    """Execute a search; see `Sweep.execute`."""
     return _SettingsSweep.execute(search, sent_by_worker=sent_by_worker)
 
 
-class _SettingsSweep(Sweep[SettingsSearch]):
-    """`_done` and `_all` are estimated seconds of work."""
+class _SettingsSweep(Sweep[jobs.SettingsSearch]):
+    """`_done` and `_total` are estimated seconds of work."""
 
-    def __init__(self, search: SettingsSearch, status: Status) -> None:
+    def __init__(self, search: jobs.SettingsSearch, status: Status) -> None:
         super().__init__(search, status)
         self._budget = 60 * self._plan.minutes
         self._began = self._done = self._done_before = self._total = 0.0
 
     def work(self) -> None:
-        self._enter_stage(SearchStage.LOADING)
+        self._enter_stage(jobs.SearchStage.LOADING)
         groups = question_groups(load_training_data(self._plan).validation)
         if "changes" not in self._job.read("search.json"):
             self._plan_trials()
         schedule_content = self._job.read("search.json")
-        self._changes = schedule_content["changes"]
+        self._changes = [current_options(changes) for changes in schedule_content["changes"]]
         self._epochs = schedule_content["epochs"]
         self._total = schedule_content["seconds"]
-        self._cost = TrialCost(**schedule_content["cost"])
+        cost = current_names(schedule_content["cost"], {"measuring": "evaluation"}, "search.json")
+        self._cost = halving.TrialCost(**cost)
         self._began = time.monotonic()
         self._run_rounds(groups)
         result = self._compare_trials(groups)
-        if not result or len(result.tried) < 2:
+        if not result or len(result.trials) < 2:
             raise Failure("settings_time", _TIME_UP_MESSAGE)
         for run in self._job.parts():
             _delete_checkpoints(run)
         self._job.save_outcome(result)
 
     def _plan_trials(self) -> None:
-        """Write what is tried and how far it goes, by the estimate of an epoch."""
-        self._enter_stage(SearchStage.ESTIMATING)
+        """Write the schedule of trials, based on the estimate of an epoch."""
+        self._enter_stage(jobs.SearchStage.ESTIMATING)
         options = self._plan.options
         epoch_options = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         estimate = self._estimate(replace(self._plan, options=epoch_options, minutes=0.0))
         import mrc_workbench.training.trainers  # noqa: F401
 
-        # libraries and analyses are loaded by now, as they are when a trial loads
+        # libraries and text analyses are loaded now, as for a trial
         began = time.monotonic()
         get_recipe(self._plan.kind)(options, load_training_data(self._plan)).build_task(find_model(options.base))
         estimate = replace(estimate, seconds_loading=time.monotonic() - began)
         if self._job.stop_requested:
             raise StopRequested
         try:
-            left = self._budget - self._seconds_spent - estimate.seconds_teaching
-            planned = schedule(options, propose_changes(options), estimate, left)
+            left = self._budget - self._seconds_spent - estimate.seconds_labelling
+            planned = halving.schedule(options, halving.propose_changes(options), estimate, left)
         except Failure as failure:
             self._job.write("search.json", failure.details)
             raise
         self._job.write("search.json", asdict(planned))
 
-    def _estimate(self, plan: TrainingPlan) -> Estimate:
-        dry_run = DryRunJob.for_plan(plan, DryRunTask.ESTIMATE)
+    def _estimate(self, plan: TrainingPlan) -> jobs.Estimate:
+        dry_run = jobs.DryRunJob.for_plan(plan, jobs.DryRunTask.ESTIMATE)
         if not (dry_run.done or dry_run.running):
             dry_run.start(plan)
         while dry_run.running:
@@ -179,11 +156,12 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         raise TrainingError(*dry_run.problem())
 
     def _run_rounds(self, groups: np.ndarray) -> None:
-        """Take the trials through the rounds; ends early when time is up."""
-        running = list(range(DEFAULTS, len(self._changes) + 1))
-        for round_number, (previous_fraction, fraction) in enumerate(pairwise((0.0, *ROUND_FRACTIONS)), start=1):
+        """Run the trials in rounds; ends early when the time is over."""
+        running = list(range(jobs.DEFAULTS, len(self._changes) + 1))
+        fractions = pairwise((0.0, *halving.ROUND_FRACTIONS))
+        for round_number, (previous_fraction, fraction) in enumerate(fractions, start=1):
             for number in running:
-                relative_duration = relative_time(self._plan.options, self._changes[number - 1])
+                relative_duration = halving.relative_time(self._plan.options, self._changes[number - 1])
                 weight = self._cost.round_seconds(relative_duration, self._epochs * (fraction - previous_fraction))
                 if not self._run_trial(number, fraction, weight, round_number):
                     return
@@ -191,81 +169,69 @@ class _SettingsSweep(Sweep[SettingsSearch]):
                 if result := self._compare_trials(groups):
                     self._job.save_outcome(result, is_partial=True)
             if fraction < 1:
-                # a trial that failed is behind all others
+                # failed trials come last
                 scores = {number: read_measurements(self._job.trial(number)).get(fraction) for number in running}
                 best_by = self._plan.options.best_by
-                values = {
-                    number: measurement[1].means()[best_by] if measurement else -1.0
-                    for number, measurement in scores.items()
-                }
-                running = select_survivors(values, count_survivors(len(self._changes), round_number))
+                values = {n: result[1].means()[best_by] if result else -1.0 for n, result in scores.items()}
+                running = halving.select_survivors(values, halving.count_survivors(len(self._changes), round_number))
                 for number in set(values) - set(running):
                     _delete_checkpoints(self._job.trial(number))
 
     def _run_trial(self, number: int, fraction: float, weight: float, round_number: int) -> bool:
-        """Take a trial as far as `share`; False if time is up before. A failed trial does not end the search."""
+        """Train a trial up to `fraction`; False if the time is over. A failed trial does not end the search."""
         run = self._job.trial(number)
-        has_failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
-        if fraction in read_measurements(run) or has_failed:
-            self._done_before += weight  # by a process before this one
+        if fraction in read_measurements(run) or (number != jobs.DEFAULTS and _has_failed(run)):
+            self._done_before += weight  # by an earlier process
             return True
         if self._is_over():
             return False
-        self._enter_stage(SearchStage.TRYING, round_number, step=number, total_steps=len(self._changes))
+        self._enter_stage(jobs.SearchStage.TRYING, round_number, step=number, total_steps=len(self._changes))
         trial_run = self._resume_or_create(run, lambda: self._create_trial(number))
         progress_before = run.status().step / max(1, run.status().total_steps)
 
         def report(progress: float) -> None:
-            self._write_progress(
-                (progress - progress_before) / (fraction - progress_before) * weight
-                if fraction > progress_before
-                else weight
-            )
+            is_behind = fraction > progress_before
+            done = (progress - progress_before) / (fraction - progress_before) if is_behind else 1.0
+            self._write_progress(done * weight)
 
         from mrc_workbench.training.trainers import TrialCallback  # imports transformers
 
         status = execute(trial_run, TrialCallback(run, fraction, self._is_over, report))
         if self._job.stop_requested:
             raise StopRequested
-        if status.state is State.FAILED and number == DEFAULTS:
+        if status.state is State.FAILED and number == jobs.DEFAULTS:
             raise TrainingError(status.code, status.message)
         return fraction in read_measurements(run) or status.state is State.FAILED
 
     def _create_trial(self, number: int) -> Run:
-        options = trial_options(self._plan.options, self._changes[number - 1], self._epochs)
+        options = halving.trial_options(self._plan.options, self._changes[number - 1], self._epochs)
         run = self._job.create_trial(number, options, len(self._changes))
-        stored_measurement = self._job.trial(DEFAULTS).folder / "before.json"
-        if stored_measurement.is_file():  # the base is the same
-            run.write(stored_measurement.name, json.loads(stored_measurement.read_text(encoding="utf-8")))
+        if stored := self._job.trial(jobs.DEFAULTS).base_measurement():  # of the same base
+            run.write("before.json", stored)
         return run
 
-    def _compare_trials(self, groups: np.ndarray) -> SettingsSearchResult | None:
-        """Return the comparison of the trials so far; None before the defaults are measured."""
-        runs = {number: self._job.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
+    def _compare_trials(self, groups: np.ndarray) -> jobs.SettingsSearchResult | None:
+        """Return the comparison of the trials so far; None before the defaults are evaluated."""
+        runs = {number: self._job.trial(number) for number in range(jobs.DEFAULTS, len(self._changes) + 1)}
         measurements = {number: scores for number, run in runs.items() if (scores := read_measurements(run))}
-        if DEFAULTS not in measurements:
+        if jobs.DEFAULTS not in measurements:
             return None
-        losses = {
+        logged = {
             number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
         }
-        before = runs[DEFAULTS].read("before.json")
-        # earlier versions stored the results on these questions alone
+        losses = {n: float(np.mean(values[-_AVERAGED_LOSSES:])) for n, values in logged.items() if values}
+        before = runs[jobs.DEFAULTS].base_measurement()
+        # earlier versions stored only the results on validation questions
         untrained = before.get("validation", before)[self._plan.options.best_by]
         return compare_trials(
             self._plan.options.best_by,
             self._changes,
             measurements,
-            {
-                number: float(np.mean(logged_losses[-_AVERAGED_LOSSES:]))
-                for number, logged_losses in losses.items()
-                if logged_losses
-            },
+            losses,
             groups,
             epochs=self._epochs,
             untrained=float(np.mean(untrained)),
-            failed=tuple(
-                number for number, run in runs.items() if find_run(run.id) and run.status().state is State.FAILED
-            ),
+            failed=tuple(number for number, run in runs.items() if _has_failed(run)),
         )
 
     @property
@@ -286,22 +252,23 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         self._report(done / self._total if self._total else 0.0, left)
 
 
+def _has_failed(run: Run) -> bool:
+    return find_run(run.id) is not None and run.status().state is State.FAILED
+
+
 def _delete_checkpoints(run: Run) -> None:
     shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
 
 
 def read_measurements(run: Run) -> TrialMeasurements:
-    """Return a trial's measurements; empty if there are none."""
-    rounds = run.read(ROUNDS).items()
-    return {
-        float(fraction): (round_content["step"], QuestionScores.from_dict(round_content["scores"]))
-        for fraction, round_content in rounds
-    }
+    """Return a trial's measurements by fraction of its training."""
+    rounds = run.read(jobs.ROUNDS).items()
+    return {float(name): (entry["step"], QuestionScores.from_dict(entry["scores"])) for name, entry in rounds}
 
 
 def compare_trials(
     measure: str,
-    changes: list[OptionChanges],
+    changes: list[halving.OptionChanges],
     measured: Mapping[int, TrialMeasurements],
     losses: Mapping[int, float],
     groups: np.ndarray,
@@ -309,26 +276,21 @@ def compare_trials(
     epochs: float,
     untrained: float,
     failed: tuple[int, ...] = (),
-) -> SettingsSearchResult:
+) -> jobs.SettingsSearchResult:
     """Compare each trial with the defaults after the same fraction of their training.
 
-    The differences are paired by question, and those of all trials are tested together (`paired_tests`), so the best of
-    them is one of the family. The best trial has the largest difference among those trained furthest; without a
-    difference above 0 it is the defaults. Raises `KeyError` if the defaults were not measured.
+    Differences are paired by question and corrected for testing all trials together (`paired_tests`). The best trial
+    has the largest difference among those with the longest training; without a difference above 0, the defaults are
+    the best. Raises `KeyError` without a measurement of the defaults.
     """
-    defaults = measured[DEFAULTS]
-    last_fraction = {
-        number: max(fraction for fraction in trial_measurements if fraction in defaults)
-        for number, trial_measurements in measured.items()
-        if trial_measurements
-    }
-    others = [number for number in last_fraction if number != DEFAULTS]
+    defaults = measured[jobs.DEFAULTS]
+    last_fraction = {number: max(set(results) & set(defaults)) for number, results in measured.items() if results}
+    others = [number for number in last_fraction if number != jobs.DEFAULTS]
     pairs = []
     for number in others:
-        a, b = (
-            trial_measurements[last_fraction[number]][1].per_question[measure]
-            for trial_measurements in (measured[number], defaults)
-        )
+        fraction = last_fraction[number]
+        a = measured[number][fraction][1].per_question[measure]
+        b = defaults[fraction][1].per_question[measure]
         pairs.append(Pair(str(number), "defaults", measure, a, b))
     tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
     results = []
@@ -337,10 +299,10 @@ def compare_trials(
         low, high = intervals_of(scores, groups)[measure]
         test = tests.get(number)
         results.append(
-            TrialResult(
+            jobs.TrialResult(
                 number,
                 changes[number - 1],
-                share=fraction,
+                fraction=fraction,
                 epochs=epochs * fraction,
                 steps=step,
                 value=scores.means()[measure],
@@ -354,17 +316,17 @@ def compare_trials(
             )
         )
     furthest = max((last_fraction[number] for number in others), default=0.0)
-    candidates = [trial for trial in results if trial.number != DEFAULTS and trial.share == furthest]
+    candidates = [trial for trial in results if trial.number != jobs.DEFAULTS and trial.fraction == furthest]
     best = max(candidates, key=lambda trial: trial.difference, default=results[0])
     if best.difference <= 0:
         best = results[0]
-    return SettingsSearchResult(
+    return jobs.SettingsSearchResult(
         measure=measure,
         questions=len(groups),
         untrained=untrained,
         best=best.number,
-        chosen=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else DEFAULTS,
-        tried=tuple(results),
+        selected=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else jobs.DEFAULTS,
+        trials=tuple(results),
         failed=failed,
-        untried=tuple(set(range(1, len(changes) + 1)) - set(last_fraction) - set(failed)),
+        skipped=tuple(set(range(1, len(changes) + 1)) - set(last_fraction) - set(failed)),
     )

@@ -1,9 +1,5 @@
-"""A training from its run folder: load, measure, train, measure, save. A resumed one continues from its checkpoint.
+"""The training of a run: load, evaluate, train, evaluate, save. A resumed run continues from its checkpoint."""
 
-A finished training can also be made of a stopped one's best checkpoint.
-"""
-
-import json
 import logging
 import os
 import time
@@ -46,18 +42,16 @@ from mrc_workbench.training.runs import Phase, Run, TrainingPlan, count_rounds, 
 
 logger = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_WRITES = 0.5  # of how far a phase is
-# what those that raise their own say, and what torch says of a GPU, and of a CPU
+_SECONDS_BETWEEN_WRITES = 0.5  # of the progress
+# messages of libraries and of torch on GPU and CPU
 _DISK_MESSAGES = ("no space left on device", "i/o error", "disk quota exceeded", "file too large")
 _MEMORY_MESSAGES = ("out of memory", "can't allocate memory")
 R = TypeVar("R", bound=Run)
-TaskWatcher = Callable[
-    [Task], tuple[Task, list[Any]]
-]  # may listen to the task's measure, and adds callbacks of the trainer
+TaskWatcher = Callable[[Task], tuple[Task, list[Any]]]  # may wrap the task's evaluation, and adds trainer callbacks
 
 
 class _Helper(Run):
-    """The run as seen by the other processes of `torchrun`: only the first one writes."""
+    """The run in the other processes of `torchrun`: only the first one writes."""
 
     def write_status(self, status: Status) -> None: ...
     def add_progress(self, entry: dict[str, Any]) -> None: ...
@@ -66,9 +60,9 @@ class _Helper(Run):
 
 
 def train(run: Run, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, carry out a run in this process and return how it ended; its status holds errors.
+    """Wait for the queue, execute a run in this process and return its status, which holds errors.
 
-    A run with a complete checkpoint continues from there. Raises `OSError` or `ValueError` if the folder is no run.
+    A run with a complete checkpoint continues from it. Raises `OSError` or `ValueError` if the folder holds no run.
     """
     if int(os.environ.get("RANK", "0")) > 0:
         while run.status().state is not State.RUNNING:
@@ -79,7 +73,7 @@ def train(run: Run, *, sent_by_worker: bool = False) -> Status:
 
 
 def run_in_queue(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, hold it while the run's work is done, and return how that ended."""
+    """Wait for the run's turn in the queue, do its work, and return its status."""
     with QUEUE.turn(run, sent_by_worker=sent_by_worker) as has_turn:
         if has_turn:
             return work(run)
@@ -89,7 +83,7 @@ def run_in_queue(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = 
 
 
 def execute(run: Run, watch: TaskWatcher | None = None) -> Status:
-    """Carry a run out in this process, which holds the machine, and return how it ended; see `train`."""
+    """Execute a run in this process, without waiting for the queue, and return its status; see `train`."""
 
     def work(status: Status) -> None:
         scores = _run_training(run, status, watch)
@@ -101,17 +95,17 @@ def execute(run: Run, watch: TaskWatcher | None = None) -> Status:
 
 
 def load_training_data(plan: TrainingPlan, on_progress: Callable[[float], None] | None = None, data: Any = None) -> Any:
-    """Return what a plan works on. Raises `DataError` or `TrainingError` if the data is missing or has changed."""
+    """Return the training data of a plan. Raises `DataError` or `TrainingError` if it is missing or has changed."""
     family = get_recipe(plan.kind).family
     data = family.find(plan.data) if data is None else data
     if data.fingerprint != plan.fingerprint:
-        raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
+        raise TrainingError("data_changed", f"{plan.data_name} has changed since this training was planned")
     family.check(data, plan.options)
     return family.prepare_training_data(data, plan, on_progress)
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """Return the code (`failure.<code>` in the locale files) and the words of what went wrong."""
+    """Return an error's code (`failure.<code>` in the locale files) and message."""
     message = str(error) or type(error).__name__
     if isinstance(error, Failure):
         return {DataError: "data", OptionError: "option"}.get(type(error), error.code), message
@@ -119,20 +113,20 @@ def describe_error(error: BaseException) -> tuple[str, str]:
         return "interrupted", message
     lowered = message.lower()
     if is_disk_error(error) or any(phrases in lowered for phrases in _DISK_MESSAGES):
-        return "disk", f"the disk is full, or cannot be written to: make room, and resume ({message})"
+        return "disk", f"the disk is full or not writable: free space, and resume ({message})"
     if isinstance(error, MemoryError) or any(phrases in lowered for phrases in _MEMORY_MESSAGES):
         return "memory", message
     return "unexpected", message
 
 
 def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[str, Any]:
-    """Load, measure, train, measure; returns the content of `scores.json`. Raises `AskedToStop`."""
+    """Load, evaluate, train, evaluate; returns the content of `scores.json`. Raises `StopRequested`."""
 
     def enter(phase: Phase) -> Status:
         if run.stop_requested:
             raise StopRequested
         previous = run.status()
-        progress = previous.progress if previous.total_steps else 0.0  # of the steps: that of a phase ends with it
+        progress = previous.progress if previous.total_steps else 0.0  # of the steps, not of the previous phase
         current = replace(status, phase=phase, progress=progress, step=previous.step, total_steps=previous.total_steps)
         run.write_status(current)
         return current
@@ -155,15 +149,15 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
             run.add_measures(name, measurement.means()["validation"])
             run.add_measures(f"{name}_training", measurement.means()["training"])
         run.write("provenance.json", provenance(plan, source, data) | _processes(plan))
-    del data  # training needs the room
+    del data  # frees memory
     enter(Phase.MINING if plan.options.mines_negatives else Phase.PREPARING)
     from transformers import set_seed
 
     set_seed(plan.options.seed)
     task = recipe.build_task(source)
-    run.write("provenance.json", run.provenance() | {"settled": task.resolved_options} | task.metadata)
+    run.write("provenance.json", run.provenance() | {"resolved_options": task.resolved_options} | task.metadata)
     if task.teacher:
-        report_progress = _progress_writer(run, enter(Phase.TEACHING))
+        report_progress = _progress_writer(run, enter(Phase.LABELLING))
         task = task.with_labels(lambda teacher: teacher.labels(report_progress))
     watched_task, callbacks = watch(task) if watch else (task, [])
     best_step = _fit(run, watched_task, checkpoint, enter(Phase.TRAINING), callbacks)
@@ -174,25 +168,24 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
     with replacing(run.model_folder) as new:
         task.model.save_pretrained(str(new), create_model_card=False)
     final_measurements, more_scores = recipe.evaluate_finished(run.model_folder)
-    seal(run.model_folder)  # after all its files are written; the card, which is no part of the model, follows
+    seal(run.model_folder)  # before the card, which is not part of the model
     measurements |= final_measurements
     if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
-        # no step was measured before: the finished model is the last point of the curves
-        after = measurements["after"].figures()
+        # training had no evaluation: the finished model is the last point of the curves
+        after = measurements["after"].metrics()
         run.add_progress({"step": best_step, **{f"eval_{name}": value for name, value in after.items()}})
-    scores: dict[str, Any] = training_data.summary(measurements, plan.options)
-    return scores | {"kept_step": best_step} | more_scores
+    scores: dict[str, Any] = training_data.summarize(measurements, plan.options)
+    return scores | {"best_step": best_step} | more_scores
 
 
 def _write_base_in_background(base: str) -> Thread:
-    """Write a packaged base to disk while the questions are read and the libraries imported.
+    """Write a packaged base to disk while data and libraries are loaded.
 
-    The thread imports no transformers, which replaces its own module at the end of its first import: imports of another
-    thread that began before fail.
+    The thread must not import transformers: its first import replaces the module, and concurrent imports fail.
     """
 
     def write() -> None:
-        with suppress(ModelError, OSError):  # the training meets it, too, and reports it
+        with suppress(ModelError, OSError):  # the training reports the error
             if packaged := packaged_base(base):
                 packaged.write()
 
@@ -202,7 +195,7 @@ def _write_base_in_background(base: str) -> Thread:
 
 
 def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
-    """Return a function that writes the progress of a phase, and raises `AskedToStop`."""
+    """Return a function that writes the progress of a phase, and raises `StopRequested`."""
     written = -_SECONDS_BETWEEN_WRITES
 
     def write(progress: float) -> None:
@@ -223,7 +216,7 @@ def _check_plan(plan: TrainingPlan) -> None:
         message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
         raise TrainingError("no_reporter", message)
     if plan.round > 1 and not (find_run(reference) or Run(Path(reference))).model_folder.is_dir():
-        raise TrainingError("round_before", f"the round before, {reference}, has no model: resume it, then this one")
+        raise TrainingError("round_before", f"the previous round, {reference}, has no model: resume it, then this one")
 
 
 def _processes(plan: TrainingPlan) -> dict[str, Any]:
@@ -233,12 +226,12 @@ def _processes(plan: TrainingPlan) -> dict[str, Any]:
 
     negatives = negatives_of_processes(plan.options)
     if negatives == "own":
-        logger.warning("each process takes negatives of its own part of the batch: a smaller batch's loss, not one's")
+        logger.warning("each process uses only the negatives of its part of the batch: a loss of smaller batches")
     return {"processes": {"count": processes(), "negatives": negatives}}
 
 
 def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> int:
-    """Train the steps that are left; returns the best step, whose model the task's model is afterwards."""
+    """Train the remaining steps; returns the best step, whose weights the task's model has afterwards."""
     from mrc_workbench.training.engine.speed import cached_lower_layers, cached_tokenization, passes_by_length
     from mrc_workbench.training.trainers import RunFolderCallback, make_trainer
 
@@ -248,41 +241,36 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     callback = RunFolderCallback(run, status, options, task.max_snapshots)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
-    with cached_tokenization(task.model), cached, passes_by_length(task.model, recompute=options.recompute):
+    recompute = options.gradient_checkpointing
+    with cached_tokenization(task.model), cached, passes_by_length(task.model, recompute=recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
 def measure_base_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, training_data: Any) -> Measurement[Any]:
-    """Measure the base; a resumed run has stored this before."""
-    path = run.folder / "before.json"
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    measurement: Measurement[Any] | None = training_data.measurement(stored)
+    """Evaluate the base, or read the stored measurement of a resumed run."""
+    measurement: Measurement[Any] | None = training_data.read_measurement(run.base_measurement())
     if measurement is None:
         measurement = recipe.evaluate(source)
-        run.write(path.name, measurement.to_dict())
+        run.write("before.json", measurement.to_dict())
     return measurement
 
 
 def mine_plan_negatives(plan: TrainingPlan) -> tuple[pd.DataFrame, int]:
-    """Return the hard negatives a training would use, a row each, and how many training questions there are."""
+    """Return a table of the hard negatives of a training, and the number of training questions."""
     from mrc_workbench.training.recipes.examples import mine_negatives, to_table
 
     if not isinstance(plan.options, RankerOptions):
-        raise ValueError(f"the training of a {plan.kind} takes no hard negatives")
+        raise ValueError(f"the training of a {plan.kind} uses no hard negatives")
     training_data = load_training_data(plan)
     return to_table(mine_negatives(plan.options, training_data), training_data), len(training_data.train.questions)
 
 
 def finish_from_best_checkpoint(run: Run) -> Run:
-    """Return the finished training made of the run's best checkpoint; made before, it is returned as it is.
-
-    Its folder appears in the workspace all at once. Raises `TrainingError` if there is no checkpoint, and what loading
-    and measuring raise.
-    """
+    """Turn the best checkpoint into a finished training, or return it if it exists. Raises `TrainingError`."""
     checkpoint = best_checkpoint(run)
     if checkpoint is None:
-        raise TrainingError("no_checkpoint", f"{run.id} has saved no checkpoint yet")
+        raise TrainingError("no_checkpoint", f"{run.id} has no checkpoint yet")
     finished_run = Run(run.folder.with_name(finished_run_id(run, checkpoint)))
     if find_run(finished_run.id):
         return finished_run
@@ -308,8 +296,8 @@ def _write_finished_run(run: Run, checkpoint: Path, finished_run: Run) -> None:
     merge_adapters(model)
     model.save_pretrained(str(finished_run.model_folder), create_model_card=False)
     final_measurements, more_scores = recipe.evaluate_finished(finished_run.model_folder)
-    scores = training_data.summary(measurements | final_measurements, plan.options)
-    finished_run.write("scores.json", scores | {"kept_step": step, "seconds": run.status().total_seconds} | more_scores)
+    scores = training_data.summarize(measurements | final_measurements, plan.options)
+    finished_run.write("scores.json", scores | {"best_step": step, "seconds": run.status().total_seconds} | more_scores)
     finished_run.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
     for entry in run.progress():
         finished_run.add_progress(entry)
@@ -321,7 +309,7 @@ def _write_finished_run(run: Run, checkpoint: Path, finished_run: Run) -> None:
 
 
 def finish_as_job(run: Run) -> Status:
-    """Carry out the page's job for a run in this process, and return how it ended."""
+    """Execute a `BestModelJob` in this process, and return its status."""
 
     def work(_: Status) -> None:
         finish_from_best_checkpoint(run)
@@ -329,7 +317,7 @@ def finish_as_job(run: Run) -> Status:
     return run_job(BestModelJob.for_run(run), work, describe_error)
 
 
-# the libraries whose versions decide numbers; those that are not installed are left out
+# libraries that affect results; those that are not installed are omitted
 LIBRARIES = (
     *("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft"),
     *("numba", "kiwipiepy", "numpy"),
@@ -340,20 +328,17 @@ Options = TypeVar("Options", bound=TrainingOptions)
 
 
 def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, Any]:
-    """Return as JSON: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
-
-    `source` is the base as it was resolved. Raises `ModelError` if the base is missing.
-    """
+    """Return base, data, split, options, versions, hardware and time as JSON. Raises `ModelError`."""
     family = get_recipe(plan.kind).family
     texts = family.texts(data, plan.options)
     rounds = count_rounds(plan.options)
     return {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "base": {"reference": source.reference, **model_identity(source, texts)},
         "data": {
             "name": plan.data_name,
             "fingerprint": plan.fingerprint,
-            "language": language_of(texts),  # empty: not known
+            "language": language_of(texts),  # empty if unknown
             **family.describe(data, plan.split, plan.options),
         },
         "split": asdict(plan.split),
@@ -361,7 +346,7 @@ def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, 
         "seed": plan.options.seed,
         **{
             name: {"reference": reference, **model_identity(find_model(reference), texts)}
-            for name, reference in plan.options.helpers.items()
+            for name, reference in plan.options.auxiliary_models.items()
         },
         **({"round": f"{plan.round}/{rounds}"} if rounds > 1 else {}),
         "marked_negatives": [list(pair) for pair in plan.marked_negatives],
@@ -371,12 +356,11 @@ def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, 
 
 
 def with_initial_precision(options: Options, run_provenance: Mapping[str, Any]) -> Options:
-    """Return the options with the precision that a run began in, unless it began on another device."""
+    """Return the options with the precision at the start of the run, unless the device has changed."""
     initial_hardware = run_provenance.get("hardware", {})
     current_hardware = hardware() | {"device": _device()}
-    if options.precision is not Precision.AUTO or any(
-        initial_hardware.get(name) != current_hardware[name] for name in ("device", "gpus")
-    ):
+    has_moved = any(initial_hardware.get(name) != current_hardware[name] for name in ("device", "gpus"))
+    if options.precision is not Precision.AUTO or has_moved:
         return options
     return replace(options, precision=Precision.BFLOAT16 if initial_hardware["bfloat16"] else Precision.FLOAT32)
 

@@ -1,4 +1,4 @@
-"""The trainers of sentence-transformers and of features, with own batches and measure, and the callbacks of a run."""
+"""Trainers of sentence-transformers and of feature tasks with custom batches and evaluation, and callbacks of runs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ from mrc_workbench.training.runs import Phase, Run
 
 
 class _SetEpochCallback(TrainerCallback):
-    """Sets the epoch of the batches, which several processes wrap so that it is not set on resuming."""
+    """Sets the epoch of the sampler; with several processes, the library does not set it after resuming."""
 
     def __init__(self, batches: DefaultBatchSampler) -> None:
         self._batches = batches
@@ -51,7 +51,7 @@ class _SetEpochCallback(TrainerCallback):
 
 
 class _SkipOnlyEvaluation(TrainerCallback):
-    """Skips an evaluation at the last step if it is the only one: the finished model is measured anyway."""
+    """Skips the evaluation at the last step if it is the only one: the finished model is evaluated anyway."""
 
     def on_step_end(self, _args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if state.global_step >= state.max_steps and not state.best_global_step:
@@ -59,7 +59,7 @@ class _SkipOnlyEvaluation(TrainerCallback):
 
 
 class _BatchingMixin:
-    """Mixin: own batches; of equal measurements, the one with the smaller validation loss is the better."""
+    """Mixin: custom batches; of equal evaluations, the one with the smaller validation loss is better."""
 
     args: Any
     state: TrainerState
@@ -80,7 +80,7 @@ class _BatchingMixin:
     def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         if self.held_out is None:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
-        self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
+        self.gather_function = self.accelerator.gather  # gather_for_metrics cuts the last batch
         training_sampler = self.args.batch_sampler
         size = self.args.per_device_train_batch_size
         self.args.batch_sampler = make_sampler(self.held_out, batch_size=size, seed=self.args.seed)
@@ -95,7 +95,7 @@ class _BatchingMixin:
         if metrics[self.args.metric_for_best_model] != self.state.best_metric or "eval_loss" not in metrics:
             return False
         best = [entry for entry in self.state.log_history if entry["step"] == self.state.best_global_step]
-        losses = [entry["eval_loss"] for entry in best if "eval_loss" in entry]  # none where an earlier version began
+        losses = [entry["eval_loss"] for entry in best if "eval_loss" in entry]  # earlier versions logged none
         if not losses or not metrics["eval_loss"] < losses[0]:
             return False
         self.state.best_global_step = self.state.global_step
@@ -193,12 +193,9 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     sampler = make_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     best_by = task.best_by or options.best_by.value
     arguments = trainer_arguments(checkpoints, options, sampler, best_by)
-    evaluator = _ValidationEvaluator(task.measure, best_by)
-    all_callbacks = [
-        _SkipOnlyEvaluation(),
-        *callbacks,
-        *([EarlyStoppingCallback(options.patience)] if options.patience else []),
-    ]
+    evaluator = _ValidationEvaluator(task.evaluate, best_by)
+    stopping = [EarlyStoppingCallback(options.patience)] if options.patience else []
+    all_callbacks = [_SkipOnlyEvaluation(), *callbacks, *stopping]
     make_for_task = _make_feature_trainer if task.features else _make_text_trainer
     trainer = make_for_task(task, arguments, evaluator, all_callbacks)
     trainer.held_out = task.held_out and task.held_out.examples
@@ -212,9 +209,8 @@ def _make_text_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, ca
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     column_settings = {"prompts": task.prompts or None, "router_mapping": task.routes}
     training_arguments = arguments_class(**arguments, **column_settings)
-    training_arguments._n_gpu = min(
-        training_arguments.n_gpu, 1
-    )  # several GPUs are for several processes: threads would tear the batch apart
+    # data parallelism in threads would split the batch
+    training_arguments._n_gpu = min(training_arguments.n_gpu, 1)
     return trainer(
         model=task.model,
         args=training_arguments,
@@ -251,7 +247,7 @@ _SECONDS_BETWEEN_WRITES = 0.5
 
 
 class RunFolderCallback(TrainerCallback):
-    """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
+    """Logs metrics, seals checkpoints, saves at time intervals, and stops the training on request."""
 
     def __init__(self, run: Run, status: Status, options: TrainingOptions, max_snapshots: int = 0) -> None:
         self._run = run
@@ -290,12 +286,12 @@ class RunFolderCallback(TrainerCallback):
         self._write(state, seconds_left=left)
 
     def on_epoch_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Do not measure a step at which the training is stopped: one that was not stopped does not measure it."""
+        """Do not evaluate a stopped step in the middle of an epoch: an uninterrupted training does not."""
         if control.should_training_stop and (state.epoch or 0) % 1:
             control.should_evaluate = False
 
     def on_train_end(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
-        self._write(state)  # it may have stopped early, after a step that was not written
+        self._write(state)  # the last step may be unwritten
 
     def on_evaluate(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
         self._save_snapshot(state, model)
@@ -303,16 +299,14 @@ class RunFolderCallback(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
         self._saved = time.monotonic()
         if args.world_size > 1:
-            torch.distributed.barrier()  # every process has written its generators
+            torch.distributed.barrier()  # wait until all processes have written their generators
         if state.is_world_process_zero:
             checkpoints = Path(args.output_dir)
             seal(checkpoints / f"checkpoint-{state.global_step}")
             best = Path(state.best_model_checkpoint) if state.best_model_checkpoint else None
             discard_old(checkpoints, self._save_limit, best)
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any) -> None:
         metrics = {name: float(value) for name, value in logs.items() if _is_number(value)}
         if "loss" in metrics and self._step_seconds:
             examples = self._steps * args.per_device_train_batch_size * args.world_size
@@ -333,7 +327,7 @@ class RunFolderCallback(TrainerCallback):
 
 
 def _agree_across_processes(own_decision: bool, args: TrainingArguments) -> bool:
-    """The wish of the first process: all must stop, or save, at the same step."""
+    """Return the decision of the first process: all processes must stop, or save, at the same step."""
     if args.world_size == 1:
         return own_decision
     decision = torch.tensor(int(own_decision), device=args.device)
@@ -343,14 +337,14 @@ def _agree_across_processes(own_decision: bool, args: TrainingArguments) -> bool
 
 def _is_number(value: object) -> bool:
     try:
-        float(value)  # type: ignore[arg-type]  # the trainer logs some figures as text
+        float(value)  # type: ignore[arg-type]  # the trainer logs some metrics as text
     except (TypeError, ValueError):
         return False
     return True
 
 
 class TrainingProgressCallback(TrainerCallback):
-    """Hears after every step how far a training is, as a share of its steps."""
+    """Reports the fraction of finished steps after each step."""
 
     def __init__(self, report_progress: Callable[[float], None]) -> None:
         self._report_progress = report_progress
@@ -363,33 +357,29 @@ class TrainingProgressCallback(TrainerCallback):
 
 
 class TrialCallback(TrainingProgressCallback):
-    """Takes a trial as far as `share` of its steps; `is_over` says that it must pause before."""
+    """Trains a trial up to `fraction` of its steps; pauses earlier if `is_over` returns true."""
 
-    def __init__(
-        self, run: Run, fraction: float, is_over: Callable[[], bool], report_progress: Callable[[float], None]
-    ) -> None:
-        super().__init__(report_progress)
+    def __init__(self, run: Run, fraction: float, is_over: Callable[[], bool], report: Callable[[float], None]) -> None:
+        super().__init__(report)
         self._run = run
         self._fraction = fraction
         self._is_over = is_over
-        self._due_step = 0  # the step at which it is to be measured
+        self._due_step = 0  # the step of the next evaluation
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        def measure(model: Any) -> Measurement[Any]:
-            measurement = task.measure(model)
+        def evaluate(model: Any) -> Measurement[Any]:
+            measurement = task.evaluate(model)
             if self._due_step:
-                values = {
-                    name: question_scores.tolist()
-                    for name, question_scores in measurement.validation.per_question.items()
-                }
+                scores = measurement.validation.per_question
+                values = {name: question_scores.tolist() for name, question_scores in scores.items()}
                 round_scores = {str(self._fraction): {"step": self._due_step, "scores": values}}
                 self._run.write(ROUNDS, self._run.read(ROUNDS) | round_scores)
             return measurement
 
-        return replace(task, measure=measure), [self]
+        return replace(task, evaluate=evaluate), [self]
 
     def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Measure at the end of the round, with a checkpoint, and pause; before that only where it must."""
+        """Evaluate and save at the end of the round, and pause."""
         self._report_progress(state.global_step / state.max_steps)
         is_round_end = state.global_step == max(1, ceil(self._fraction * state.max_steps))
         self._due_step = state.global_step if is_round_end else 0

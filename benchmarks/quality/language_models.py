@@ -28,7 +28,7 @@ from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.cli import plan_ablation, variant_name
 from mrc_workbench.training.jobs import Ablation, AblationTable, Variant, all_jobs
 from mrc_workbench.training.recipes.language import LANGUAGE_FAMILY
-from mrc_workbench.training.recipes.language_material import UNIGRAM
+from mrc_workbench.training.recipes.language_data import UNIGRAM
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,
@@ -118,7 +118,7 @@ def pretraining_ablation() -> list[str]:
             vary={
                 "objective": ("mlm-nsp",),
                 "whole_words": ("spaces",),
-                "mask_share": (0.4,),
+                "mask_fraction": (0.4,),
                 "size": ("mini",),
                 "tokenizer_kind": ("unigram",),
                 "vocabulary": (8000,),
@@ -158,13 +158,13 @@ def _run_ablation(experiment: AblationExperiment) -> AblationTable:
 
 
 def _cell(variant: Variant, measure: str) -> str:
-    interval = (variant.figures or {}).get(measure)
+    interval = (variant.metrics or {}).get(measure)
     if interval is None:
         return ""
     difference = (variant.differences or {}).get(measure)
     star = "*" if difference and difference.p < 0.05 else ""
     if measure == "perplexity":
-        other = "" if variant.alike else " (o)"
+        other = "" if variant.is_comparable else " (o)"
         return f"{interval.value:,.0f} [{interval.low:,.0f}, {interval.high:,.0f}]{other}"
     return f"{100 * interval.value:.1f}{star} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
@@ -203,8 +203,8 @@ def train_sentence_model(name: str, data: PairSet, objective: SentenceObjective,
     options = replace(
         SentenceOptions.defaults_for(DEFAULT.reference), **SentenceOptions.defaults_for_objective(objective)
     )
-    judged_on = "" if data.kind is PairKind.SCORED else _STS
-    options = replace(options, base=base, objective=objective, judged_on=judged_on)
+    evaluation_set = "" if data.kind is PairKind.SCORED else _STS
+    options = replace(options, base=base, objective=objective, evaluation_set=evaluation_set)
     stored = save_pairs(data)
     candidates = (candidate for candidate in all_runs() if candidate.plan().options == options)
     run = next((candidate for candidate in candidates if candidate.plan().fingerprint == data.fingerprint), None)

@@ -44,8 +44,8 @@ class _TrainingRecipe:
 _ALL_LAYERS = {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0}
 RECIPES = {
     "default": _TrainingRecipe("Default"),
-    "mix": _TrainingRecipe("Labels and the mix's scores (.6)", {"mix_weight": 0.6}),
-    "frozen-6": _TrainingRecipe("The same, six frozen layers", {"mix_weight": 0.6, "frozen_layers": 6}),
+    "mix": _TrainingRecipe("Labels and the mix's scores (.6)", {"mix_loss_weight": 0.6}),
+    "frozen-6": _TrainingRecipe("The same, six frozen layers", {"mix_loss_weight": 0.6, "frozen_layers": 6}),
     "frozen-10": _TrainingRecipe("Ten frozen layers", {"frozen_layers": 10}),
     "one-epoch": _TrainingRecipe("One epoch", {"epochs": 1.0}),
     "pairs": _TrainingRecipe(

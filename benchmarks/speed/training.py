@@ -37,7 +37,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, CrossEncoderObjective
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 
 RANDOM_LENGTH = 128  # tokens, as KR-SBERT reads
 
@@ -205,14 +205,14 @@ def training_estimate() -> list[str]:
             estimate_seconds = perf_counter() - began
             result = run_turn(turn)
             if result is None:
-                lines.append(f"| {case.name} | {estimate['seconds_a_step']:.2f} | does not fit | | | | | |")
+                lines.append(f"| {case.name} | {estimate['seconds_per_step']:.2f} | does not fit | | | | | |")
                 continue
             seconds = float(np.mean(result.seconds))
             memory = result.memory
             cells = (
-                *(case.name, f"{estimate['seconds_a_step']:.2f}", f"{seconds:.2f}"),
+                *(case.name, f"{estimate['seconds_per_step']:.2f}", f"{seconds:.2f}"),
                 *(
-                    f"{estimate['seconds_a_step'] / seconds:.2f}",
+                    f"{estimate['seconds_per_step'] / seconds:.2f}",
                     f"{estimate['memory'] / _GIB:.2f}",
                     f"{memory / _GIB:.2f}",
                 ),
@@ -227,7 +227,16 @@ def _run_estimate(turn: Turn) -> dict[str, Any]:
     options = options_of(turn)
     words = ["--data", str(korquad()), "--estimate"]
     words += ["--validation-share", str(SPLIT.validation), "--test-share", str(SPLIT.test)]
-    for name in ("base", "objective", "batch_size", "max_length", "precision", "batches_of", "temperature", "epochs"):
+    for name in (
+        "base",
+        "objective",
+        "batch_size",
+        "max_length",
+        "precision",
+        "group_batches_by",
+        "temperature",
+        "epochs",
+    ):
         if hasattr(options, name):
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     if turn.kind == BI_ENCODER:

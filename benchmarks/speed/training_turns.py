@@ -26,7 +26,7 @@ from mrc_workbench.training.base import Columns
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, QuestionOptions
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.train import describe_error
 
 PLAIN = "plain"
@@ -104,7 +104,10 @@ def run_turn(turn: Turn) -> TurnResult:
         options = options_of(turn)
         training_data = TrainingData.from_question_set(read_file(korquad()).question_set, SPLIT, options)
         trainer = project_trainer(turn, options, training_data, Path(folder))
-        with cached_tokenization(trainer.model), passes_by_length(trainer.model, recompute=options.recompute):
+        with (
+            cached_tokenization(trainer.model),
+            passes_by_length(trainer.model, recompute=options.gradient_checkpointing),
+        ):
             return train_timed(trainer, turn)
 
 

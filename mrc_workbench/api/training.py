@@ -18,6 +18,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure, raise_missing_extra
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
+from mrc_workbench.training.options import current_options
 from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
 from mrc_workbench.training.runs import Run, TrainingPlan, create_rounds, plan_training
 from mrc_workbench.training.text_options import READER
@@ -159,7 +160,7 @@ def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     known = [field.name for field in fields(declared)]
     types = get_type_hints(declared)
     checked: dict[str, Any] = {}
-    for option, value in options.items():
+    for option, value in current_options(options).items():
         if option not in known:
             raise unknown_name(f"option of a {kind}", option, known)
         checked[option] = _convert_option(option, value, types[option])

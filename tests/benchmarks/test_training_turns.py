@@ -12,7 +12,7 @@ from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, plain
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import shuffled
 

@@ -37,7 +37,7 @@ from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damage_json, overwrite
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
-ESTIMATE = {"steps": 3, "seconds_a_step": 0.1, "seconds_measuring": 1.0, "seconds": 2.0, "memory": 100}
+ESTIMATE = {"steps": 3, "seconds_per_step": 0.1, "seconds_evaluating": 1.0, "seconds": 2.0, "memory": 100}
 ESTIMATE |= {"memory_available": 1000, "device": "cpu", "fits": True, "instead": {}}
 METRICS = dict.fromkeys(("recall@1", "recall@10", "mrr@10", "ndcg@10"), 0.5)
 SCORES = {
@@ -181,7 +181,7 @@ EXPECTED_COUNTS: dict[str, Callable[[dict[str, int]], Any]] = {
     "runs/*/progress.jsonl": lambda counts: counts == WHOLE,
     "added/*/*.json": lambda counts: counts == WHOLE,
     "remarks/*.json": lambda counts: counts == WHOLE,
-    "cache/rehearsals/*/estimate.json": lambda counts: counts == WHOLE,
+    "cache/dry_runs/*/estimate.json": lambda counts: counts == WHOLE,
 }
 
 

@@ -250,7 +250,7 @@ def features(*, pairs: bool = False) -> dict[str, torch.Tensor]:
         "attention_mask": inside.astype(np.int64),
         "token_type_ids": (inside & (np.arange(30) > lengths[:, None] // 2)).astype(np.int64),
         "labels": labels,
-        "shares": np.full((5, 1), 5 / (labels >= 0).sum(), dtype=np.float32),
+        "weights": np.full((5, 1), 5 / (labels >= 0).sum(), dtype=np.float32),
     }
     arrays |= {"follows": np.array([[0], [1], [1], [0], [1]])} if pairs else {}
     return {name: torch.from_numpy(value) for name, value in arrays.items()}

@@ -1,4 +1,4 @@
-"""Trainings that many tests look at, done once."""
+"""Trainings that many tests share."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ def module_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def one_workspace(module_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For all tests of a module that asks for it: texts are cut, and starters made, once."""
+def shared_workspace_of_module(module_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share a workspace among the tests of a module: texts are tokenized, and starters built, once."""
     monkeypatch.setenv("MRC_WORKSPACE", str(module_workspace))
 
 
@@ -47,13 +47,13 @@ def _cross_encoder(training_workspace: Path) -> Trained:
 
 @pytest.fixture
 def bi_encoder(_bi_encoder: Trained, training_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
-    """A starter bi-encoder trained on the sample; the test sees the workspace it was trained in."""
+    """A starter bi-encoder trained on the sample; the test uses the workspace of the training."""
     monkeypatch.setenv("MRC_WORKSPACE", str(training_workspace))
     return _bi_encoder
 
 
 @pytest.fixture
 def cross_encoder(_cross_encoder: Trained, training_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
-    """A starter cross-encoder trained on the sample; the test sees the workspace it was trained in."""
+    """A starter cross-encoder trained on the sample; the test uses the workspace of the training."""
     monkeypatch.setenv("MRC_WORKSPACE", str(training_workspace))
     return _cross_encoder

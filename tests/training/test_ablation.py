@@ -1,4 +1,4 @@
-"""An ablation carried out: every variant a training of its own, fine-tuned alike and measured as anybody would."""
+"""Complete ablations: each variant is trained, fine-tuned and evaluated like a separate run."""
 
 import json
 from collections.abc import Callable
@@ -54,7 +54,7 @@ DOCUMENTS = 60
 
 
 def question_set() -> QuestionSet:
-    """What is asked about a document is two of its words, and another that is in none."""
+    """Return questions of two words of a document and a word of none."""
     passages = [Passage(f"p{n}", f"{text} 글{n}") for n, text in enumerate(make_documents(DOCUMENTS))]
     questions = [
         Question(f"q{n}", f"{' '.join(passage.text.split()[:2])} 무엇", (), (passage.id,))
@@ -90,7 +90,7 @@ def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
         ablation_file = experiment(
             sentences=keep_pairs(scored_pairs()).key,
             untrained=True,
-            vary={"mask_share": [0.3], "objective": ["mlm-nsp"]},
+            vary={"mask_fraction": [0.3], "objective": ["mlm-nsp"]},
         )
         whole = plan_ablation(ablation_file, "mine")
         run_to_end(whole)
@@ -99,7 +99,7 @@ def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
 
 @pytest.fixture
 def there(finished_ablation: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
-    """One that nothing interrupted, in its workspace."""
+    """An uninterrupted ablation, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(finished_ablation[0]))
     return finished_ablation[1]
 
@@ -115,13 +115,13 @@ def test_variants_differ_in_one_option(there: Ablation) -> None:
     learned = {number: find_run(variant.model) for number, variant in by_number.items() if number != UNTRAINED}
     plans = {number: run.plan() for number, run in learned.items() if run}
     assert len({plan.fingerprint for plan in plans.values()}) == 1
-    assert asdict(plans[2].options) == {**asdict(plans[REFERENCE].options), "mask_share": 0.3}
+    assert asdict(plans[2].options) == {**asdict(plans[REFERENCE].options), "mask_fraction": 0.3}
     assert plans[3].options.objective == "mlm-nsp"
-    tuned = [find_run(variant.tuned) for variant in by_number.values()]
+    tuned = [find_run(variant.fine_tuned_run) for variant in by_number.values()]
     assert len({str({**asdict(run.plan().options), "base": ""}) for run in tuned if run}) == 1
     assert [run.plan().options.base for run in tuned if run] == [variant.model for variant in by_number.values()]
     assert all(run and run.status().state is State.DONE for run in (*learned.values(), *tuned))
-    assert plans[2].name == "mine · mask_share 0.3"
+    assert plans[2].name == "mine · mask_fraction 0.3"
 
 
 def test_untrained_base_is_reference_before_first_step(there: Ablation) -> None:
@@ -147,7 +147,7 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
         "perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10"
     ]  # fmt: skip
     for number, variant in by_number.items():
-        metrics = variant.figures or {}
+        metrics = variant.metrics or {}
         assert ("next_accuracy" in metrics) == (number == 3)
         if number != UNTRAINED:
             run = find_run(variant.model)
@@ -158,7 +158,7 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
             data=experiment_file["questions"],
             split=Part.TEST,
             test_fraction=0.4,
-            retriever=(DenseSpec(name="alone", model=variant.tuned, windows=True),),
+            retriever=(DenseSpec(name="alone", model=variant.fine_tuned_run, windows=True),),
         )
         of_test = alone.evaluation_set(question_set())
         evaluator = build_context(alone, of_test).retrievers["alone"]
@@ -171,7 +171,7 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
         assert (low, high) == intervals_of(comparison.scores["alone"], question_groups(comparison.question_set))[
             "ndcg@10"
         ]
-        for measure, model in (("spearman_before", variant.model), ("spearman", variant.tuned)):
+        for measure, model in (("spearman_before", variant.model), ("spearman", variant.fine_tuned_run)):
             judged = evaluate(scored_pairs(), [model]).results_by_model[model].metrics["spearman"]
             assert metrics[measure].value == pytest.approx(judged.value)
     assert table.questions == len(comparison.question_set.questions)
@@ -183,7 +183,7 @@ def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation
     experiment_file = there.plan().ablation
     assert experiment_file is not None
     specs = tuple(
-        DenseSpec(name=str(number), model=variant.tuned, windows=True) for number, variant in by_number.items()
+        DenseSpec(name=str(number), model=variant.fine_tuned_run, windows=True) for number, variant in by_number.items()
     )
     comparison = compare(
         Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs), question_set()
@@ -196,14 +196,14 @@ def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation
         mine = (by_number[number].differences or {})["ndcg@10"]
         assert mine.value == pytest.approx(test.difference)
         assert mine.low <= test.low <= test.high <= mine.high
-        values = {variant: (by_number[variant].figures or {})["spearman"].value for variant in (number, REFERENCE)}
+        values = {variant: (by_number[variant].metrics or {})["spearman"].value for variant in (number, REFERENCE)}
         by_people = (by_number[number].differences or {})["spearman"]
         assert by_people.value == pytest.approx(values[number] - values[REFERENCE])
         assert by_people.low <= by_people.value <= by_people.high
 
 
 def test_marks_variants_with_other_hidden_tokens(there: Ablation) -> None:
-    assert {number: variant.alike for number, variant in variants(there).items()} == {
+    assert {number: variant.is_comparable for number, variant in variants(there).items()} == {
         0: False,
         1: True,
         2: False,
@@ -216,7 +216,7 @@ def test_reused_work_does_not_affect_progress(there: Ablation) -> None:
     before = there.status()
     again.work()
     there.write_status(before)
-    # all but the untrained network, of which there is no run; the time left is told by what was done now
+    # except the untrained network, which has no run; the time left depends on the new trainings
     assert (again._finished_stages, again._reused_stages, again._stages) == (8, 7, 9)
 
 
@@ -226,7 +226,7 @@ def test_is_no_training_but_its_parts_are(there: Ablation) -> None:
     assert there not in all_runs()
     assert QUEUE.queued() == []
     trials = [run.plan().trial for run in there.parts()]
-    assert all(trial and trial.whole and trial.search == there.id for trial in trials)
+    assert all(trial and trial.is_complete and trial.parent_id == there.id for trial in trials)
     assert [trial.number for trial in trials if trial] == [0, 1, 1, 2, 2, 3, 3]
 
 
@@ -238,8 +238,10 @@ def test_reuses_finished_trainings(there: Ablation) -> None:
         table = run_to_end(again)
         assert set(all_runs()) - set(before) == {again.get_part("0-tuned")}, "a network of its own is as new as it is"
         first = variants(there)
-        assert {variant.number: variant.tuned for variant in table.variants if variant.number} == {1: first[1].tuned}
-        assert (table.variants[1].figures or {})["ndcg@10"] == (first[1].figures or {})["ndcg@10"]
+        assert {variant.number: variant.fine_tuned_run for variant in table.variants if variant.number} == {
+            1: first[1].fine_tuned_run
+        }
+        assert (table.variants[1].metrics or {})["ndcg@10"] == (first[1].metrics or {})["ndcg@10"]
     finally:
         again.delete()
 
@@ -270,8 +272,8 @@ def test_resumes_in_the_stopped_training(short: Ablation, monkeypatch: pytest.Mo
         again(short)
     table = run_to_end(short)
     first, second = table.variants
-    assert first.figures
-    assert second.figures
+    assert first.metrics
+    assert second.metrics
     steps = [entry["step"] for entry in short.get_part("1").progress() if "loss" in entry]
     assert steps == sorted(set(steps)), "no step was done twice"
     short.delete()
@@ -284,8 +286,8 @@ def test_failed_variant_does_not_stop_others() -> None:
     codes = [variant.code for variant in table.variants]
     assert codes == ["", "no_reporter", ""]
     assert "wandb" in table.variants[1].message
-    assert not table.variants[1].figures
-    assert "ndcg@10" in (table.variants[2].figures or {})
+    assert not table.variants[1].metrics
+    assert "ndcg@10" in (table.variants[2].metrics or {})
 
 
 def test_continues_from_an_encoder_base(tmp_path: Path) -> None:

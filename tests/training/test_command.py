@@ -64,7 +64,7 @@ def test_trains_from_file_and_compares(tmp_path: Path, capsys: pytest.CaptureFix
         "cross": ("cross-encoder", "--epochs", "0.5", "--negatives", "2", "--no-title"),
     }
     for folder, (kind, *options) in trainings.items():
-        # `runs/test_line.py` starts it as a program
+        # `test_line.py` starts it as a program
         assert (
             main(["train", kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options]) == 0
         )
@@ -151,8 +151,10 @@ def test_reports_failed_training(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_changes_options_to_fit_and_reports_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    too_large = Estimate(12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, instead={"batch_size": 64})
-    answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, instead={})}
+    too_large = Estimate(
+        12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, suggested_options={"batch_size": 64}
+    )
+    answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, suggested_options={})}
     planned: list[TrainingPlan] = []
 
     def create(plan: TrainingPlan, out: Path | None, *, attended: bool) -> list[Run]:
@@ -169,17 +171,17 @@ def test_changes_options_to_fit_and_reports_them(
     assert "batch_size: 256 -> 64: fewer texts are held at a time" in output
     assert "about 0 minutes, 4.0 of 8.0 GB" in output
     assert planned[-1].options.batch_size == 64
-    answers[256] = replace(too_large, instead={})
+    answers[256] = replace(too_large, suggested_options={})
     assert main(["train", *words, "--fit"]) == 2
-    assert "no change was found that makes it fit" in capsys.readouterr().err
+    assert "no change of options makes it fit" in capsys.readouterr().err
     assert len(planned) == 1
-    assert main(["train", *words]) == 2  # without the flag nothing is estimated
+    assert main(["train", *words]) == 2  # without the flag, there is no estimate
     assert planned[-1].options.batch_size == 256
 
 
 @pytest.mark.slow
 def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In the memory that it takes with a frozen table, a training freezes its table, tries that, and is trained so."""
+    """With memory only for a frozen table, `--fit` freezes it, estimates again, and trains."""
 
     def take(task: Any, options: Any, batches: Any, pace: StepScheduler) -> StepTimes:
         weights = [weight for weight in task.model.parameters() if weight.requires_grad]

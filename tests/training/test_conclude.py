@@ -1,4 +1,4 @@
-"""The best checkpoint of a stopped training becomes a finished training beside it, which can still be resumed."""
+"""The best checkpoint of a stopped training becomes a finished training; the stopped one can be resumed."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 def stopped(kind: str = BI_ENCODER, step: int = 4, question_set: Any = None, **options: Any) -> Run:
-    """A training that measured every second step and was stopped at this one."""
+    """A training that evaluates every second step, stopped at a step."""
     often = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2} | options
     run = create_planned_run(kind, question_set or misleading_set(questions_a_passage=2), **often)
     with pytest.MonkeyPatch.context() as patch:
@@ -49,12 +49,12 @@ def test_best_checkpoint_is_named_by_newest() -> None:
     run = create_planned_run(BI_ENCODER, misleading_set())
     assert best_checkpoint(run) is None
     first = checkpoint_at(run, 2)
-    assert best_checkpoint(run) == first  # measured or not, there is no other
+    assert best_checkpoint(run) == first  # the only checkpoint, even without evaluation
     second = checkpoint_at(run, 4, best=2)
     assert best_checkpoint(run) == first
     third = checkpoint_at(run, 6, best=4)
     assert best_checkpoint(run) == second
-    (second / "trainer_state.json").write_text("torn", encoding="utf-8")  # no longer what was sealed
+    (second / "trainer_state.json").write_text("torn", encoding="utf-8")  # differs from the seal
     assert best_checkpoint(run) == third
 
 
@@ -74,10 +74,10 @@ def test_finishes_every_kind_and_keeps_it_resumable(kind: str) -> None:
     assert scores["after"]
     assert scores["gain"]["interval"]
     assert finished_run.provenance()["checkpoint"] == {"run": run.id, "step": finished_run.status().step}
-    assert finished_run in finished_runs()  # this is where Compare looks
+    assert finished_run in finished_runs()  # pages read it from there
     assert {path: path.read_bytes() for path in before} == before
     assert run.status().state is State.STOPPED
-    assert finish_from_best_checkpoint(run) == finished_run  # it is not made twice
+    assert finish_from_best_checkpoint(run) == finished_run  # it is not created twice
     again(run)
     assert train(run).state is State.DONE
 

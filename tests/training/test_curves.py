@@ -1,4 +1,4 @@
-"""A run's figures against its steps, and the advice that fits them."""
+"""The curves of a run, and the advice that fits them."""
 
 import math
 import zipfile
@@ -113,54 +113,54 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
         "before": {"ndcg@10": before},
         "gain": {"measure": "ndcg@10", "interval": gain},
         "training_sample": {"gain": {"measure": "ndcg@10", "interval": learned}},
-        "kept_step": best_step,
+        "best_step": best_step,
     }
 
 
 @pytest.mark.parametrize(
-    ("found", "measured", "expected"),
+    ("run_scores", "measured", "expected"),
     [
-        (scores(DOWN, UP), RISING, Advice.FELL),
-        (scores(UNSURE, UP, before=0.995), RISING, Advice.AT_THE_TOP),
+        (scores(DOWN, UP), RISING, Advice.WORSE_THAN_BASE),
+        (scores(UNSURE, UP, before=0.995), RISING, Advice.SATURATED),
         (scores(UNSURE, UNSURE), RISING, Advice.STARTER_NOTHING_LEARNED),  # the run starts from a starter
         (scores(UNSURE, DOWN), RISING, Advice.STARTER_NOTHING_LEARNED),
         (scores(UP, UP), RISING, Advice.STILL_RISING),
         (scores(UP, UNSURE), RISING, Advice.STILL_RISING),
-        (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.6)], Advice.PAST_ITS_BEST),
-        (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # as good later: no course
+        (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.6)], Advice.OVERFITTING),
+        (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # equal scores: no trend
         (scores(UP, UP, best_step=5), [(0, 0.5), (5, 0.7)], None),  # measured once
         (scores(UP, UP, best_step=0), RISING, None),
-        (scores(UP, UP) | {"mixed_gain": NO_GAIN}, RISING, Advice.STARTER_MIXED_UNSURE),
-        (scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UP}}, RISING, Advice.STILL_RISING),
-        (scores(DOWN, UP) | {"mixed_gain": NO_GAIN}, RISING, Advice.FELL),
+        (scores(UP, UP) | {"interpolated_gain": NO_GAIN}, RISING, Advice.STARTER_MIXED_UNSURE),
+        (scores(UP, UP) | {"interpolated_gain": {"measure": "ndcg@10", "interval": UP}}, RISING, Advice.STILL_RISING),
+        (scores(DOWN, UP) | {"interpolated_gain": NO_GAIN}, RISING, Advice.WORSE_THAN_BASE),
         ({"before": {"ndcg@10": 0.5}, "gain": NO_GAIN}, RISING, None),
         ({}, [], None),
     ],
 )
-def test_advice_by_scores(found: dict[str, Any], measured: Points, expected: Advice | None) -> None:
-    assert get_advice(plan_from(STARTER), found, measured) == expected
+def test_advice_by_scores(run_scores: dict[str, Any], measured: Points, expected: Advice | None) -> None:
+    assert get_advice(plan_from(STARTER), run_scores, measured) == expected
 
 
 def test_advice_for_saturated_reader() -> None:
     plan = create_planned_run(READER, small_set(), base="klue/roberta-base").plan()
-    reader_scores = {"before": {"f1": 0.995}, "gain": {"measure": "f1", "interval": UNSURE}, "kept_step": 10}
+    reader_scores = {"before": {"f1": 0.995}, "gain": {"measure": "f1", "interval": UNSURE}, "best_step": 10}
     reader_scores |= {"training_sample": {"gain": {"measure": "f1", "interval": UP}}}
-    assert get_advice(plan, reader_scores, RISING) is Advice.READ_AT_THE_TOP
-    assert get_advice(plan, reader_scores | {"before": {"f1": 0.5}}, RISING) is Advice.NOT_CARRIED_OVER
+    assert get_advice(plan, reader_scores, RISING) is Advice.READER_SATURATED
+    assert get_advice(plan, reader_scores | {"before": {"f1": 0.5}}, RISING) is Advice.NOT_GENERALIZED
     assert get_advice(plan, reader_scores | {"gain": {"measure": "f1", "interval": UP}}, RISING) is Advice.STILL_RISING
 
 
 @pytest.mark.parametrize(
-    ("base", "learned", "carried_over", "mixed"),
+    ("base", "learned", "generalized", "mixed"),
     [
-        (STARTER, *(Advice[f"STARTER_{name}"] for name in ("NOTHING_LEARNED", "NOT_CARRIED_OVER", "MIXED_UNSURE"))),
-        ("klue/roberta-base", Advice.NOTHING_LEARNED, Advice.NOT_CARRIED_OVER, Advice.MIXED_UNSURE),
+        (STARTER, *(Advice[f"STARTER_{name}"] for name in ("NOTHING_LEARNED", "NOT_GENERALIZED", "MIXED_UNSURE"))),
+        ("klue/roberta-base", Advice.NOTHING_LEARNED, Advice.NOT_GENERALIZED, Advice.MIXED_UNSURE),
     ],
 )
-def test_advises_pretrained_base_for_starter(base: str, learned: Advice, carried_over: Advice, mixed: Advice) -> None:
+def test_advises_pretrained_base_for_starter(base: str, learned: Advice, generalized: Advice, mixed: Advice) -> None:
     plan = plan_from(base)
-    assert get_advice(plan, scores(UNSURE, UP), RISING) is carried_over
+    assert get_advice(plan, scores(UNSURE, UP), RISING) is generalized
     assert get_advice(plan, scores(UNSURE, UNSURE), RISING) is learned
-    assert get_advice(plan, scores(UP, UP) | {"mixed_gain": NO_GAIN}, RISING) is mixed
+    assert get_advice(plan, scores(UP, UP) | {"interpolated_gain": NO_GAIN}, RISING) is mixed
     advice_text = catalog("en")[f"advice.{learned}"]
     assert ("pretrained" in advice_text) is (base == STARTER)

@@ -1,4 +1,4 @@
-"""The budget of an estimate and what follows from a few timed steps, with a clock of its own."""
+"""The budget of an estimate and the results of a few timed steps, with a simulated clock."""
 
 import threading
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class FakeClock:
 def pace_through(
     sizes: list[float], seconds_a_character: float, *, parts: int = 2, loading: float = 0.0
 ) -> StepScheduler:
-    """Take steps on a machine of this speed for as long as the pace goes on."""
+    """Take steps on a machine of this speed until the scheduler stops."""
     clock = FakeClock()
     budget = TimeBudget(clock=clock)
     clock.spend(loading)
@@ -75,7 +75,7 @@ def test_always_takes_first_step() -> None:
 def test_skips_whole_batches_beyond_memory() -> None:
     pace = StepScheduler([100, 200, 8000], [False, False, True], TimeBudget(clock=FakeClock()), memory_limit=5_000_000)
     assert pace.add(0.1, 0.0, memory=100_000)
-    assert not pace.add(0.2, 0.0, memory=200_000)  # 8,000,000 on the line
+    assert not pace.add(0.2, 0.0, memory=200_000)  # 8,000,000 by the linear fit
     assert pace.times.memory(8000) == pytest.approx(8_000_000)
 
 
@@ -105,7 +105,7 @@ def test_ignores_warm_up_and_outliers() -> None:
 def test_extrapolates_only_text_dependent_part() -> None:
     times = StepTimes([StepTiming(100, 9.0, 1.0, 1, is_whole=False), StepTiming(100, 2.0, 1.0, 1, is_whole=False)])
     assert times.is_rough
-    assert times.seconds(800) == pytest.approx(1.0 + 8.0)  # the optimizer takes as long for any batch
+    assert times.seconds(800) == pytest.approx(1.0 + 8.0)  # the optimizer's time does not depend on the batch
 
 
 def test_equal_batches_give_no_memory_slope() -> None:

@@ -1,4 +1,4 @@
-"""How training commands end: stopped with Ctrl-C, without a token, with nothing to list."""
+"""The end of training commands: Ctrl-C, a missing token, empty lists."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.training.worlds import create_planned_run
 
 
 class Running(Run):
-    """A run whose state is told by a test."""
+    """A run with a state set by the test."""
 
     def status(self) -> Status:
         return Status(State.RUNNING, phase="training", progress=0.5, step=3, total_steps=6)
@@ -27,12 +27,17 @@ class Running(Run):
 
 
 @pytest.mark.parametrize(
-    ("number", "ended", "status", "told"),
+    ("number", "ended", "status", "message"),
     [
-        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is kept: `mrc runs resume "),
-        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
-        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
-        (signal.SIGINT, Status(State.FAILED, code="interrupted"), 130, "Stopped at once. Checkpoints written before"),
+        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is stored: `mrc runs resume "),
+        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is stored: `mrc runs resume "),
+        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is stored: `mrc runs resume "),
+        (
+            signal.SIGINT,
+            Status(State.FAILED, code="interrupted"),
+            130,
+            "Stopped at once. Earlier checkpoints are stored",
+        ),
         (None, Status(State.FAILED, code="data", message="it is gone"), 1, "error: it is gone"),
     ],
 )
@@ -41,7 +46,7 @@ def test_stopped_training_explains_resuming(
     number: int | None,
     ended: Status,
     status: int,
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -54,7 +59,7 @@ def test_stopped_training_explains_resuming(
     monkeypatch.setattr(training, "train", train)
     assert train_and_report(Running(tmp_path / "run")) == status
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith(told)
+    assert lines[-1].startswith(message)
     assert ("Stopping after this step" in lines[0]) == bool(number)
 
 

@@ -76,14 +76,14 @@ def plan_of(kind: str, question_set: QuestionSet, **options: Any) -> TrainingPla
 
 
 def assert_adds_up(result: Estimate) -> None:
-    parts = (result.seconds_loading, result.steps * result.seconds_a_step, result.seconds_measuring)
+    parts = (result.seconds_loading, result.steps * result.seconds_per_step, result.seconds_evaluating)
     assert result.seconds == pytest.approx(sum(parts))
     assert result.seconds_loading > 0
-    assert 0 < result.seconds_measuring < result.seconds
-    assert result.seconds_a_step > 0
+    assert 0 < result.seconds_evaluating < result.seconds
+    assert result.seconds_per_step > 0
     assert result.memory_available > 10**8
     assert result.device == "cpu"
-    assert (result.fits, result.instead) == (True, {})
+    assert (result.fits, result.suggested_options) == (True, {})
 
 
 @pytest.mark.parametrize("kind", FROM_STARTERS)
@@ -124,7 +124,7 @@ def test_step_count_matches_training(kind: str, options: dict[str, Any]) -> None
 
 def test_estimate_writes_no_run_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # what the curves should go to is neither asked for nor told of a trial
+    # an estimate neither imports nor calls the reporter
     estimate(plan_of(BI_ENCODER, misleading_set(), report_to=Report.WANDB))
     assert not [path for path in tmp_path.iterdir() if path.name != "workspace"]
 
@@ -143,19 +143,19 @@ def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], m
     result = estimate(plan)
     assert result.fits
     assert result.seconds == pytest.approx(
-        result.seconds_loading + result.steps * result.seconds_a_step + result.seconds_measuring
+        result.seconds_loading + result.steps * result.seconds_per_step + result.seconds_evaluating
     )
     monkeypatch.setattr(estimating, "memory_available", lambda: int(result.memory / USABLE_MEMORY_FRACTION) + 1)
     assert estimate(plan).fits
     monkeypatch.setattr(estimating, "memory_available", lambda: result.memory)
     too_large = estimate(plan)
     assert not too_large.fits
-    # the straight line is met exactly; what helps is told by the smallest change
+    # memory is exactly linear; the smallest change is suggested
     assert too_large.memory == result.memory
-    assert too_large.instead == ({"batch_size": 8} if base == "starter" else {"embedding_table": "frozen"})
+    assert too_large.suggested_options == ({"batch_size": 8} if base == "starter" else {"embedding_table": "frozen"})
     monkeypatch.setattr(estimating, "memory_available", lambda: 900)
     if base == "starter":
-        assert estimate(plan).instead == {}
+        assert estimate(plan).suggested_options == {}
 
 
 def test_counts_characters_read(tiny: dict[str, str]) -> None:
@@ -203,9 +203,9 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
     without = estimate(plan)
     once = estimate(plan)
     assert once.memory - without.memory > 8 * 40 * 2  # a token of each question and of each passage, at least
-    # the base is measured with all layers, the model in training and at its end with one of two
+    # the base is evaluated with all layers, the model in training with one of two
     epochs = plan.options.epochs
-    assert without.seconds_measuring - once.seconds_measuring == pytest.approx((epochs + 1) * 100.0 / 2)
+    assert without.seconds_evaluating - once.seconds_evaluating == pytest.approx((epochs + 1) * 100.0 / 2)
     for result in (without, once):
         assert_adds_up(result)
     assert without.steps == once.steps
@@ -215,7 +215,7 @@ def test_estimates_frozen_layers_by_real_steps(tiny: dict[str, str]) -> None:
     shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 8}
     result = estimate(plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared))
     assert_adds_up(result)
-    assert (result.fits, result.instead) == (True, {})
+    assert (result.fits, result.suggested_options) == (True, {})
 
 
 def test_left_padding_base_stores_no_states(tiny: dict[str, str], tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_samples_evenly() -> None:
 
 def test_memory_grows_with_batch_size(tiny: dict[str, str], sample: QuestionSet) -> None:
     estimates = []
-    estimate(plan_of(CROSS_ENCODER, sample, base=tiny[CROSS_ENCODER]))  # so that neither of both analyzes the texts
-    # each in a new process, as this one's memory has grown already
+    estimate(plan_of(CROSS_ENCODER, sample, base=tiny[CROSS_ENCODER]))  # both have analyzed texts
+    # in new processes: the memory of this one has grown already
     for size in ("4", "256"):
         words = ("--data", "sample", "--base", tiny[CROSS_ENCODER], "--batch-size", size, "--estimate")
         process = run_module("mrc_workbench", "train", "cross-encoder", *words)
@@ -261,7 +261,7 @@ def test_reports_other_load_and_seconds_alone(monkeypatch: pytest.MonkeyPatch) -
     assert quiet.seconds_alone <= quiet.seconds
     monkeypatch.setattr(estimating, "ProcessorLoadMeter", Meter)
     contended = estimate(plan)
-    assert contended.others == 0.6
+    assert contended.other_load == 0.6
     assert contended.seconds_alone == pytest.approx(contended.seconds / 3)
 
 
@@ -270,11 +270,11 @@ def test_spent_budget_still_takes_one_step(tiny: dict[str, str]) -> None:
     plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], batch_size=16)
     result = estimate(plan, budget=TimeBudget(0.0), on_partial=partial.append)
     assert len(partial) == 1
-    assert result.rough
+    assert result.is_rough
     assert_adds_up(result)
-    assert partial[0].seconds_a_step == result.seconds_a_step
+    assert partial[0].seconds_per_step == result.seconds_per_step
     every: list[Estimate] = []
-    assert not estimate(plan, budget=TimeBudget(600.0), on_partial=every.append).rough
+    assert not estimate(plan, budget=TimeBudget(600.0), on_partial=every.append).is_rough
     assert len(every) > 1
 
 

@@ -64,9 +64,7 @@ def test_reports_base_folder_without_safetensors(kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, DEFAULT_BI_ENCODER), (CROSS_ENCODER, DEFAULT_CROSS_ENCODER)])
 def test_reports_unreachable_hub(kind: str, base: str) -> None:
     began = time.monotonic()
-    status = failed(
-        create_planned_run(kind, misleading_set(), base=base)
-    )  # tests/conftest.py names a hub where nobody answers
+    status = failed(create_planned_run(kind, misleading_set(), base=base))  # tests/conftest.py sets an unreachable hub
     assert status.code == "hub_unreachable"
     assert base in status.message
     assert "use the starter model" in status.message
@@ -87,7 +85,7 @@ def test_rejects_changed_data(tmp_path: Path) -> None:
     status = failed(run)
     assert (status.code, status.message) == (
         "data_changed",
-        "questions is not what it was when this training was planned",
+        "questions has changed since this training was planned",
     )
 
 
@@ -136,8 +134,8 @@ def test_rejects_folder_without_run(tmp_path: Path) -> None:
     ],
 )
 def test_maps_errors_to_codes(error: BaseException, code: str) -> None:
-    code_found, message = describe_error(error)
-    assert code_found == code
+    error_code, message = describe_error(error)
+    assert error_code == code
     assert message
     assert message.startswith("the disk is full") is (code == "disk")
 

@@ -1,4 +1,4 @@
-"""The command that finds settings: its table, its JSON, and the training it goes on with."""
+"""The command `mrc sweep`: its table, its JSON, and the training afterwards."""
 
 import json
 import sys
@@ -15,25 +15,25 @@ from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.workbench.cli import main
 from tests.training.worlds import all_searches
 
-pytestmark = pytest.mark.slow  # what searches reads torch
+pytestmark = pytest.mark.slow  # imports torch
 SAMPLE = str(CATALOG["sample"].path)
 OUTCOME = SettingsSearchResult(
     measure="ndcg@10",
     questions=48,
     untrained=0.65,
     best=2,
-    chosen=2,
-    tried=(
+    selected=2,
+    trials=(
         TrialResult(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
         TrialResult(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
     ),
-    untried=(3,),
+    skipped=(3,),
 )
 
 
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
-    """Searches that were asked for; each finds the same at once."""
+    """Record the requested searches, which end at once with the same result."""
     searches: list[SettingsSearch] = []
 
     def find_settings(search: SettingsSearch) -> Status:

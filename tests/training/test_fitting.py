@@ -1,4 +1,4 @@
-"""What is changed where memory is small: in the order of harmlessness, and no more than it takes."""
+"""Changes of options for small memory: the least harmful first, and no more than necessary."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,16 @@ from mrc_workbench.training.estimate import REASONS, MemoryNeed, options_that_fi
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 
 OPTIONS = BiEncoderOptions(base="some/model", batch_size=32)
-# 1000 bytes whatever the batch, 10 for each of 300 characters; a table of 20 trained weights of 50
+# 1000 bytes plus 10 for each of 300 characters; 20 of 50 trained weights are the table
 NEED = MemoryNeed(
-    fixed=1000, slope=10, largest=300, characters_per_pass=100, table=20, trained=50, adapter_weights=10, max_length=512
+    fixed=1000,
+    slope=10,
+    largest=300,
+    characters_per_pass=100,
+    table_weights=20,
+    trained_weights=50,
+    adapter_weights=10,
+    max_length=512,
 )
 
 
@@ -19,10 +26,10 @@ NEED = MemoryNeed(
     ("needed", "changes"),
     [
         (4000 - 240, {"embedding_table": "frozen"}),  # 12 bytes a weight
-        (2000 - 240, {"embedding_table": "frozen", "recompute": True}),  # one pass instead of three
-        (2000 - 480, {"recompute": True, "lora_rank": 16}),  # 40 weights fewer
-        (1500 - 480, {"recompute": True, "lora_rank": 16, "max_length": 256}),
-        (1125 - 480, {"recompute": True, "lora_rank": 16, "max_length": 64}),
+        (2000 - 240, {"embedding_table": "frozen", "gradient_checkpointing": True}),  # one pass instead of three
+        (2000 - 480, {"gradient_checkpointing": True, "lora_rank": 16}),  # 40 weights fewer
+        (1500 - 480, {"gradient_checkpointing": True, "lora_rank": 16, "max_length": 256}),
+        (1125 - 480, {"gradient_checkpointing": True, "lora_rank": 16, "max_length": 64}),
         (1124 - 480, {}),
     ],
 )
@@ -39,23 +46,30 @@ def test_changes_only_attention_dropout_first() -> None:
 
 
 def test_keeps_options_already_set() -> None:
-    frozen = replace(NEED, table=0, trained=30)
-    assert options_that_fit(OPTIONS, frozen, 3000, has_attention_dropout=False) == {"recompute": True}
-    assert options_that_fit(replace(OPTIONS, recompute=True), frozen, 4200, has_attention_dropout=False) == {
-        "lora_rank": 16
-    }
+    frozen = replace(NEED, table_weights=0, trained_weights=30)
+    assert options_that_fit(OPTIONS, frozen, 3000, has_attention_dropout=False) == {"gradient_checkpointing": True}
+    assert options_that_fit(
+        replace(OPTIONS, gradient_checkpointing=True), frozen, 4200, has_attention_dropout=False
+    ) == {"lora_rank": 16}
     assert (
         options_that_fit(replace(OPTIONS, mini_batch_size=8), frozen, 4200, has_attention_dropout=False)["lora_rank"]
         == 16
     )
-    given_options = replace(OPTIONS, recompute=True, frozen_layers=2)
+    given_options = replace(OPTIONS, gradient_checkpointing=True, frozen_layers=2)
     assert options_that_fit(given_options, frozen, 4000, has_attention_dropout=False) == {"max_length": 256}
 
 
 def test_reduces_batch_size_of_starter() -> None:
     options = BiEncoderOptions.defaults_for()
     need = MemoryNeed(
-        fixed=1000, slope=10, largest=2560, characters_per_pass=0, table=0, trained=0, adapter_weights=0, max_length=0
+        fixed=1000,
+        slope=10,
+        largest=2560,
+        characters_per_pass=0,
+        table_weights=0,
+        trained_weights=0,
+        adapter_weights=0,
+        max_length=0,
     )
     assert options_that_fit(options, need, 20_000, has_attention_dropout=False) == {"batch_size": 128}
     assert options_that_fit(options, need, 2100, has_attention_dropout=False) == {"batch_size": 8}

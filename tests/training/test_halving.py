@@ -1,4 +1,4 @@
-"""Which settings are tried, and how far they go: sums by hand."""
+"""The trials of a search and their lengths, with sums by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,9 +34,9 @@ BASES = ["starter", "org/base", DEFAULT.reference]
 
 
 @pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("made", [BiEncoderOptions, CrossEncoderOptions, SparseEncoderOptions])
-def test_proposes_defaults_first_and_only_valid_distinct_trials(made: type[TrainingOptions], base: str) -> None:
-    options = made.defaults_for(base)
+@pytest.mark.parametrize("options_class", [BiEncoderOptions, CrossEncoderOptions, SparseEncoderOptions])
+def test_proposes_defaults_first_and_valid_distinct_trials(options_class: type[TrainingOptions], base: str) -> None:
+    options = options_class.defaults_for(base)
     changes = propose_changes(options)
     assert changes[0] == {}
     tried = [replace(options, **change) for change in changes]
@@ -51,7 +51,7 @@ def test_proposes_changes_for_packaged_base() -> None:
         {"learning_rate": 3e-4},
         {"temperature": 0.05},
         {"learning_rate": 3e-5},
-        {"batches_of": "lengths"},
+        {"group_batches_by": "lengths"},
         {"negatives": 1},
     ]
 
@@ -96,7 +96,7 @@ def test_relative_time_of_changes() -> None:
 CHANGES: list[OptionChanges] = [{}, {"learning_rate": 1e-4}, {"learning_rate": 3e-5}, {"weight_decay": 0.1}]
 OPTIONS = BiEncoderOptions(base="org/base", epochs=2.0)
 # 200 s, measured in 10 s, loaded in 3 s
-EPOCH = Estimate(100, 2.0, 30.0, 233.0, 4_000, 100_000, "cpu", fits=True, instead={}, seconds_loading=3.0)
+EPOCH = Estimate(100, 2.0, 30.0, 233.0, 4_000, 100_000, "cpu", fits=True, suggested_options={}, seconds_loading=3.0)
 
 
 def test_better_half_survives_with_defaults() -> None:
@@ -106,8 +106,8 @@ def test_better_half_survives_with_defaults() -> None:
 
 
 def test_total_seconds_of_all_rounds() -> None:
-    """4 trials of which one takes twice as long: 4 go a quarter of an epoch, 2 another one, the same 2 the rest."""
-    cost = TrialCost(epoch=100.0, measuring=10.0, loading=3.0)
+    """4 trials, one twice as slow: 4 take a quarter of an epoch, 2 another quarter, the same 2 the rest."""
+    cost = TrialCost(epoch=100.0, evaluation=10.0, loading=3.0)
     loads = [1.0, 1.0, 1.0, 2.0]
     first = 4 * 13 + 25 * (1 + 1 + 1 + 2)
     second = 2 * 13 + 25 * (1 + 2)
@@ -121,8 +121,8 @@ def test_schedules_epochs_by_time() -> None:
     planned = schedule(OPTIONS, CHANGES, EPOCH, 1000.0)
     assert planned.changes == CHANGES
     assert 0.24 <= planned.epochs < 2
-    assert planned.seconds == pytest.approx(0.85 * 1000)  # the rest is for what nobody foresees
-    assert planned.cost == TrialCost(epoch=200.0, measuring=10.0, loading=3.0)
+    assert planned.seconds == pytest.approx(0.85 * 1000)  # the rest is a reserve
+    assert planned.cost == TrialCost(epoch=200.0, evaluation=10.0, loading=3.0)
 
 
 def test_never_exceeds_planned_epochs() -> None:

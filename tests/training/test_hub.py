@@ -1,7 +1,4 @@
-"""Every objective of rankers, and a reader, trained from the hub ids that are the defaults, served by the stand-in hub.
-
-What comes out is a plain model of its library, changed as was asked and no more.
-"""
+"""Objectives of rankers and a reader, trained from their default hub ids on a stand-in hub."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +17,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
 from mrc_workbench.models.sources import DEFAULT_READER, find_model
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data
@@ -32,13 +29,13 @@ pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 
 BI_ENCODERS: dict[str, dict[str, Any]] = {
-    "mega-batch-margin": {"max_length": 8, "windows": False},  # cut off, as the library reads
+    "mega-batch-margin": {"max_length": 8, "windows": False},  # truncated, like the library
     "mega-batch-margin-in-parts": {"mini_batch_size": 4, "pooling": "max"},
     "multiple-negatives": {"objective": "multiple-negatives", "negatives": 1, "lora_rank": 2},
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
     "shared-passages": {
         **{"objective": "multiple-negatives", "shared_passages": True},
-        **{"mix_weight": 0.5, "frozen_layers": 1},
+        **{"mix_loss_weight": 0.5, "frozen_layers": 1},
     },
     "gist": {"objective": "gist", "frozen_layers": 1},
     "gist-in-parts": {"objective": "gist", "mini_batch_size": 4, "negatives": 1, "matryoshka": "16"},
@@ -79,13 +76,13 @@ class Trainings:
         return load_training_data(self.run(name).plan())
 
     def weights(self, name: str) -> dict[str, np.ndarray]:
-        """Of a run, or of the base with this hub id."""
+        """Return the weights of a run, or of the base with this hub id."""
         folder = self.run(name).model_folder if (self._folder / name).is_dir() else self._folder / "hub" / name
         return {key.removeprefix("roberta."): array for key, array in load_file(folder / "model.safetensors").items()}
 
 
 def squad(folder: Path) -> Path:
-    """Two questions on each of twelve passages, asking for the word after a word."""
+    """Two questions on each of twelve passages ask for the word after a word."""
     articles = []
     for number in range(12):
         words = [*WORDS[number:], *WORDS[:number]][:8]
@@ -137,7 +134,7 @@ def trainings(_trainings: Trainings, hub_workspace: Path, monkeypatch: pytest.Mo
 
 
 def measures_by_hand(data: TrainingData, orders: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Of rankings of the validation questions, each of which one passage answers."""
+    """Return the measures of rankings of the validation questions, which have one relevant passage each."""
     ranks = []
     for question, order in zip(data.validation.questions, orders, strict=True):
         (relevant_row,) = (data.question_set.row_of_passage[id_] for id_ in question.relevant)
@@ -235,7 +232,7 @@ def test_frozen_layers_stay_identical(trainings: Trainings, name: str, base: str
     frozen = {key for key in ours if key.startswith(("embeddings.", "encoder.layer.0."))}
     assert len(frozen & theirs.keys()) > 10
     assert not moved & frozen
-    # keys' biases move nothing, since a softmax does not see them
+    # key biases have no gradient, since softmax ignores them
     layer = {key for key in ours if key.startswith("encoder.layer.1.") and not key.endswith("key.bias")}
     assert layer <= moved
 
@@ -292,7 +289,7 @@ def test_hub_base_becomes_reader_for_transformers(trainings: Trainings) -> None:
 
     run = trainings.run(READER)
     assert {"em", "f1"} <= run.scores()["after"].keys()
-    assert run.provenance()["answers"]["lost"] == 0
+    assert run.provenance()["answers"]["missing"] == 0
     source = find_model(str(run.model_folder))
     assert options_of(source) == SpanOptions(32, 8, 30)
     assert not [path for path in run.model_folder.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]

@@ -1,4 +1,4 @@
-"""Both starter trainings with default options on half of the real KorQuAD, measured on articles that they never saw."""
+"""Starter trainings with default options on half of KorQuAD, evaluated on unseen articles."""
 
 import os
 import time
@@ -26,7 +26,7 @@ from tests.training.worlds import create_planned_run, make_source
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("one_workspace"),
+    pytest.mark.usefixtures("shared_workspace_of_module"),
     pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
 ]
 SPLIT = SplitOptions(validation=0.1, test=20 / 70)
@@ -34,7 +34,7 @@ SPLIT = SplitOptions(validation=0.1, test=20 / 70)
 
 @cache
 def half() -> QuestionSet:
-    """The first 70 of its 140 articles."""
+    """The first 70 of 140 articles."""
     whole = find("korquad-v1-dev")
     return QuestionSet("half", whole.passages[:431], whole.questions[:2865])
 

@@ -1,4 +1,4 @@
-"""One training at a time, in order, whoever asked, whatever dies."""
+"""The queue: one training at a time, in order, for all users and after kills."""
 
 import json
 import os
@@ -143,13 +143,13 @@ def test_queue_survives_kills() -> None:
     wait_until(lambda: bool(read_logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
 
-    # the training is killed: the worker sends the next one
+    # the training is killed: the worker starts the next one
     os.kill(first.status().pid, signal.SIGKILL)
     wait_until(lambda: first.status().state is State.INTERRUPTED)
     wait_until(lambda: second.status().state in ENDED)
     assert second.status().state is State.DONE, second.log()[-2000:]
 
-    # the worker is killed: the training goes on, and the next asker brings a new worker, which waits for it
+    # the worker is killed: the training continues, and the next request starts a new worker
     QUEUE.resume(first)
     wait_until(lambda: first.status().state is State.RUNNING)
     for process in workers():
@@ -167,7 +167,7 @@ def test_queue_survives_kills() -> None:
 def test_queue_restarts_after_power_off() -> None:
     running = short()
     waiting = short()
-    # as a power cut leaves them: a process that is no more, and no worker
+    # as after a power cut: neither the process nor a worker exists
     running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
     assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]
     wait_for_fork_server()
@@ -176,7 +176,7 @@ def test_queue_restarts_after_power_off() -> None:
     assert states(running, waiting) == [State.INTERRUPTED, State.DONE]
     wait_until(lambda: not workers(), 30)
     QUEUE.ensure_worker()
-    assert not workers()  # nothing to do, nobody started
+    assert not workers()  # an empty queue starts no worker
 
 
 @pytest.mark.slow

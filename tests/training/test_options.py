@@ -1,4 +1,4 @@
-"""Which options of a language model's training fit together."""
+"""Valid combinations of options."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -44,13 +44,13 @@ def test_rejects_values_out_of_range(options: type) -> None:
                 options(**{known.name: high + 1})
 
 
-# what an option needs beside it
+# options that another option requires
 NEEDS: dict[str, dict[str, Any]] = {
     "max_length": {"base": "folder"},
     "frozen_layers": {"base": "folder"},
     "lora_rank": {"base": "folder"},
     "mini_batch_size": {"base": "folder"},
-    "mix_weight": {"base": "folder", "objective": "multiple-negatives", "shared_passages": True},
+    "mix_loss_weight": {"base": "folder", "objective": "multiple-negatives", "shared_passages": True},
     "save_steps": {"evaluation_steps": 1},
     "rounds": {"objective": "multiple-negatives", "negatives": 1},
     "negatives_first": {"negatives_last": 1000},
@@ -69,14 +69,17 @@ def test_accepts_bounds(options: type) -> None:
 
 @KINDS
 def test_rejects_extra_weights_without_adapters(options: type) -> None:
-    for settings, code in (({"lora_also": "norms"}, "lora_also"), (FROZEN_BESIDE, "lora_table")):
+    for settings, code in (({"lora_full_weights": "norms"}, "lora_full_weights"), (FROZEN_BESIDE, "lora_table")):
         with pytest.raises(OptionError) as refused:
             options(base="folder", **settings)
-        assert (refused.value.option, refused.value.code) == ("lora_also", code)
-    assert options(base="folder", lora_rank=4, lora_also="norms", embedding_table="frozen").lora_also == "norms"
+        assert (refused.value.option, refused.value.code) == ("lora_full_weights", code)
+    assert (
+        options(base="folder", lora_rank=4, lora_full_weights="norms", embedding_table="frozen").lora_full_weights
+        == "norms"
+    )
 
 
-FROZEN_BESIDE = {"lora_rank": 4, "lora_also": "norms-and-embeddings", "embedding_table": "frozen"}
+FROZEN_BESIDE = {"lora_rank": 4, "lora_full_weights": "norms-and-embeddings", "embedding_table": "frozen"}
 
 
 @pytest.mark.parametrize(
@@ -145,8 +148,8 @@ _REFUSED: list[tuple[type, list[tuple[dict[str, Any], str, str]]]] = [
     (
         LanguageOptions,
         [
-            ({"mask_share": 0.0}, "mask_share", "range"),
-            ({"shown_as_mask": 0.8, "shown_as_random": 0.3}, "shown_as_random", "shares"),
+            ({"mask_fraction": 0.0}, "mask_fraction", "range"),
+            ({"mask_token_fraction": 0.8, "random_token_fraction": 0.3}, "random_token_fraction", "shares"),
             ({"base": "some/model", "tokenizer": "folder"}, "tokenizer", "of_the_base"),
             ({"lora_rank": 4}, "lora_rank", "new_model"),
             ({"frozen_layers": 1}, "frozen_layers", "new_model"),
@@ -194,7 +197,7 @@ def test_defaults_depend_on_base() -> None:
     pretrained = BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER)
     assert (starter.base, pretrained.base) == (STARTER, DEFAULT_BI_ENCODER)
     assert starter == BiEncoderOptions.defaults_for(STARTER)
-    # a table of vectors moves only by large steps, which would wreck a pretrained transformer (2e-5 is BERT's own)
+    # a vector table needs large steps, which would destroy a pretrained transformer (BERT: 2e-5)
     assert starter.learning_rate >= 10 * pretrained.learning_rate
     assert pretrained.learning_rate == 2e-5
     cross_starter = CrossEncoderOptions.defaults_for()
@@ -248,7 +251,7 @@ def test_uses_selected_precision(tmp_path: Path) -> None:
 
 
 def test_new_language_model_accepts_transformer_options() -> None:
-    options = LanguageOptions(base=STARTER, max_length=64, recompute=True, precision="bfloat16")
+    options = LanguageOptions(base=STARTER, max_length=64, gradient_checkpointing=True, precision="bfloat16")
     assert options.masking == MaskingOptions(0.15, 0.8, 0.1)
     assert not options.pairs
     assert LanguageOptions(objective=LanguageObjective.MLM_NSP).pairs

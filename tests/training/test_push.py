@@ -1,4 +1,4 @@
-"""A finished model goes to the stand-in hub and comes back from it, and the token goes nowhere else."""
+"""A finished model is pushed to the stand-in hub and loaded from it; the token is sent nowhere else."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ from tests.hub import COMMIT, OWNER, TOKEN, HubServer, hub_environment, hub_serv
 from tests.training.test_card import finished, finished_plain
 from tests.training.worlds import run_python
 
-pytestmark = pytest.mark.slow  # torch is asked for the hardware
+pytestmark = pytest.mark.slow  # torch reads the hardware
 SHARES = SplitOptions(0.25, 0.25, seed=1)
 
 
@@ -121,7 +121,7 @@ def test_identifies_starter_by_texts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert with_titles["fingerprint"] != without["fingerprint"]
     load_bi_encoder(find_model("starter"), [passage.text for passage in question_set.passages])
     [stored] = (tmp_path / "cache" / "starters").iterdir()
-    assert stored.name == f"bi-encoder-{without['fingerprint']}"  # the very one that is trained
+    assert stored.name == f"bi-encoder-{without['fingerprint']}"  # the trained one
 
 
 def test_identifies_folder_by_content(tmp_path: Path) -> None:
@@ -206,10 +206,10 @@ def run() -> Run:
 def everything_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[pytest.LogCaptureFixture]:
-    monkeypatch.setattr("huggingface_hub.constants.HF_DEBUG", True)  # each request, as a command that would send it
+    monkeypatch.setattr("huggingface_hub.constants.HF_DEBUG", True)  # each request as a shell command
     for name in ("", "huggingface_hub", "httpx2", "httpcore2"):
         caplog.set_level(logging.DEBUG, name)
-    library = logging.getLogger("huggingface_hub")  # hands nothing on to the root
+    library = logging.getLogger("huggingface_hub")  # does not propagate to the root logger
     library.addHandler(caplog.handler)
     yield caplog
     library.removeHandler(caplog.handler)
@@ -312,7 +312,7 @@ def test_reports_rejected_card(run: Run, hub: HubServer) -> None:
     (run.model_folder / "README.md").write_text(f"my token is {TOKEN}")
     push_error = refused(run, REPOSITORY)
     assert push_error.code == "refused"
-    assert "the card has no head: my token is ***" in str(push_error)  # what the hub says may hold anything
+    assert "the card has no head: my token is ***" in str(push_error)  # the hub's answer may contain anything
     assert contents(hub.root / REPOSITORY) == {}
 
 
@@ -327,7 +327,7 @@ def test_times_out_on_silent_hub(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         pushing = threading.Thread(target=lambda: errors.append(refused(run, REPOSITORY)), daemon=True)
         pushing.start()
-        pushing.join(120)  # the library's own calls would wait for ever
+        pushing.join(120)  # the library's calls would wait forever
     assert [error.code for error in errors] == ["unreachable"]
 
 

@@ -1,7 +1,4 @@
-"""What every kind of training keeps to: those that the program comes with, and one that is added by one line.
-
-That is one class and one entry, and it is trained everywhere.
-"""
+"""The contract of all kinds of training, with a toy kind that a class and an entry in `RECIPES` add."""
 
 import ast
 import json
@@ -28,7 +25,7 @@ from mrc_workbench.retrieval.rankings import rank_candidates
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
 from mrc_workbench.training.options import QuestionOptions, option
 from mrc_workbench.training.recipes import RECIPES, compatible_base_kinds, default_base, equivalent_kinds, get_recipe
-from mrc_workbench.training.recipes.material import RANKER_FAMILY, QuestionMeasurement, TrainingData
+from mrc_workbench.training.recipes.training_data import RANKER_FAMILY, QuestionMeasurement, TrainingData
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
@@ -51,7 +48,7 @@ class ToyOptions(QuestionOptions):
 
 
 class ToyRecipe(Recipe[ToyOptions, TrainingData]):
-    """A starter's vectors, trained by the plainest of all losses."""
+    """A starter's vectors, trained with a simple loss."""
 
     kind = "toy"
     family = RANKER_FAMILY
@@ -59,7 +56,7 @@ class ToyRecipe(Recipe[ToyOptions, TrainingData]):
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = "#666666"
-    does = "A toy: it is here to be trained."
+    summary = "A toy for tests."
     hub_task = "sentence-similarity"
     usage = "print(model)"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
@@ -115,7 +112,7 @@ def test_recipe_describes_its_kind(recipe: Kind) -> None:
     assert isinstance(recipe.family, Family)
     assert recipe.measure in recipe.family.measures
     assert set(recipe.family.curves) & set(recipe.family.measures)
-    assert recipe.does.endswith(".")
+    assert recipe.summary.endswith(".")
     assert recipe.hub_task
     assert recipe.colour.startswith("#")
     assert default_base(recipe.kind)
@@ -133,7 +130,7 @@ def test_plan_round_trips(recipe: Kind) -> None:
 @pytest.mark.slow
 @KINDS
 def test_loading_code_is_valid(recipe: Kind) -> None:
-    for imports, model in filter(None, (recipe.loading, recipe.loading_a_starter)):
+    for imports, model in filter(None, (recipe.loading, recipe.loading_starter)):
         known = set()
         for line in ast.parse(imports).body:
             assert isinstance(line, ast.ImportFrom)
@@ -176,7 +173,7 @@ def assert_trained(run: Run, scale: float) -> None:
     assert run.plan().options == ToyOptions(batch_size=8, epochs=2.0, sharpness=scale)
     assert run.scores()["sharpness"] == scale
     assert {"before", "after", "bm25", "gain"} <= run.scores().keys()
-    assert ToyRecipe.does in (run.model_folder / "README.md").read_text(encoding="utf-8")
+    assert ToyRecipe.summary in (run.model_folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -189,7 +186,7 @@ def test_command_trains_registered_kind(
         references.append(reference)
         return find(reference)
 
-    monkeypatch.setattr("mrc_workbench.training.recipes.material.find", counted)
+    monkeypatch.setattr("mrc_workbench.training.recipes.training_data.find", counted)
     assert main(["train", "toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
@@ -200,7 +197,7 @@ def test_command_trains_registered_kind(
     assert (row["kind"], row["state"]) == ("toy", "done")
     assert main(["train", "toy", "--help"]) == 0
     assert "--sharpness" in (text := capsys.readouterr().out)
-    assert "--negatives-first" not in text  # what only those take that rank passages
+    assert "--negatives-first" not in text  # options of rankers only
     assert main(["train", "toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
 
 
@@ -217,7 +214,7 @@ def page() -> None:
 
 @pytest.fixture
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    # a worker is another process, which knows the program's own kinds only: the test carries the run out itself
+    # a worker process does not know this kind: the test executes the run
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     test = AppTest.from_function(page, default_timeout=60)
     test.query_params.update({"lang": "en", "data": data.key})
@@ -228,7 +225,7 @@ def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def test_page_trains_registered_kind(app: AppTest, data: StoredSet) -> None:
     app.session_state["train_more_kinds_open"] = True
     run_app(unfolded(app, "toy")).button(key="train_kind_toy").click()
-    assert ToyRecipe.does in [text.value for text in run_app(app).markdown]
+    assert ToyRecipe.summary in [text.value for text in run_app(app).markdown]
     (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
     assert (scale.label, scale.value) == ("sharpness", 20.0)
     assert scale.help.startswith("what cosines are multiplied by")

@@ -1,4 +1,4 @@
-"""Whatever ends a training, it goes on from its last complete checkpoint and comes out as if nothing had happened."""
+"""A training continues from its last complete checkpoint after any interruption, with the same result."""
 
 import errno
 import gc
@@ -37,15 +37,15 @@ from tests.training.worlds import create_planned_run, misleading_set, read_logge
 
 pytestmark = pytest.mark.slow
 
-# measured and saved in the middle of epochs, too
+# also evaluated and saved within epochs
 OFTEN: dict[str, Any] = {"batch_size": 16, "evaluation_steps": 10, "save_steps": 10, "logging_steps": 1}
 
 
 def weights(run: Run) -> dict[str, np.ndarray]:
-    """All weights that have a gradient.
+    """Return the weights with a gradient.
 
-    What adds the same to every place changes no softmax over places, as the bias of attention's keys: its gradient is 0
-    but for rounding. Adam makes steps even of that, and rounding is another one where memory happens to lie otherwise.
+    The bias of attention keys adds a constant, which softmax ignores: its gradient is 0 except for rounding. Adam turns
+    even that into steps.
     """
     files = sorted(run.model_folder.rglob("*.safetensors"))
     read = {f"{path.name} {name}": array for path in files for name, array in load_file(path).items()}
@@ -53,12 +53,12 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 
 
 def steps(run: Run) -> list[int]:
-    # at the end of each start the library logs how long that one took
+    # at the end, the library logs the duration of each start
     return [entry["step"] for entry in run.progress() if "train_runtime" not in entry]
 
 
 def assert_alike(run: Run, whole: Run, *names: str, tolerance: float = 1e-6, ignored: tuple[str, ...] = ()) -> None:
-    """Check that a run learnt what one did that was not disturbed; weights with these ends may be others."""
+    """Check that a run learned the same as an uninterrupted one, except weights with these endings."""
     assert run.status().state is whole.status().state is State.DONE, run.log()[-3000:]
     assert run.status().step == whole.status().step
     ours = weights(run)
@@ -80,7 +80,7 @@ def assert_came_out_alike(run: Run, whole: Run) -> None:
 
 
 def again(run: Run) -> None:
-    """Put the run in line as `QUEUE.resume` does, without a worker."""
+    """Queue the run like `QUEUE.resume`, without a worker."""
     assert run.status().state in RESUMABLE
     (run.folder / "stop").unlink(missing_ok=True)
     run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
@@ -98,7 +98,7 @@ def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
 
 
 def stopped_at(run: Run, step: int) -> None:
-    """Stop the run there, and put it in line again."""
+    """Stop the run at a step, and queue it again."""
     with pytest.MonkeyPatch.context() as patch:
         do_at_step(patch, step, run.request_stop)
         assert train(run).state is State.STOPPED
@@ -126,10 +126,10 @@ def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "more"),
-    [(BI_ENCODER, {"mix_weight": 0.0}), (BI_ENCODER, {"mix_weight": 0.5}), (LATE_INTERACTION, {})],
+    [(BI_ENCODER, {"mix_loss_weight": 0.0}), (BI_ENCODER, {"mix_loss_weight": 0.5}), (LATE_INTERACTION, {})],
 )
 def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: str, more: dict[str, float]) -> None:
-    """Neither the stored states nor the order of the batches depend on where a training was stopped."""
+    """Neither stored states nor the order of batches depend on the stopped step."""
     options: dict[str, Any] = {"base": str(build_bi_encoder(tmp_path)), "objective": "multiple-negatives"}
     options |= {"shared_passages": True, "frozen_layers": 1, "precision": "float32"} | more
     options |= OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
@@ -142,7 +142,7 @@ def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: st
 
 
 def test_measures_same_steps_after_stop_within_epoch() -> None:
-    """With the defaults, which measure at the end of every epoch."""
+    """With the defaults, which evaluate at the end of each epoch."""
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "logging_steps": 1}
     whole, run = (create_planned_run(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
@@ -192,7 +192,7 @@ def test_full_disk_preserves_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def run_in_subprocess(folder: Path, environment: dict[str, str], *, by_command: bool = False) -> None:
-    gc.freeze()  # no training need look for garbage in the libraries
+    gc.freeze()  # garbage collection skips the libraries
     os.environ.update(environment)
     with (folder / "log.txt").open("ab") as log:
         os.dup2(log.fileno(), 1)
@@ -219,8 +219,8 @@ Begin = Callable[..., multiprocessing.process.BaseProcess]
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Carry out a run in a process of its own, which begins with the libraries already read."""
-    # a page that was tested before may have left itself as the program that new processes would begin with
+    """Execute a run in a subprocess with preloaded libraries."""
+    # an earlier page test may have replaced the main module of new processes
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     context = forks()
 
@@ -245,7 +245,7 @@ def test_survives_ten_random_kills(begin: Begin) -> None:
         begin(run).join(300)
         return time.monotonic() - began
 
-    seconds_of(planned_here())  # the first one waits for the libraries
+    seconds_of(planned_here())  # the first one loads the libraries
     whole = planned_here()
     seconds = seconds_of(whole)
     assert whole.status().state is State.DONE, whole.log()[-3000:]
@@ -260,7 +260,7 @@ def test_survives_ten_random_kills(begin: Begin) -> None:
         state = run.status().state
         checkpoint = newest_checkpoint(run.folder)
         went_on_from.append(get_step(checkpoint) if checkpoint else 0)
-        # killed before it said anything it still stands in line; it may have been quicker than the kill
+        # if killed early, it is still queued; it may also have finished before the kill
         assert state in (State.INTERRUPTED, State.QUEUED, State.DONE), (moment, state, run.log()[-3000:])
         if state is State.INTERRUPTED:
             again(run)
@@ -270,7 +270,7 @@ def test_survives_ten_random_kills(begin: Begin) -> None:
 
 
 def killed_while_it_saves(run: Run, begin: Begin) -> None:
-    """Kill the run as it seals its checkpoint of step 30; it is in line again, to go on from that of step 20."""
+    """Kill the run as it seals the checkpoint of step 30, and queue it again, to continue from step 20."""
     killed = begin(run, run_until_checkpoint_30)
     killed.join(300)
     assert killed.exitcode == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""A training in rounds: each goes on from the model of the one before, which mines its hard negatives."""
+"""A training in rounds: each round starts from the previous model, which mines its hard negatives."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,9 +63,9 @@ def test_single_round_is_a_plain_run() -> None:
             {"negatives_from": NegativesFrom.HYBRID},
         ),
         ({"objective": MULTIPLE}, {"negatives": 4, "negatives_from": NegativesFrom.DENSE}),
-        ({}, {"objective": MULTIPLE, "negatives": 4}),  # mega-batch-margin takes none
+        ({}, {"objective": MULTIPLE, "negatives": 4}),  # mega-batch-margin uses none
         ({"objective": BiEncoderObjective.GIST}, {"guide": "folder", "negatives": 4}),
-        ({"objective": BiEncoderObjective.GIST, "guide": "judge"}, {"guide": "judge"}),
+        ({"objective": BiEncoderObjective.GIST, "guide": "evaluation_key"}, {"guide": "evaluation_key"}),
     ],
 )
 def test_options_of_next_round(before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -89,11 +89,11 @@ def test_command_trains_rounds(tmp_path: Path) -> None:
     content = content_fingerprint(first.model_folder)
     assert provenance["base"]["fingerprint"] == provenance["negatives_model"]["fingerprint"] == content
     assert (provenance["round"], first.provenance()["round"]) == ("2/2", "1/2")
-    assert "negatives_model" not in first.provenance()  # BM25 found them
+    assert "negatives_model" not in first.provenance()  # BM25 mined them
     card = (second.model_folder / "README.md").read_text(encoding="utf-8")
     assert "- **Round**: 2 of 2, 1 epochs each" in card
-    assert f"- **Hard negatives found by**: round\\-1, fingerprint `{content}`" in card
-    # each is what the first model puts highest, of the passages that are none of the question's own
+    assert f"- **Hard negatives mined by**: round\\-1, fingerprint `{content}`" in card
+    # each is the passage that the first model ranks highest, without the question's relevant ones
     training_data = load_training_data(second.plan())
     negatives = mine_negatives(options_of(second), training_data)
     encoder = BiEncoder(make_source(first), training_data.texts)
@@ -105,7 +105,7 @@ def test_command_trains_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rounds_resume_where_stopped() -> None:
-    from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at  # they read torch
+    from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at  # they import torch
 
     key = save_question_set(misleading_set()).key
     words = ["bi-encoder", "--data", key, "--base", STARTER, "--objective", "multiple-negatives", "--negatives", "1"]

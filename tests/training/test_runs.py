@@ -1,4 +1,4 @@
-"""Runs and their folders, and finished trainings on the shelf: users use them, and cannot list or delete them."""
+"""Runs and their folders, and shared finished trainings, which users can use, but not list or delete."""
 
 import json
 import os
@@ -121,7 +121,7 @@ def test_killed_process_means_interrupted_run(state: State) -> None:
         with pytest.raises(ValueError, match="must be stopped before it is deleted"):
             run.delete()
         os.kill(process.pid, signal.SIGKILL)
-        # before and after somebody collects the dead process
+        # before and after the zombie process is reaped
         wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
         process.wait()
         assert run.status().state is State.INTERRUPTED
@@ -269,13 +269,13 @@ def test_commands_accept_run_folder(
         assert run.status().state is State.STOPPED
         assert main(["runs", "resume", str(run.folder)]) == 0
         assert run.status().state is State.QUEUED
-    assert trained_runs == [elsewhere]  # no worker of this workspace would come upon it
+    assert trained_runs == [elsewhere]  # no worker of this workspace would execute it
     assert capsys.readouterr().out.split() == ["stopped", "queued", "stopped"]
     for run in (here, elsewhere):
         run.stop()
         assert main(["runs", "delete", str(run.folder)]) == 0
         assert not run.folder.exists()
-    (create_run(plan("lost")).folder / "run.json").write_text("[")
+    (create_run(plan("missing")).folder / "run.json").write_text("[")
     (lost,) = damaged_runs()
     assert main(["runs", "list"]) == 0
     assert f"{lost.id} cannot be read" in capsys.readouterr().err
@@ -294,7 +294,7 @@ def test_plan_with_wrong_types_is_damaged(damage: dict[str, object]) -> None:
     run = create_run(plan())
     content = json.loads((run.folder / "run.json").read_text()) | damage
     (run.folder / "run.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError):  # noqa: PT011 - whatever the field's own reader says
+    with pytest.raises(ValueError):  # noqa: PT011 - the message depends on the field
         run.plan()
     assert (all_runs(), damaged_runs()) == ([], [run])
 
@@ -323,7 +323,7 @@ INTERRUPTED = "20261122-022454-interrupted-3471"
 
 @pytest.fixture
 def trained_by_others() -> None:
-    """One by the operator, one of the same id by Alice, and one of the operator's that came to no end."""
+    """A run of the operator, one of the same id by Alice, and an unfinished one of the operator."""
     for workspace_folder, run in ((shared_workspace(), RUN), (shared_workspace(), INTERRUPTED)):
         shutil.copytree(BEFORE / run, workspace_folder / "runs" / run)
     with acting_as(ALICE):

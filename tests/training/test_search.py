@@ -1,4 +1,4 @@
-"""A search: every trial is a run, the same however often it was interrupted; time is kept, and none wins by chance."""
+"""Searches: each trial is a run, interruptions change nothing, limits hold, and comparisons are corrected."""
 
 import json
 import os
@@ -53,15 +53,15 @@ def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> T
 
 
 def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> None:
-    """Leave the answer to what an epoch would take, as the page does after it was asked."""
+    """Store an estimate of an epoch, like a page does."""
     short_plan = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
-    epoch_estimate = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, instead={})
+    epoch_estimate = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
     DryRunJob.for_plan(short_plan, DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
 
 
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three settings are tried."""
+    """Propose three settings."""
     monkeypatch.setattr(finding, "propose_changes", lambda _: CHANGES)
 
 
@@ -88,19 +88,19 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSear
 
 @pytest.fixture
 def whole(_whole: tuple[Path, SettingsSearch]) -> SettingsSearch:
-    """A search that nothing interrupted."""
+    """An uninterrupted search."""
     return _whole[1]
 
 
 @pytest.fixture
 def there(_whole: tuple[Path, SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> SettingsSearch:
-    """The same; the test sees its workspace."""
+    """The uninterrupted search, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
     return _whole[1]
 
 
 def values(job: SettingsSearch) -> dict[int, dict[float, tuple[int, list[float]]]]:
-    """What was measured of each trial, by share: the step, and the measure of each question."""
+    """Return measurements by fraction: the step, and the measure of each question."""
     return {
         number: {
             share: (step, scores.per_question["recall@1"].tolist())
@@ -116,7 +116,7 @@ def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
     assert there.done
     states = {number: there.trial(number).status().state for number in (1, 2, 3)}
     assert sorted(states.values()) == [State.DONE, State.DONE, State.STOPPED]
-    assert states[1] is State.DONE  # the defaults go on to the end
+    assert states[1] is State.DONE  # the defaults always continue
     behind = next(number for number, state in states.items() if state is State.STOPPED)
     lengths = {number: there.trial(number).status().total_steps for number in states}
     assert len(set(lengths.values())) == 1
@@ -127,11 +127,11 @@ def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
         expected = [quarter] if number == behind else [quarter, half, total]
         assert [step for step, _ in shares.values()] == expected
         steps = [entry["step"] for entry in there.trial(number).progress() if "loss" in entry]
-        assert steps == list(range(1, expected[-1] + 1))  # it resumed, and did no step twice
+        assert steps == list(range(1, expected[-1] + 1))  # it resumed without repeated steps
     plan = there.trial(2).plan()
     assert (plan.name, plan.options.learning_rate, plan.options.batch_size) == ("settings 2 of 3", 0.05, 4)
     assert plan.trial is not None
-    assert (plan.trial.search, plan.trial.number, plan.trial.count, plan.minutes) == (there.id, 2, 3, 0.0)
+    assert (plan.trial.parent_id, plan.trial.number, plan.trial.count, plan.minutes) == (there.id, 2, 3, 0.0)
     assert not any((run.folder / "checkpoints").exists() for run in there.parts())
 
 
@@ -140,12 +140,14 @@ def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
     assert outcome is not None
     validation = load_training_data(there.plan()).validation
     groups = question_groups(validation)
-    first = outcome.tried[0]
-    second = outcome.tried[1]
-    mine, theirs = (read_measurements(there.trial(number))[second.share][1] for number in (2, 1))
+    first = outcome.trials[0]
+    second = outcome.trials[1]
+    mine, theirs = (read_measurements(there.trial(number))[second.fraction][1] for number in (2, 1))
     test = pair_tests({"mine": mine, "theirs": theirs}, ["recall@1"], groups)[0]
     assert second.difference == test.difference
-    assert second.difference_low <= test.low <= test.high <= second.difference_high  # it allows for the others, too
+    assert (
+        second.difference_low <= test.low <= test.high <= second.difference_high
+    )  # it is corrected for the other trials
     assert second.p_family >= test.p
     assert outcome.questions == len(validation.questions)
     losses = read_logged(there.trial(1), "loss")
@@ -205,7 +207,7 @@ def test_resumes_identically_after_stop_and_deleted_trial(search: SettingsSearch
 
 
 def test_resumes_after_kill(search: SettingsSearch, whole: SettingsSearch) -> None:
-    search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
+    search.write("search.json", whole.read("search.json"))  # the process would propose six settings
     wait_for_fork_server()
     process = start_detached(PROGRAM, "internal", "runs", search.folder, log=search.folder / "log.txt")
     wait_until(lambda: bool(read_logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
@@ -227,7 +229,7 @@ def test_reports_partial_results_at_time_limit(search: SettingsSearch, monkeypat
     assert search_settings(search).state is State.DONE
     outcome = search.outcome
     assert outcome is not None
-    assert ([trial.number for trial in outcome.tried], outcome.untried) == ([1, 2], (3,))
+    assert ([trial.number for trial in outcome.trials], outcome.skipped) == ([1, 2], (3,))
 
 
 def test_fails_without_results_at_time_limit(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +279,7 @@ def test_failed_trial_does_not_stop_others(search: SettingsSearch, monkeypatch: 
     assert search_settings(search).state is State.DONE
     outcome = search.outcome
     assert outcome is not None
-    assert ([trial.number for trial in outcome.tried], outcome.failed, outcome.untried) == ([1, 3], (2,), ())
+    assert ([trial.number for trial in outcome.trials], outcome.failed, outcome.skipped) == ([1, 3], (2,), ())
 
 
 def test_fails_without_default_trial(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +288,7 @@ def test_fails_without_default_trial(search: SettingsSearch, monkeypatch: pytest
     assert (status.state, status.code, status.message) == (State.FAILED, "memory", "no more")
 
 
-# what came out: sums by hand, and no winner by chance
+# results by hand, corrected for multiple trials
 
 N = 200
 GROUPS = np.repeat(np.arange(N // 2), 2)
@@ -313,33 +315,33 @@ def test_selects_significantly_better_trial() -> None:
         },
         4,
     )
-    first, second, third = outcome.tried
-    assert (outcome.best, outcome.chosen, outcome.changes) == (2, 2, {"learning_rate": 2.0})
+    first, second, third = outcome.trials
+    assert (outcome.best, outcome.selected, outcome.changes) == (2, 2, {"learning_rate": 2.0})
     assert (first.value, first.difference, first.loss) == (pytest.approx(DEFAULTS.mean()), 0.0, 0.5)
     assert second.difference == pytest.approx((better - DEFAULTS).mean())
     assert second.difference_low < second.difference < second.difference_high
     assert (second.steps, second.epochs) == (20, 2.0)
-    # compared with the defaults after as many of their steps
-    assert (third.difference, third.share, third.epochs) == (pytest.approx(-0.1), 0.25, 0.5)
-    assert outcome.untried == (4,)
+    # compared with the defaults after the same steps
+    assert (third.difference, third.fraction, third.epochs) == (pytest.approx(-0.1), 0.25, 0.5)
+    assert outcome.skipped == (4,)
 
 
 def test_equal_trials_keep_defaults() -> None:
     outcome = compare({number: {1.0: (20, scored(DEFAULTS))} for number in (1, 2, 3)}, 3)
-    assert (outcome.best, outcome.chosen, outcome.changes) == (1, 1, {})
-    assert [trial.p_family for trial in outcome.tried] == [1.0, 1.0, 1.0]
+    assert (outcome.best, outcome.selected, outcome.changes) == (1, 1, {})
+    assert [trial.p_family for trial in outcome.trials] == [1.0, 1.0, 1.0]
 
 
 def test_insignificant_gain_keeps_defaults() -> None:
     lucky = DEFAULTS.copy()
     lucky[:4] += 0.3
     outcome = compare({1: {1.0: (20, scored(DEFAULTS))}, 2: {1.0: (20, scored(lucky))}}, 2)
-    assert (outcome.best, outcome.chosen) == (2, 1)
-    assert outcome.tried[1].p_family > 0.05
+    assert (outcome.best, outcome.selected) == (2, 1)
+    assert outcome.trials[1].p_family > 0.05
 
 
 def test_corrects_for_multiple_trials() -> None:
-    """By hand, over all 64 swaps of 6 groups: the largest t of any trial, as Westfall & Young have it."""
+    """By hand, over all 64 swaps of 6 groups: the largest t of all trials (Westfall & Young)."""
     groups = np.arange(6)
     zero = np.zeros(6)
     p_values = {
@@ -361,15 +363,15 @@ def test_corrects_for_multiple_trials() -> None:
 
     for numbers in ((2,), (2, 3, 4)):
         outcome = compare_numbers(numbers)
-        assert outcome.tried[1].p_family == pytest.approx(by_hand(numbers))
-        assert outcome.chosen == (2 if by_hand(numbers) < 0.05 else 1)
+        assert outcome.trials[1].p_family == pytest.approx(by_hand(numbers))
+        assert outcome.selected == (2 if by_hand(numbers) < 0.05 else 1)
     assert (by_hand((2,)), by_hand((2, 3, 4))) == (2 / 64, 6 / 64)
 
 
 def test_compares_last_common_round() -> None:
-    """The defaults had gone on; what is compared is where the other one was left."""
+    """The defaults continued; the comparison uses the last round of the other trial."""
     outcome = compare(
         {1: {0.25: (5, scored(DEFAULTS)), 0.5: (10, scored(DEFAULTS + 0.3))}, 2: {0.25: (5, scored(DEFAULTS + 0.2))}}, 2
     )
-    assert (outcome.best, outcome.chosen) == (2, 2)
-    assert outcome.tried[1].difference == pytest.approx(0.2)
+    assert (outcome.best, outcome.selected) == (2, 2)
+    assert outcome.trials[1].difference == pytest.approx(0.2)

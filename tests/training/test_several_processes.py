@@ -1,7 +1,4 @@
-"""The same options under torchrun: two processes on CPU, over gloo, learn what one does, and read a text once.
-
-All that two processes do is done in one go: each of them reads the libraries for seconds before it begins.
-"""
+"""Two processes under torchrun on CPU learn the same as one, and tokenize a text once."""
 
 import json
 import os
@@ -15,7 +12,7 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.language.masking import IGNORED
-from mrc_workbench.training.recipes.language_material import MaskedRows
+from mrc_workbench.training.recipes.language_data import MaskedRows
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
@@ -31,7 +28,7 @@ SHORT_TRAINING = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
 FLOAT32 = ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
 GATHERING_OPTIONS = ["--objective", "multiple-negatives", *SHORT_TRAINING, *FLOAT32]
-DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: none is left over
+DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: complete batches
 _original_batch = MaskedRows.batch
 
 
@@ -64,11 +61,11 @@ def of_language(out: Path, documents: int, *options: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def trained_by_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
-    `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives, and `new`, a
-    language model that begins with nothing.
+    `two` also holds `own`, the starter with the default objective, which gathers no negatives, and `new`, a language
+    model.
     """
     folder = tmp_path_factory.mktemp("processes")
     tiny = without_dropout(build_bi_encoder(folder / "model"))
@@ -88,7 +85,7 @@ def trained_by_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *language,
         ]
 
-    # Unigram's training comes out otherwise each time
+    # the training of Unigram is not deterministic
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
     own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +104,7 @@ def trained_by_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndarray]:
-    """The batch that two processes make of these rows, each of its own half."""
+    """Return the batch of two processes, each with half of the rows."""
     half = len(rows) // 2
     if not half:
         return _original_batch(hidden, rows)
@@ -123,20 +120,20 @@ def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndar
 
 
 @pytest.mark.parametrize("base", ["starter", "tiny"])
-def test_gathered_negatives_match_single_process(base: str, trained_by_one_and_two: Path) -> None:
-    single, two = (trained(trained_by_one_and_two / out / base) for out in ("one", "two"))
+def test_gathered_negatives_match_single_process(base: str, single_and_two_process_runs: Path) -> None:
+    single, two = (trained(single_and_two_process_runs / out / base) for out in ("one", "two"))
     assert_same(single, two)
     assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
 
 
 def test_two_processes_match_one(
-    trained_by_one_and_two: Path,
+    single_and_two_process_runs: Path,
     arguments: list[str],
     expected: dict[str, np.ndarray],
     second_of_two: Callable[[list[str]], int],
     tmp_path: Path,
 ) -> None:
-    """They learn what two processes of one learn, and encode from where one process was what one encodes."""
+    """They learn the same and encode the same."""
     out = tmp_path / "out"
     encoding = [*arguments, "--out", str(out)]
     assert second_of_two(encoding) == 0
@@ -147,14 +144,14 @@ def test_two_processes_match_one(
     with two_machines() as machines:
         torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
     is_as_expected(out, expected)
-    near = trained(trained_by_one_and_two / "two" / "starter")
+    near = trained(single_and_two_process_runs / "two" / "starter")
     far = trained(tmp_path / "far")
     assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
     assert_same(near, far)
 
 
 def assert_same(single: Run, two: Run) -> None:
-    """Check that two runs learnt the same: losses, weights, scores."""
+    """Check that two runs learned the same: losses, weights, scores."""
     assert two.status().total_steps == single.status().total_steps == 12  # 336 pairs
     assert len(read_logged(single, "loss")) == 12
     assert_learnt_the_same(single, two)
@@ -172,8 +169,11 @@ def assert_learnt_the_same(single: Run, two: Run) -> None:
         assert difference.max() < 3 * LEARNING_RATE, name
 
 
-def test_warns_about_ungathered_negatives(trained_by_one_and_two: Path) -> None:
-    assert trained(trained_by_one_and_two / "two" / "own").provenance()["processes"] == {"count": 2, "negatives": "own"}
+def test_warns_about_ungathered_negatives(single_and_two_process_runs: Path) -> None:
+    assert trained(single_and_two_process_runs / "two" / "own").provenance()["processes"] == {
+        "count": 2,
+        "negatives": "own",
+    }
 
 
 def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,16 +184,16 @@ def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 @pytest.mark.parametrize("objective", DOCUMENTS)
-def test_language_model_matches_single_process(objective: str, trained_by_one_and_two: Path) -> None:
-    single, two = (trained(trained_by_one_and_two / out / objective) for out in ("one", "two"))
+def test_language_model_matches_single_process(objective: str, single_and_two_process_runs: Path) -> None:
+    single, two = (trained(single_and_two_process_runs / out / objective) for out in ("one", "two"))
     assert two.provenance()["processes"] == {"count": 2, "negatives": "none"}
     assert len(read_logged(single, "loss")) == {"mlm": 7, "mlm-nsp": 3}[objective]
     assert_learnt_the_same(single, two)
 
 
-def test_processes_share_tokenizer_and_tokens(trained_by_one_and_two: Path) -> None:
-    new = trained(trained_by_one_and_two / "two" / "new")
-    cache = trained_by_one_and_two / "workspace" / "cache"
+def test_processes_share_tokenizer_and_tokens(single_and_two_process_runs: Path) -> None:
+    new = trained(single_and_two_process_runs / "two" / "new")
+    cache = single_and_two_process_runs / "workspace" / "cache"
     (tokenizer,) = (path for path in (cache / "tokenizers").iterdir() if path.is_dir())
     stored, saved = (
         dict(json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"])

@@ -1,4 +1,4 @@
-"""What runs beside a training while it reads its questions."""
+"""The background thread of a training that loads its questions."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ print(sorted({LIBRARIES} & set(sys.modules)))
 
 
 def test_writes_packaged_base_without_importing_transformers(tmp_path: Path) -> None:
-    """Two threads that import transformers for the first time at once fail, one of them, with an `ImportError`."""
+    """Two concurrent first imports of transformers raise `ImportError`."""
     done = run_python("-c", PROGRAM, environment=os.environ | {"MRC_WORKSPACE": str(tmp_path)})
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
     assert [*tmp_path.rglob("model.safetensors")]

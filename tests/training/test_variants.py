@@ -1,4 +1,4 @@
-"""The file of an ablation: what it may say, how its variants are made of it, and what is told where it cannot be."""
+"""The experiment file of an ablation: its content, its variants, and its errors."""
 
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ epochs = 2.0
 
 [vary]
 objective = ["mlm-nsp"]
-mask_share = [0.3, 0.5]
+mask_fraction = [0.3, 0.5]
 """
 
 
 def experiment(**settings: Any) -> AblationExperiment:
-    return AblationExperiment.model_validate({"text": "mine.txt", "vary": {"mask_share": [0.3]}, **settings})
+    return AblationExperiment.model_validate({"text": "mine.txt", "vary": {"mask_fraction": [0.3]}, **settings})
 
 
 def test_file_lists_variants(tmp_path: Path) -> None:
@@ -42,13 +42,13 @@ def test_file_lists_variants(tmp_path: Path) -> None:
         0: {},
         1: {},
         2: {"objective": "mlm-nsp"},
-        3: {"mask_share": 0.3},
-        4: {"mask_share": 0.5},
+        3: {"mask_fraction": 0.3},
+        4: {"mask_fraction": 0.5},
     }
-    reference = LanguageOptions(size="tiny", epochs=4.0, kept_models=0)  # type: ignore[arg-type]  # read as a word
+    reference = LanguageOptions(size="tiny", epochs=4.0, max_snapshots=0)  # type: ignore[arg-type]  # read as a word
     assert read.language_model_options(1) == reference
     assert read.language_model_options(2).objective is LanguageObjective.MLM_NSP
-    assert (read.language_model_options(4).mask_share, read.language_model_options(4).epochs) == (0.5, 4.0)
+    assert (read.language_model_options(4).mask_fraction, read.language_model_options(4).epochs) == (0.5, 4.0)
     assert (read.split_options.validation, read.split_options.test, read.split_options.seed) == (0.1, 0.2, 3)
 
 
@@ -63,24 +63,24 @@ def test_fine_tunes_all_variants_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("settings", "words"),
     [
         ({"vary": {}}, "2 to"),
         ({"vary": {"epochs": [float(n) for n in range(1, MAX_VARIANTS + 1)]}}, "2 to"),
         ({"vary": {"mask": [0.3]}}, "there is no option 'mask'"),
-        ({"vary": {"mask_share": [2.0]}}, "vary: mask_share must be between"),
-        ({"vary": {"mask_share": ["much"]}}, "'much' is no float"),
-        ({"vary": {"mask_share": [True]}}, "True is no float"),
-        ({"vary": {"mask_share": [0.15]}}, "two variants are the same"),
+        ({"vary": {"mask_fraction": [2.0]}}, "vary: mask_fraction must be between"),
+        ({"vary": {"mask_fraction": ["much"]}}, "'much' is no float"),
+        ({"vary": {"mask_fraction": [True]}}, "True is no float"),
+        ({"vary": {"mask_fraction": [0.15]}}, "two variants are the same"),
         ({"vary": {"size": ["huge"]}}, "size must be one of"),
         ({"language_model": {"frozen_layers": 2}}, "language_model: frozen_layers must be 0"),
         ({"fine_tuning": {"epoch": 1}}, "fine_tuning: there is no option 'epoch'"),
         ({"validation_share": 0.9, "test_share": 0.2}, "fraction of 0 or more"),
     ],
 )
-def test_reports_invalid_experiment_with_section(told: dict[str, Any], words: str) -> None:
+def test_reports_invalid_experiment_with_section(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ExperimentError, match=words):
-        experiment(**told).check()
+        experiment(**settings).check()
 
 
 def test_compares_finished_training_with_base() -> None:

@@ -1,4 +1,4 @@
-"""Question sets whose training can be followed by hand, and short ways to plan a run."""
+"""Small question sets with predictable trainings, and helpers that plan runs."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.jobs import SettingsSearch, all_jobs
 from mrc_workbench.training.ranker_options import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data, train
@@ -34,7 +34,7 @@ FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].op
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
 T = TypeVar("T")
 _MODELS = tempfile.TemporaryDirectory()
-# of the table of hard negatives
+# columns of the table of hard negatives
 COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage")
 COLUMNS += ("rank", "score", "marked")
 
@@ -51,7 +51,7 @@ class Trained:
 
 
 def misleading_set(n: int = 20, questions_a_passage: int = 1) -> QuestionSet:
-    """Every question names a word of the next passage only: what is to be learned is in no text."""
+    """Each question names a word of the next passage: only training can find the relevant one."""
     passages = [Passage(f"p{i}", f"topic{i} place{i} year{i} river{i}") for i in range(n)]
     words = ("year", "river", "place")[:questions_a_passage]
     questions = [Question(f"q{i}-{word}", f"{word}{(i + 1) % n}", (), (f"p{i}",)) for i in range(n) for word in words]
@@ -59,7 +59,7 @@ def misleading_set(n: int = 20, questions_a_passage: int = 1) -> QuestionSet:
 
 
 def shuffled(n_questions: int, n_passages: int) -> QuestionSet:
-    """Words that the tiny models know, by chance: what passage a question is about can only be learned."""
+    """Random words that the tiny models know: the relevant passage can only be learned."""
     rng = np.random.default_rng(0)
     words = " ".join(SENTENCES).split()
     passages = tuple(Passage(f"p{n}", " ".join(rng.permutation(words)[:6])) for n in range(n_passages))
@@ -72,11 +72,9 @@ def shuffled(n_questions: int, n_passages: int) -> QuestionSet:
 def cue_set(
     answered: int = 60, unanswerable: int = 0, *, words: int = 6, with_starts: bool = True, seed: int = 0
 ) -> QuestionSet:
-    """One question about each passage, the answered ones first: the answer is the word after a cue.
+    """One question per passage, the answered ones first: the answer is the word after a cue.
 
-    `told` is where an answer begins. Some passages have no cue.
-
-    Every answered passage is an article of its own, and one without the cue belongs to the article of an answered one.
+    Some passages have no cue. Each answered passage has its article, which also holds a passage without the cue.
     """
     rng = np.random.default_rng(seed)
     passages = []
@@ -105,15 +103,17 @@ def make_training_data(
 
 
 def make_unsplit_data(question_set: QuestionSet) -> TrainingData:
-    """All questions to learn from, and the same to measure on."""
+    """Use all questions for training and validation."""
     texts = question_set.passages.indexed_texts(title=True)
-    learnable = np.ones(len(texts), dtype=bool)
-    return TrainingData(question_set, question_set, question_set, learnable, texts, BM25("BM25", question_set.passages))
+    is_trainable = np.ones(len(texts), dtype=bool)
+    return TrainingData(
+        question_set, question_set, question_set, is_trainable, texts, BM25("BM25", question_set.passages)
+    )
 
 
 @cache
 def get_base(kind: str) -> str:
-    """The starter, or a tiny model for a kind that cannot begin there."""
+    """Return the starter, or a tiny model for a kind without a starter."""
     if kind in FROM_STARTERS:
         return STARTER
     if kind in (READER, LATE_INTERACTION):
@@ -122,7 +122,7 @@ def get_base(kind: str) -> str:
 
 
 def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
-    """A run in the workspace, with options that suit the starter, or a tiny model, where none are named."""
+    """Create a run, by default with options of the starter or a tiny model."""
     base = options.get("base") or get_base(kind)
     run_options = replace(RECIPES[kind].options.defaults_for(base), **options)
     data = (save_question_set(question_set).key, question_set.name, question_set.fingerprint)
@@ -130,16 +130,16 @@ def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions
 
 
 def created_reader(question_set: QuestionSet, **options: Any) -> Run:
-    """A run of a reader, in the workspace, that is done in seconds."""
+    """Create a run of a reader that takes seconds."""
     base = options.pop("base", get_base(READER))
     small = {"batch_size": 16, "learning_rate": 1e-3, "max_length": 32, "overlap": 8, "longest_answer": 4}
-    small |= {"logging_steps": 1, "epochs": 1.0, "negatives_share": 0.0}
-    small["precision"] = "float32"  # told, not tried: on a busy machine two processes may find another one quicker
+    small |= {"logging_steps": 1, "epochs": 1.0, "negative_question_fraction": 0.0}
+    small["precision"] = "float32"  # fixed: on a busy machine, two processes might select different ones
     return create_planned_run(READER, question_set, SplitOptions(0.2, 0.2), base=base, **(small | options))
 
 
 def in_workspace(folder: Path, do: Callable[[], T]) -> T:
-    """What is done in the workspace of a fixture that lives longer than a test."""
+    """Work in the workspace of a module fixture."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
         return do()
@@ -156,7 +156,7 @@ def train_in(folder: Path, plan: Callable[[], Run]) -> Trained:
 
 
 def train_to_end(run: Run) -> Run:
-    """The run, carried out to its end in this process."""
+    """Execute a run in this process until it is done."""
     assert train(run).state is State.DONE, run.status().message
     return run
 
@@ -170,7 +170,7 @@ def make_source(run: Run) -> ModelSource:
 
 
 def load_checkpoint(run: Run, step: int, base: Any) -> Any:
-    """The base's model with the weights that the run's checkpoint of this step holds."""
+    """Return the base's model with the weights of the run's checkpoint at a step."""
     from safetensors.torch import load_file
 
     weights = load_file(run.folder / "checkpoints" / f"checkpoint-{step}" / "weights.safetensors")
@@ -184,7 +184,7 @@ def read_logged(run: Run, name: str) -> list[float]:
 
 
 def margin_loss(base: ModelSource, data: TrainingData, options: BiEncoderOptions) -> float:
-    """Wieting & Gimpel's loss of all training questions, each against every passage that is asked about."""
+    """Wieting & Gimpel's loss of all training questions against all passages of questions."""
     encoder = BiEncoder(base, data.texts)
     questions, positives = data.positive_pairs()
     question_texts = [data.train.questions[row].text for row in questions]
@@ -201,7 +201,7 @@ def margin_loss(base: ModelSource, data: TrainingData, options: BiEncoderOptions
 
 
 def run_python(*words: str, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Run Python anew, in the project's folder and just this environment."""
+    """Run Python in a new process, in the project's folder and with only this environment."""
     settings: dict[str, Any] = {"cwd": PROJECT, "env": environment, "capture_output": True, "text": True}
     return subprocess.run([sys.executable, *words], **settings, check=False, timeout=600)
 

@@ -1,1 +1,1 @@
-"""What trains any model: batches, tokens, checkpoints, progress."""
+"""Batches, speed, checkpoints and adaptation of any model in training."""

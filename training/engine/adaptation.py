@@ -1,4 +1,4 @@
-"""What is changed of a loaded model before it is trained, and how it encodes meanwhile."""
+"""Changes to a loaded model before its training, and encoders of models in training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,39 +12,39 @@ from mrc_workbench.training.base import transformer_layers
 from mrc_workbench.training.options import (
     AttentionDropout,
     EmbeddingTable,
-    LoraAlso,
+    LoraFullWeights,
     OptionError,
     TrainingOptions,
     uses_bfloat16,
 )
 from mrc_workbench.training.text_options import SentencePooling
 
-_LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
-_PROJECTION_SAMPLE_SIZE = 128  # passages, whose tokens a projection begins with
-_TEXTS_PER_CHUNK = 1024  # texts
+_LARGE_VOCABULARY = 100_000  # tokens, above which `auto` freezes their vectors
+_PROJECTION_SAMPLE_SIZE = 128  # passages from whose tokens a projection is initialized
+_TEXTS_PER_CHUNK = 1024
 
 
 def set_pooling(model: Any, pooling: str) -> None:
-    """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where it pools in a way of its own."""
+    """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if it has no pooling module."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    if pooling == "base":  # as it does
+    if pooling == "base":
         return
     if len(model) < 2 or not isinstance(model[1], Pooling):
-        raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
+        raise OptionError("pooling", "starter", "pooling must be base: the model has no pooling module")
     model[1] = Pooling(model[1].embedding_dimension, pooling, include_prompt=model[1].include_prompt)
 
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
-    """Change a loaded model as the options say, and return what became of `auto`. Raises `OptionError`."""
-    transformer_options = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
+    """Adapt a loaded model to the options; returns the values of `auto` options. Raises `OptionError`."""
+    transformer_options = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "gradient_checkpointing")
     requested = [name for name in transformer_options if getattr(options, name, 0)]
     transformer = _transformer_module(model)
     if requested and transformer is None:
-        raise OptionError(requested[0], "starter", f"{requested[0]} must be 0 for {options.base}: it has no such part")
+        raise OptionError(requested[0], "starter", f"{requested[0]} must be 0 for {options.base}, which has no layers")
     if options.max_length:
         config = transformer.auto_model.config
-        # RoBERTa counts its positions from the padding token's number on
+        # RoBERTa counts positions from the id of the padding token
         offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
         positions = int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
         model.max_seq_length = min(options.max_length, positions)
@@ -56,7 +56,7 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
     resolved_options = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
     is_auto_on_cpu = options.attention_dropout is AttentionDropout.AUTO and model.device.type == "cpu"
     if is_auto_on_cpu or options.attention_dropout is AttentionDropout.NONE:
-        # with dropout the fused kernel for a CPU cannot be used: all probabilities are written out
+        # with dropout, the fused kernel for CPUs cannot be used, and all probabilities are stored
         resolved_options["attention_dropout"] = AttentionDropout.NONE
         disable_attention_dropout(network)
     if model.device.type == "cpu" and uses_bfloat16(options):
@@ -74,20 +74,20 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
 
 
 def merge_adapters(model: Any) -> None:
-    """Make adapters part of the weights, so that what is saved is a standard model."""
+    """Merge adapters into the weights: the saved model is a standard one."""
     transformer = _transformer_module(model)
     if transformer is not None and (merge_weights := getattr(transformer.auto_model, "merge_and_unload", None)):
         transformer.model = merge_weights()
 
 
 def _transformer_module(model: Any) -> Any:
-    """The module with the transformer, which may be in a route; None of a starter."""
+    """Return the module with the transformer, which may be in a route; None for a starter."""
     submodules = (module for module in model.modules() if module is not model)
     return next((module for module in submodules if hasattr(module, "auto_model")), None)
 
 
 def disable_attention_dropout(network: Any) -> None:
-    """Set the dropout of attention's probabilities to 0, whatever an architecture calls it; all other dropout stays."""
+    """Set the dropout of attention probabilities to 0 in any architecture; other dropout stays."""
     import torch
 
     for module in network.modules():
@@ -121,7 +121,7 @@ def _add_adapters(model: Any, transformer: Any, rank: int) -> None:
     from peft import LoraConfig, TaskType, get_peft_model
     from sentence_transformers import CrossEncoder
 
-    # a scoring or pointing head is new, so it is trained in full; peft knows it by the task
+    # the head is new, so it is trained in full; peft selects it by the task
     has_span_head = hasattr(transformer.auto_model, "qa_outputs")
     task_type = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
     config = LoraConfig(
@@ -136,43 +136,38 @@ def _add_adapters(model: Any, transformer: Any, rank: int) -> None:
 
 
 def _unfreeze_extra_weights(network: Any, options: TrainingOptions) -> None:
-    """Let weights learn that stand beside the adapters: in place, so that a merged model has them like any other."""
+    """Train further weights in full besides the adapters; they stay part of the merged model."""
     import torch
 
-    if options.lora_also is LoraAlso.NONE:
+    if options.lora_full_weights is LoraFullWeights.NONE:
         return
     frozen_table = network.get_input_embeddings() if _freezes_embeddings(options.embedding_table, network) else None
     for module in network.modules():
-        is_trained_embedding = options.lora_also is LoraAlso.NORMS_AND_EMBEDDINGS and isinstance(
-            module, torch.nn.Embedding
-        )
-        if "Norm" in type(module).__name__ or (is_trained_embedding and module is not frozen_table):
+        trains_embeddings = options.lora_full_weights is LoraFullWeights.NORMS_AND_EMBEDDINGS
+        is_embedding = isinstance(module, torch.nn.Embedding) and module is not frozen_table
+        if "Norm" in type(module).__name__ or (trains_embeddings and is_embedding):
             for weight in module.parameters(recurse=False):
                 weight.requires_grad_(True)
 
 
 def live_bi_encoder(model: Any, options: TrainingOptions, texts: Sequence[str]) -> BiEncoder:
     """Return an encoder of a loaded model; `texts` are those of the corpus."""
+    source = ModelSource(options.base)
     size = options.evaluation_batch_size
-    precision = options.precision
-    return BiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size, loaded_model=model)
+    return BiEncoder(source, texts, precision=options.precision, batch_size=size, loaded_model=model)
 
 
 def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labels: int = 1) -> CrossEncoderScorer:
     """Return a scorer of pairs by a loaded model."""
-    size = options.evaluation_batch_size
-    precision = options.precision
     source = ModelSource(options.base)
-    scorer = CrossEncoderScorer(source, texts, precision=precision, batch_size=size, labels=labels)
+    size = options.evaluation_batch_size
+    scorer = CrossEncoderScorer(source, texts, precision=options.precision, batch_size=size, labels=labels)
     scorer.model = model
     return scorer
 
 
 def add_projection(model: Any, dimensions: int, texts: Sequence[str]) -> None:
-    """Append a linear layer to a loaded `MultiVectorEncoder`; it starts with the principal directions of tokens.
-
-    Raises `OptionError` if the vectors are not longer than `dimensions`, or projected already.
-    """
+    """Append a linear layer, initialized with the principal directions of tokens. Raises `OptionError`."""
     import torch
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
@@ -181,33 +176,29 @@ def add_projection(model: Any, dimensions: int, texts: Sequence[str]) -> None:
     if width == dimensions:
         return
     if width < dimensions or any(isinstance(module, Dense) for module in model):
-        message = f"dimensions must be 0 or {width}: so many the base has"
-        raise OptionError("dimensions", "range", message)
-    sample = [
-        texts[row]
-        for row in np.linspace(0, len(texts) - 1, min(_PROJECTION_SAMPLE_SIZE, len(texts))).astype(int).tolist()
-    ]
+        raise OptionError("dimensions", "range", f"dimensions must be 0 or {width}, the base's number")
+    rows = np.linspace(0, len(texts) - 1, min(_PROJECTION_SAMPLE_SIZE, len(texts))).astype(int)
+    sample = [texts[row] for row in rows.tolist()]
     vectors = np.concatenate(model.encode_document(sample, convert_to_numpy=True, show_progress_bar=False))
     identity = torch.nn.Identity()
     layer = Dense(width, dimensions, bias=False, activation_function=identity, module_input_name="token_embeddings")
-    layer.linear.weight = torch.nn.Parameter(
-        torch.from_numpy(principal_directions(vectors.astype(np.float32), dimensions).T)
-    )
+    directions = principal_directions(vectors.astype(np.float32), dimensions)
+    layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions.T))
     position = next(position for position, module in enumerate(model) if isinstance(module, MultiVectorMask))
     model.insert(position, layer.to(model.device))
 
 
 def has_routes(model: Any) -> bool:
-    """Whether a loaded `SparseEncoder` has modules for questions and others for passages."""
+    """Whether a loaded `SparseEncoder` has separate modules for questions and passages."""
     from sentence_transformers.base.modules import Router
 
     return isinstance(model[0], Router)
 
 
 def weight_questions_by_idf(model: Any, texts: Sequence[str]) -> Any:
-    """Return a `SparseEncoder` that reads passages as `model` does, and weighs questions' terms by idf in `texts`.
+    """Return a `SparseEncoder` that encodes passages with `model` and weights question terms by their idf in `texts`.
 
-    Raises `OptionError` if the model weighs more terms than its tokenizer knows.
+    Raises `OptionError` if the terms of the model differ from those of its tokenizer.
     """
     import torch
     from sentence_transformers.base.modules import Router
@@ -217,16 +208,15 @@ def weight_questions_by_idf(model: Any, texts: Sequence[str]) -> Any:
     passages = [*model[0].sub_modules["document"], *[*model][1:]] if has_routes(model) else [*model]
     tokenizer = passages[0].tokenizer
     if passages[0].auto_model.config.vocab_size != len(tokenizer):
-        message = "question_side must be base: this model weighs other terms than its tokenizer knows"
+        message = "question_side must be base: this model has other terms than its tokenizer"
         raise OptionError("question_side", "vocabulary", message)
     questions = SparseStaticEmbedding(tokenizer, torch.from_numpy(compute_idf(tokenizer, texts)), frozen=True)
-    return SparseEncoder(
-        modules=[Router.for_query_document([questions], passages)], prompts=model.prompts, similarity_fn_name="dot"
-    )
+    router = Router.for_query_document([questions], passages)
+    return SparseEncoder(modules=[router], prompts=model.prompts, similarity_fn_name="dot")
 
 
 def compute_idf(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
-    """Return the idf of every term of a tokenizer's vocabulary among the texts, `(n_terms,)` float32."""
+    """Return the idf of each term of a tokenizer's vocabulary in the texts, `(n_terms,)` float32."""
     document_frequencies = np.zeros(len(tokenizer), dtype=np.int64)
     for start in range(0, len(texts), _TEXTS_PER_CHUNK):
         for ids in tokenizer(list(texts[start : start + _TEXTS_PER_CHUNK]), add_special_tokens=False)["input_ids"]:
@@ -235,17 +225,14 @@ def compute_idf(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
 
 
 def set_sentence_pooling(model: Any, pooling: SentencePooling) -> None:
-    """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if its modules do not allow it.
-
-    The first and the last layer are averaged by the library's weighted mean of layers, whose weights are not learned.
-    """
+    """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if its modules do not allow it."""
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
     average_layers = [module for module in model if isinstance(module, WeightedLayerPooling)]
     if pooling is not SentencePooling.FIRST_LAST_AVERAGE:
         if average_layers and pooling is not SentencePooling.BASE:
-            raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
+            raise OptionError("pooling", "starter", "pooling must be base: the model averages its layers")
         set_pooling(model, pooling.value)
     elif not average_layers:
         set_pooling(model, SentencePooling.MEAN.value)
@@ -262,16 +249,12 @@ def set_sentence_pooling(model: Any, pooling: SentencePooling) -> None:
 
 
 def set_hidden_dropout(model: Any, rate: float) -> None:
-    """Set the dropout of hidden values, not that of attention. Raises `OptionError` where the base has none to set."""
+    """Set the dropout of hidden values, not that of attention. Raises `OptionError` if the base has none."""
     import torch
 
-    dropouts = [
-        module
-        for parent in model[0].auto_model.modules()
-        if "Attention" not in type(parent).__name__
-        for module in parent.children()
-        if isinstance(module, torch.nn.Dropout)
-    ]
+    parents = [parent for parent in model[0].auto_model.modules() if "Attention" not in type(parent).__name__]
+    children = [module for parent in parents for module in parent.children()]
+    dropouts = [module for module in children if isinstance(module, torch.nn.Dropout)]
     if not dropouts:
         raise OptionError("dropout", "no_dropout", "dropout cannot be set: the base has none between its layers")
     for module in dropouts:

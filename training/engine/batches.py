@@ -1,8 +1,8 @@
 """Batches without false negatives: texts of similar length, and other batches each epoch.
 
 A passage has several questions, and encoding it is most of a step's work. If examples share passages, a batch holds
-passages, each with up to `MOST_QUESTIONS` of its questions, so that an epoch encodes each passage about once instead of
-once for each question. Questions of the same passage are no negatives of each other.
+passages, each with up to `MAX_QUESTIONS_PER_PASSAGE` of its questions: an epoch encodes each passage about once instead
+of once per question. Questions of the same passage are not negatives of each other.
 """
 
 from collections.abc import Callable, Iterator, Sized
@@ -17,11 +17,11 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from mrc_workbench.training.base import Examples
 
-_WINDOW = 8  # batches, at least, among which texts of like length are dealt: more mix better, and need more padding
+_WINDOW = 8  # minimum number of batches that share texts of similar length: more mix better, but need more padding
 
 
 def _deal_to_batches(groups: np.ndarray, count: int, window: int) -> np.ndarray:
-    """The batch of each position, `(n,)` in 0 to `count` - 1; `groups`, `(n,)`, holds equal numbers side by side.
+    """Return the batch of each position, `(n,)` in 0 to `count` - 1; in `groups`, `(n,)`, equal numbers are adjacent.
 
     Positions are cut into windows of at least `window` batches, and dealt in turn to these: no two of a group to the
     same batch, unless a group is larger than `count`. Sizes differ by one at most.
@@ -36,7 +36,7 @@ def _deal_to_batches(groups: np.ndarray, count: int, window: int) -> np.ndarray:
 
 
 def _windows(runs: np.ndarray, bounds: np.ndarray, window: int) -> list[int]:
-    """Starts of windows, in batches, and the end: each has as many batches as its longest run has positions."""
+    """Return the starts of windows, in batches, and the end: a window has a batch per position of its longest run."""
     count = len(bounds) - 1
     width = window
     cuts = [0]
@@ -49,7 +49,7 @@ def _windows(runs: np.ndarray, bounds: np.ndarray, window: int) -> list[int]:
             width = window
         elif last < count:
             width = longest
-        else:  # too few batches are left: the windows before give theirs
+        else:  # too few batches are left: take those of the previous windows
             cuts = [cut for cut in cuts if count - cut >= longest] or [0]
             width = count
     return cuts
@@ -57,19 +57,17 @@ def _windows(runs: np.ndarray, bounds: np.ndarray, window: int) -> list[int]:
 
 @dataclass(frozen=True)
 class BatchConstraints:
-    """Two examples may share a batch where neither shows a passage that the other forbids."""
+    """Two examples can share a batch if neither has a passage that the other forbids."""
 
     passages: list[list[int]]  # passages, by example
     forbidden: list[list[int]]
 
     @classmethod
     def from_matrices(cls, passages: csr_array, forbidden: csr_array) -> "BatchConstraints":
-        return cls(
-            *(
-                [row.tolist() for row in np.split(matrix.indices, matrix.indptr[1:-1])]
-                for matrix in (passages, forbidden)
-            )
-        )
+        def rows(matrix: csr_array) -> list[list[int]]:
+            return [row.tolist() for row in np.split(matrix.indices, matrix.indptr[1:-1])]
+
+        return cls(rows(passages), rows(forbidden))
 
 
 @dataclass
@@ -93,11 +91,11 @@ class _Batch:
 def pack(
     order: np.ndarray, preferred_batches: np.ndarray, constraints: BatchConstraints, size: int, counts: tuple[int, int]
 ) -> tuple[list[np.ndarray], list[int]]:
-    """Put each example of `order`, `(n,)`, into the batch it wishes, `(n,)`, or the next one that can take it.
+    """Put each example of `order`, `(n,)`, into its preferred batch, `(n,)`, or the next one that accepts it.
 
-    A batch takes as many as all would hold if they were equal, and then up to `size`. If none can, one is added to the
-    first of `counts` up to the second. In the end a batch of one example gets another from a batch of three or more.
-    Returns the batches and the examples in none.
+    A batch first takes an equal share, then up to `size`. If no batch accepts an example, a new one is added; `counts`
+    are the initial and the maximum number. At the end, a batch of one example gets another from a batch of three or
+    more. Returns the batches and the unplaced examples.
     """
     batches = [_Batch(constraints) for _ in range(counts[0])]
     unplaced = []
@@ -110,7 +108,7 @@ def pack(
             batch.add(example)
         else:
             unplaced.append(example)
-    for single in [batch for batch in batches if len(batch.examples) == 1]:  # alone, a question has no negatives
+    for single in [batch for batch in batches if len(batch.examples) == 1]:  # its question has no negatives
         donors = [batch for batch in batches if len(batch.examples) > 2]
         candidates = ((batch, example) for batch in donors for example in batch.examples if single.accepts(example))
         if candidate := next(candidates, None):
@@ -127,7 +125,7 @@ def _find_batch(batches: list[_Batch], preferred: int, size: int, example: int) 
     return None
 
 
-_JITTER = 0.1  # share by which a length may seem longer or shorter, so that every epoch has another order
+_JITTER = 0.1  # random fraction by which lengths vary: each epoch has another order
 
 
 def make_sampler(
@@ -136,10 +134,9 @@ def make_sampler(
     """Return the `batch_sampler` of training arguments; `batch_size` is that of all processes together.
 
     It counts passages if the examples share them. No batch holds a passage that is relevant to a question of another
-    passage in the batch. Called by the trainer, it raises `ValueError` if the data set does not match the examples, or
-    is too small.
+    passage in the batch. The sampler raises `ValueError` if the dataset does not match the examples, or is too small.
     """
-    return partial(_sampler, examples, batch_size, processes, seed)  # it can be pickled: trainers keep their arguments
+    return partial(_sampler, examples, batch_size, processes, seed)  # picklable: trainers store their arguments
 
 
 def _sampler(
@@ -147,7 +144,7 @@ def _sampler(
 ) -> DefaultBatchSampler:
     n_examples = len(examples.question)
     if len(dataset) != n_examples:
-        raise ValueError(f"{len(dataset)} rows to train on, but {n_examples} examples to make batches of")
+        raise ValueError(f"the dataset has {len(dataset)} rows, but there are {n_examples} examples")
     if examples.shared:
         return _SharedPassageSampler(dataset, examples, batch_size=size, drop_last=drop_last, seed=seed)
     return _ExampleSampler(dataset, examples, processes, batch_size=size, drop_last=drop_last, seed=seed)
@@ -156,14 +153,14 @@ def _sampler(
 class _ExampleSampler(DefaultBatchSampler):
     """No batch holds a passage twice, nor one relevant to a question of the batch that is not that example's positive.
 
-    An epoch's batches depend on its number alone, and every epoch has as many. With several processes, each batch is
-    given as so many equal parts, one after the other. `left_out` counts the examples without a place in the epoch.
+    Batches depend only on the number of the epoch, and all epochs have the same number of batches. With several
+    processes, a batch is yielded as equal parts. `left_out` counts the examples without a batch in this epoch.
     """
 
     def __init__(self, dataset: Sized, examples: Examples, processes: int, *, batch_size: int, **settings: Any) -> None:
         super().__init__(dataset, batch_size=batch_size, **settings)
         if processes > 1:
-            self.batch_size = None  # accelerate passes over batches that are not of this size
+            self.batch_size = None  # accelerate skips batches that do not have this size
         self._examples = examples
         self._processes = processes
         self._max_batch_size = self._round_down(batch_size)
@@ -172,10 +169,9 @@ class _ExampleSampler(DefaultBatchSampler):
         self._forbidden = examples.forbidden()[rows]
         passage_counts = np.bincount(self._passages.indices, minlength=self._passages.shape[1])
         self._highest_passage_count = int(passage_counts.max(initial=1)) if examples.in_batch_negatives else 1
-        self._hardness = self._passages @ passage_counts  # whose passages many show, goes with few
-        self._group = np.unique(
-            examples.passages[rows, 0] if examples.in_batch_negatives else rows, return_inverse=True
-        )[1]
+        self._hardness = self._passages @ passage_counts  # frequent passages fit into few batches
+        group_keys = examples.passages[rows, 0] if examples.in_batch_negatives else rows
+        self._group = np.unique(group_keys, return_inverse=True)[1]
         self._length = np.bincount(self._group, examples.lengths[rows]) / np.bincount(self._group)
         self._article = None
         if examples.article is not None:
@@ -183,7 +179,7 @@ class _ExampleSampler(DefaultBatchSampler):
             self._article[self._group] = np.unique(examples.article[rows], return_inverse=True)[1]
         self._first_epoch = self._make_first_epoch() if self._max_batch_size and self._round_down(len(rows)) else []
         if not self._first_epoch:
-            raise ValueError(f"{len(rows)} examples make no batch of {batch_size} for {processes} processes")
+            raise ValueError(f"{len(rows)} examples are too few for a batch of {batch_size} and {processes} processes")
         self.left_out = self._count_left_out(self._first_epoch)
 
     def __len__(self) -> int:
@@ -204,40 +200,35 @@ class _ExampleSampler(DefaultBatchSampler):
         return len(self._examples.question) - sum(self._round_down(len(batch)) for batch in batches)
 
     def _make_first_epoch(self) -> list[np.ndarray]:
-        """The batches of the first epoch: as many as every example needs to have a place."""
+        """Return the batches of the first epoch: enough for all examples."""
         highest = len(self._rows) // self._processes
-        # several processes would have to cut batches that are not quite full
-        fewest = (
-            -(-len(self._rows) // self._max_batch_size)
-            if self._processes == 1
-            else len(self._rows) // self._max_batch_size
-        )
+        fewest = len(self._rows) // self._max_batch_size
+        # several processes would have to cut a batch that is not full
+        if self._processes == 1 and len(self._rows) % self._max_batch_size:
+            fewest += 1
         count = min(max(fewest, self._highest_passage_count), highest)
         while True:
             order, preferred_batches = self._assign_preferences(0, count)
             batches, _ = self._pack_batches(order, preferred_batches, count, highest)
             if len(batches) == count:
                 return [batch for batch in batches if self._round_down(len(batch))]
-            count = len(batches)  # once more, so that the batches that were added are as full as the others
+            count = len(batches)  # repeat, so that added batches are as full as the others
 
     def _make_batches(self) -> list[np.ndarray]:
         count = len(self._first_epoch)
         order, preferred_batches = self._assign_preferences(self.epoch, count)
-        for _ in range(5):  # attempts at finding a place for every example
+        for _ in range(5):  # attempts to place all examples
             batches, unplaced = self._pack_batches(order, preferred_batches, count, count)
             leaves_out_no_more = self._count_left_out(batches) <= self._count_left_out(self._first_epoch)
             if leaves_out_no_more and min(map(len, batches)) >= self._processes:
                 return batches
-            new_order = np.argsort(~np.isin(order, unplaced), kind="stable")  # those without a place go first
+            new_order = np.argsort(~np.isin(order, unplaced), kind="stable")  # unplaced examples go first
             order = order[new_order]
             preferred_batches = preferred_batches[new_order]
-        return self._first_epoch  # these are known to leave out no more
+        return self._first_epoch
 
     def _assign_preferences(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the examples in the order in which they are placed, the hardest first, and the batch that each wishes.
-
-        Wishes are dealt by length, or by article in a random order. Order: Welsh & Powell 1967 (graph colouring).
-        """
+        """Return the examples, the hardest first (Welsh & Powell 1967), and the preferred batch of each."""
         rng = np.random.default_rng((self.seed, epoch))
         n = len(self._rows)
         sample_size = n if self._processes == 1 else count * self._round_down(min(self._max_batch_size, n // count))
@@ -249,7 +240,7 @@ class _ExampleSampler(DefaultBatchSampler):
             jittered_lengths = rng.permutation(int(self._article.max()) + 1)[self._article]
         group = self._group[selected]
         by_length = np.lexsort((rng.random(sample_size), group, jittered_lengths[group]))
-        # an article's passages stay together: dealt to several batches, they would be no negatives of each other
+        # an article's passages stay in one batch, so that they are negatives of each other
         window = _WINDOW if self._article is None else 1
         order = selected[by_length]
         preferred_batches = _deal_to_batches(group[by_length], count, window)
@@ -264,19 +255,17 @@ class _ExampleSampler(DefaultBatchSampler):
         self, order: np.ndarray, preferred_batches: np.ndarray, count: int, highest: int
     ) -> tuple[list[np.ndarray], list[int]]:
         has_single_passages = not self._examples.in_batch_negatives or self._forbidden.nnz == len(self._rows)
-        if (
-            has_single_passages and self._highest_passage_count <= count
-        ):  # so no two that were dealt to a batch are at odds
+        if has_single_passages and self._highest_passage_count <= count:  # no examples of a batch conflict
             ends = np.cumsum(np.bincount(preferred_batches, minlength=count))
             return np.split(order[np.argsort(preferred_batches, kind="stable")], ends[:-1]), []
         return pack(order, preferred_batches, self._constraints, self._max_batch_size, (count, highest))
 
 
-MAX_QUESTIONS_PER_PASSAGE = 8  # of a passage in a batch, drawn anew each epoch
+MAX_QUESTIONS_PER_PASSAGE = 8  # in a batch, sampled in each epoch
 
 
 def group_by_passage(examples: Examples) -> tuple[Examples, list[np.ndarray]]:
-    """Return examples of passages, and the rows of the given examples that show each of them."""
+    """Return one example per passage, and the rows of the given examples of each passage."""
     passages, passage_of = np.unique(examples.passages[:, 0], return_inverse=True)
     rows = np.split(np.argsort(passage_of, kind="stable"), np.cumsum(np.bincount(passage_of))[:-1])
     shape = (len(passages), len(examples.question))
@@ -286,13 +275,12 @@ def group_by_passage(examples: Examples) -> tuple[Examples, list[np.ndarray]]:
     lengths = np.bincount(passage_of, examples.lengths) / np.bincount(passage_of)
     article = None if examples.article is None else examples.article[first]
     passage_rows = passages[:, None].astype(np.int32)
-    return Examples(
-        np.arange(len(passages)), passage_rows, relevance, lengths, examples.in_batch_negatives, article
-    ), rows
+    numbers = np.arange(len(passages))
+    return Examples(numbers, passage_rows, relevance, lengths, examples.in_batch_negatives, article), rows
 
 
 class _SharedPassageSampler(DefaultBatchSampler):
-    """Batches of passages, each replaced by rows of its questions."""
+    """Samples batches of passages and yields rows of their questions."""
 
     def __init__(self, dataset: Sized, examples: Examples, *, batch_size: int, seed: int, **settings: Any) -> None:
         super().__init__(dataset, batch_size=batch_size, seed=seed, **settings)

@@ -1,4 +1,4 @@
-"""Checkpoints that a kill cannot tear, and models kept on the way of a training."""
+"""Checkpoints that survive a kill, and models stored during a training."""
 
 import json
 import random
@@ -16,22 +16,22 @@ from mrc_workbench.data.cache import SEAL, is_intact, sealing
 from mrc_workbench.data.cache import seal as seal_folder
 from mrc_workbench.data.workspace import to_disk, write_text
 
-_OLDER_SEAL = "complete.json"  # of earlier versions: names and sizes alone
+_OLDER_SEAL = "complete.json"  # of earlier versions: only names and sizes
 _PREFIX = "checkpoint-"
 
 
 def newest_checkpoint(run: Path) -> Path | None:
-    """Return the complete checkpoint of a run folder with the most steps, None where there is none."""
+    """Return the complete checkpoint of a run folder with the most steps, or None."""
     return next((folder for folder in _list_newest_first(run / "checkpoints") if is_complete(folder)), None)
 
 
 def get_step(checkpoint: Path) -> int:
-    """Return the number of steps done in a checkpoint."""
+    """Return the number of steps of a checkpoint."""
     return int(checkpoint.name.removeprefix(_PREFIX))
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Whether every file that was sealed is there in full."""
+    """Whether all files of the seal are complete."""
     if not (checkpoint / _OLDER_SEAL).is_file():
         return is_intact(checkpoint)
     try:
@@ -42,24 +42,24 @@ def is_complete(checkpoint: Path) -> bool:
 
 
 def seal(checkpoint: Path) -> None:
-    """Force the checkpoint's files to the disk, then write its seal: what is sealed survives a power cut."""
+    """Flush the checkpoint's files to disk, then write its seal: a sealed checkpoint survives a power cut."""
     seal_folder(checkpoint)
     to_disk(checkpoint.parent)
 
 
 def discard_old(checkpoints: Path, limit: int, best: Path | None) -> None:
-    """Remove all but the best and the newest `keep` complete checkpoints, and what a kill left half-written."""
+    """Delete all but the best and the newest `limit` complete checkpoints, and incomplete ones."""
     complete = [folder for folder in _list_newest_first(checkpoints) if is_complete(folder)]
     retained = {folder.name for folder in complete[:limit]} | ({best.name} if best else set())
     for folder in _list_newest_first(checkpoints):
         if folder.name not in retained:
-            for name in (SEAL, _OLDER_SEAL):  # first: half a checkpoint must not look like one
+            for name in (SEAL, _OLDER_SEAL):  # first: a partly deleted checkpoint must not look complete
                 (folder / name).unlink(missing_ok=True)
             shutil.rmtree(folder)
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:
-    """Load what a checkpoint holds into the model it was saved from. Raises `ValueError` if it is of another model."""
+    """Load the weights of a checkpoint into the model. Raises `ValueError` if they belong to another model."""
     from safetensors.torch import load_file
 
     weights = load_file(checkpoint / "weights.safetensors")
@@ -73,10 +73,10 @@ def _list_newest_first(checkpoints: Path) -> list[Path]:
 
 
 class SafeCheckpoints:
-    """Mixin for a trainer of transformers whose checkpoints hold safetensors and JSON only.
+    """Mixin for a trainer of transformers: checkpoints hold only safetensors and JSON.
 
-    Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters, and frozen
-    weights are those of the base. What a loss learns of its own is in `loss.safetensors`.
+    A checkpoint holds only the trained weights, so it is no model folder: adapters are not merged, and frozen weights
+    are missing. Weights of the loss are in `loss.safetensors`.
     """
 
     args: Any
@@ -98,16 +98,12 @@ class SafeCheckpoints:
         save_file(contents, str(folder / "weights.safetensors"))
         if self.loss is None or self.optimizer is None:
             return
-        # weights that the loss has and the model has not, those that have been moved so far
-        model_weight_ids = {id(weight) for weight in self.model.parameters()}
-        loss_weights = [
-            (name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in model_weight_ids
-        ]
-        trained_loss_weights = {
-            name: weight.detach().contiguous() for name, weight in loss_weights if weight in self.optimizer.state
-        }
-        if trained_loss_weights:
-            save_file(trained_loss_weights, str(folder / "loss.safetensors"))
+        # weights of the loss outside the model that the optimizer has updated
+        model_ids = {id(weight) for weight in self.model.parameters()}
+        own = {name: weight for name, weight in self.loss.named_parameters() if id(weight) not in model_ids}
+        trained = {name: weight.detach().contiguous() for name, weight in own.items() if weight in self.optimizer.state}
+        if trained:
+            save_file(trained, str(folder / "loss.safetensors"))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
@@ -131,9 +127,8 @@ class SafeCheckpoints:
         for number, entries in content["state"].items():
             for name, value in entries.items():
                 (tensors if hasattr(value, "dtype") else plain)[f"{number}.{name}"] = value
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()}, f"{output_dir}/optimizer.safetensors"
-        )
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, f"{output_dir}/optimizer.safetensors")
         optimizer = {"plain": plain, "param_groups": content["param_groups"]}
         write_text(Path(output_dir, "optimizer.json"), json.dumps(optimizer))
         write_text(Path(output_dir, "scheduler.json"), json.dumps(self.lr_scheduler.state_dict()))
@@ -185,22 +180,27 @@ class SafeCheckpoints:
             torch.cuda.set_rng_state_all(cuda)
 
 
-MAX_SNAPSHOT_BYTES = 1 << 30  # of the models of a run together
-_SNAPSHOT_FOLDER = "on_the_way"
+MAX_SNAPSHOT_BYTES = 1 << 30  # of all models of a run
+_SNAPSHOT_FOLDER = "snapshots"
+_EARLIER_SNAPSHOT_FOLDER = "on_the_way"
 _SNAPSHOT_NAME = re.compile(r"step-(\d+)")
 
 
 def model_snapshots(run: Path) -> dict[int, Path]:
-    """Return the folders of the models kept in a run's folder, by the step after which each was measured."""
-    folders = ((_SNAPSHOT_NAME.fullmatch(folder.name), folder) for folder in (run / _SNAPSHOT_FOLDER).glob("step-*"))
-    return dict(sorted((int(name[1]), folder) for name, folder in folders if name and folder.is_dir()))
+    """Return the folders of the models stored during a run, by the step after which each was evaluated."""
+    found: dict[int, Path] = {}
+    for parent in (_EARLIER_SNAPSHOT_FOLDER, _SNAPSHOT_FOLDER):
+        for folder in (run / parent).glob("step-*"):
+            if (name := _SNAPSHOT_NAME.fullmatch(folder.name)) and folder.is_dir():
+                found[int(name[1])] = folder
+    return dict(sorted(found.items()))
 
 
 def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: int) -> None:
-    """Save a model after `step` of `total` steps, in place of an earlier one of the same of `most` parts.
+    """Save a model after `step` of `total` steps.
 
-    There are fewer parts if models would take more than `MOST_BYTES` together. A kill leaves the old model, the new one
-    or both.
+    The steps are divided into `max_snapshots` parts, or fewer if the models would exceed `MAX_SNAPSHOT_BYTES`. Only the
+    newest model of a part is stored. A kill leaves the old model, the new one or both.
     """
     size = sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters())
     part_count = min(max_snapshots, MAX_SNAPSHOT_BYTES // max(1, size) - 1)
@@ -208,14 +208,13 @@ def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: i
         return
     with sealing(run / _SNAPSHOT_FOLDER / f"step-{step}") as new:
         network = model[0].auto_model
-        if hasattr(network, "merge_and_unload"):  # in a copy: the adapters go on learning
+        if hasattr(network, "merge_and_unload"):  # in a copy: the training of the adapters continues
             network = deepcopy(network).merge_and_unload()
         network.save_pretrained(new)
         model.tokenizer.save_pretrained(new)
     for other, folder in model_snapshots(run).items():
-        # counted from 1; 0 is the beginning
-        part_of_other, part_of_step = (
-            ceil(min(step_number, total) * part_count / max(1, total)) for step_number in (other, step)
-        )
+        # parts are counted from 1; 0 is the untrained model
+        part_of_other = ceil(min(other, total) * part_count / max(1, total))
+        part_of_step = ceil(min(step, total) * part_count / max(1, total))
         if other < step and part_of_other == part_of_step:
             shutil.rmtree(folder)

@@ -1,13 +1,12 @@
-"""What makes training steps faster without changing what is learned.
+"""Faster training steps with the same result.
 
-- Attention of short texts in bfloat16 on a CPU is computed by its plain formula. torch's fused kernel is slow backwards
-  there: forward and backward together, the plain formula takes 0.65 of its time for texts of 340 tokens, 0.5 for
-  256 and 0.1 for 40, and holds the probabilities of all pairs of tokens; for 512 tokens it takes 1.7 times as long.
-- Hidden states of frozen lower layers are computed once for each distinct text and stored as `LowerStates`; each step
-  computes the layers above alone. The base, measured before the training, and the trained model, measured after it,
-  have the same frozen layers: an encoder that is given the same states computes a text's lower layers once for both.
-  Frozen layers apply no dropout. With dropout off everywhere, losses and gradients are those of the uncached forward
-  pass, rounded to bfloat16 if matrix products are.
+- Attention of short texts in bfloat16 on a CPU uses the plain formula. The backward pass of torch's fused kernel is
+  slow there: forward and backward together, the plain formula takes 0.65 of its time for texts of 340 tokens, 0.5 for
+  256 and 0.1 for 40, and stores the probabilities of all pairs of tokens; for 512 tokens it takes 1.7 times as long.
+- Hidden states of frozen lower layers are computed once for each distinct text and stored as `LowerStates`; a step
+  computes only the upper layers. The base and the trained model have the same frozen layers, so encoders of both can
+  share the states. Frozen layers apply no dropout. Without dropout, losses and gradients equal those of the uncached
+  forward pass, rounded to bfloat16 if matrix products are.
 - Texts are tokenized once, and texts of similar length are computed together.
 """
 
@@ -35,7 +34,7 @@ _NAME = "plain_if_short"
 
 
 def use_plain_attention_if_short(network: Any) -> None:
-    """Let a transformer compute the attention of short texts by the plain formula while it learns."""
+    """Make a transformer compute the attention of short texts by the plain formula during training."""
     AttentionInterface.register(_NAME, attention)
     AttentionMaskInterface.register(_NAME, sdpa_mask)
     network.set_attn_implementation(_NAME)
@@ -44,10 +43,10 @@ def use_plain_attention_if_short(network: Any) -> None:
 def attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute `softmax(q k^T * scaling) v`, `(n_texts, n_tokens, n_heads, dimensions)`; no probabilities beside it.
+    """Return `softmax(q k^T * scaling) v`, `(n_texts, n_tokens, n_heads, dimensions)`, and no probabilities.
 
-    `query`, `key`, `value` are `(n_texts, n_heads, n_tokens, dimensions)`; `attention_mask` is true where a token reads
-    another. Dropout, causal masks and heads that share keys are left to torch's kernel.
+    `query`, `key`, `value` are `(n_texts, n_heads, n_tokens, dimensions)`; `attention_mask` is true if a token reads
+    another. torch's kernel computes dropout, causal masks and heads that share keys.
     """
     scaling = settings.get("scaling")
     is_plain = (
@@ -67,7 +66,7 @@ def attention(
     return torch.matmul(scores.softmax(dim=-1), value).transpose(1, 2).contiguous(), None
 
 
-_FULL_FRACTION = 0.9  # of the memory for states: with less used, no text was left out
+_FULL_FRACTION = 0.9  # of the memory for states: below it, all texts are stored
 _TEXT_FEATURES = {"input_ids", "attention_mask", "token_type_ids"}
 
 
@@ -80,15 +79,15 @@ class _ReachedUpperLayersError(Exception):
 
 
 class LowerStates:
-    """States of frozen layers by the tokens of a text, `(n_tokens, hidden)` each, in the type the layers compute in.
+    """States of frozen layers by the tokens of a text, `(n_tokens, hidden)` each, in the layers' number format.
 
-    Models share them if their `count` lowest layers and embeddings have the same weights. `seconds` were spent on the
-    states of `tokens` tokens, `seconds_reused` would have been on stored ones; `bytes` are stored.
+    Models can share them if their `count` lowest layers and embeddings have the same weights. Computing the states of
+    `tokens` tokens took `seconds`; reuse of stored ones saved `seconds_reused`; `bytes` are stored.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._limit = -1.0  # bytes; not known before the device is
+        self._limit = -1.0  # bytes; unknown until the device is known
         self._states: dict[bytes, Tensor] = {}
         self.seconds_reused = 0.0
         self.bytes = 0
@@ -101,7 +100,7 @@ class LowerStates:
             model[0].forward = lower
 
     def clock(self) -> float:
-        """Seconds, with those that computing each stored state again would have taken."""
+        """Return the time in seconds, including the saved `seconds_reused`."""
         return time.perf_counter() + self.seconds_reused
 
     def find(self, key: bytes) -> Tensor | None:
@@ -124,7 +123,7 @@ class LowerStates:
             self.bytes += size
 
     def clear_if_full(self) -> None:
-        """Delete all states if there was no room for some: a training repeats its own texts most."""
+        """Delete all states if some did not fit: a training repeats its own texts most often."""
         if self.bytes > _FULL_FRACTION * self._limit:
             self._states.clear()
             self.bytes = 0
@@ -153,16 +152,15 @@ class LowerLayers:
             return self._forward(features, **kwargs)
 
     def _states_of(self, features: Features, keys: list[bytes], kwargs: dict[str, Any]) -> Tensor:
-        """The input of the first trained layer, `(n_texts, n_tokens, hidden)`; zeros at padding."""
+        """Return the input of the first trained layer, `(n_texts, n_tokens, hidden)`; zeros at padding."""
         row_of = {key: row for row, key in enumerate(keys)}
         states_of = {key: states for key in row_of if (states := self._states.find(key)) is not None}
         missing = [row for key, row in row_of.items() if key not in states_of]
         if missing:
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
-            some = {
-                name: value[missing, : max(lengths)] if isinstance(value, Tensor) else value
-                for name, value in features.items()
-            }
+            longest = max(lengths)
+            items = features.items()
+            some = {name: value[missing, :longest] if isinstance(value, Tensor) else value for name, value in items}
             computed = self._compute_states(some, kwargs)
             for row, length, states in zip(missing, lengths, computed, strict=True):
                 states_of[keys[row]] = states[:length]
@@ -194,7 +192,7 @@ class LowerLayers:
         raise _ReachedUpperLayersError(hidden_states)
 
     def _layer_returns_tuple(self) -> bool:
-        """Whether a layer returns its states in a tuple; one token is read to find out."""
+        """Whether a layer returns its states in a tuple, checked with one token."""
         outputs: list[Any] = []
         handle = self._layers[0].register_forward_hook(lambda _layer, _inputs, output: outputs.append(output))
         try:
@@ -210,10 +208,10 @@ class LowerLayers:
 
 @contextmanager
 def cached_lower_layers(model: Any, count: int, states: LowerStates | None = None) -> Iterator[LowerStates | None]:
-    """Within the block a loaded model computes its `count` frozen layers once for each distinct text.
+    """Within the block, a loaded model computes its `count` frozen layers once for each distinct text.
 
-    Yields the states. Yields None and changes nothing if no layer is frozen, all are, or the model reads the output of
-    a layer below the highest frozen one.
+    Yields the states; or None, without caching, if no layer or all layers are frozen, or if the model reads the output
+    of a layer below the highest frozen one.
     """
     states = states or LowerStates(count)
     states.clear_if_full()
@@ -228,17 +226,16 @@ def cached_lower_layers(model: Any, count: int, states: LowerStates | None = Non
 def _lower_layers(model: Any, count: int, states: LowerStates) -> LowerLayers | None:
     network = getattr(model[0], "auto_model", None)
     layers = transformer_layers(network) if count and network is not None else None
-    # a module behind the transformer may read the states of layers from this one on
-    lowest_read = min(
-        (module.layer_start for module in model.modules() if hasattr(module, "layer_start")), default=count
-    )
+    # a later module may read the states of all layers from this one
+    layer_starts = (module.layer_start for module in model.modules() if hasattr(module, "layer_start"))
+    lowest_read = min(layer_starts, default=count)
     if layers is None or count >= len(layers) or lowest_read < count:
         return None
     return LowerLayers(model[0], layers, count, states)
 
 
 def _keys_of_rows(features: Features) -> list[bytes] | None:
-    """What identifies each text: its tokens, and their segments if it has two; None unless padded on the right."""
+    """Return a key per text, of tokens and segments; None unless texts are padded on the right."""
     tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
     if not {"input_ids", "attention_mask"} <= tensors <= _TEXT_FEATURES or features["input_ids"].ndim != 2:
         return None
@@ -256,12 +253,12 @@ def _keys_of_rows(features: Features) -> list[bytes] | None:
     return keys
 
 
-_MAX_CACHED_TEXTS = 500_000  # texts; past that, memory is worth more
+_MAX_CACHED_TEXTS = 500_000
 
 
 @contextmanager
 def cached_tokenization(model: Any) -> Iterator[None]:
-    """Within the block, the model stores the tokens of texts and pairs, if these are one row each."""
+    """Within the block, the model caches the tokens of texts and pairs that are one row each."""
     module = model[0]
     if getattr(getattr(module, "tokenizer", None), "padding_side", None) != "right":
         yield
@@ -270,7 +267,7 @@ def cached_tokenization(model: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        del module.preprocess  # the class's own is there again
+        del module.preprocess  # restores the method of the class
 
 
 class _CachedPreprocessor:
@@ -278,7 +275,7 @@ class _CachedPreprocessor:
         self._preprocess = preprocess
         self._pad = pad
         self._rows: dict[Any, dict[str, Tensor]] = {}
-        self._shared_features: dict[Any, dict[str, Any]] = {}  # what is the same for all texts of the same settings
+        self._shared_features: dict[Any, dict[str, Any]] = {}  # by settings: features that do not depend on the text
 
     def __call__(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         settings = (prompt, *((name, str(value)) for name, value in sorted(kwargs.items())))
@@ -305,19 +302,18 @@ class _CachedPreprocessor:
 
 @contextmanager
 def passes_by_length(model: Any, *, recompute: bool = False) -> Iterator[None]:
-    """Within the block, a step's texts are computed in passes of similar length, so that a long one costs only itself.
+    """Within the block, a step computes its texts in passes of similar length, which reduces padding.
 
-    `recompute`: a pass is computed again for its gradient (Chen et al. 2016), so that memory does not grow with the batch.
-    Losses and gradients stay the same; only dropout differs. A starter is left as it is.
+    With `recompute`, the backward pass repeats each forward pass (Chen et al. 2016): memory does not grow with the
+    batch. Losses and gradients stay the same; only dropout differs. A starter does not change.
     """
     if not takes_rows(model):
         yield
         return
     score_output = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
     outputs = TOKEN_OUTPUTS if isinstance(model, MultiVectorEncoder) else (getattr(model, "trained_by", score_output),)
-    recomputing = (
-        replaced(model, "forward", _recomputing_forward(model.forward, outputs)) if recompute else nullcontext()
-    )
+    forward = _recomputing_forward(model.forward, outputs)
+    recomputing = replaced(model, "forward", forward) if recompute else nullcontext()
     with recomputing, length_batched_passes(model, outputs):
         yield
 

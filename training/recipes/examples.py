@@ -1,4 +1,4 @@
-"""Hard negatives, and the examples that each objective is shown."""
+"""Hard negatives, and the training examples of each objective."""
 
 import unicodedata
 from collections import defaultdict
@@ -20,7 +20,7 @@ from mrc_workbench.training.base import Columns, Examples, processes
 from mrc_workbench.training.options import NegativesFrom, RankerOptions, TrainingError
 from mrc_workbench.training.ranker_options import (
     DISTILLATION_OBJECTIVES,
-    BatchesOf,
+    BatchGrouping,
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
@@ -29,15 +29,15 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """Of each training question: rows of the corpus, ranks from 1 and scores `(n_questions, count)`.
+    """Rows of the corpus, ranks from 1 and scores of each training question's negatives, `(n_questions, count)`.
 
-    Missing ones have the row -1, the rank 0 and the score NaN; the last two also if the ranking lacks a marked passage.
-    `positive_scores` are those of the question's best ranked relevant passage `(n_questions,)`, or NaN.
+    Missing negatives have the row -1, the rank 0 and the score NaN; marked passages outside the ranking have the rank 0
+    and the score NaN. `positive_scores` are those of the best ranked relevant passage, `(n_questions,)`, or NaN.
     """
 
     rows: np.ndarray
@@ -47,29 +47,29 @@ class HardNegatives:
 
 
 def mine_negatives(options: RankerOptions, data: TrainingData) -> HardNegatives:
-    """Search the training questions and draw their hard negatives as the options say, after those a user marked.
+    """Search the training questions and sample hard negatives from the results, after those that a user marked.
 
-    Never drawn: a passage relevant to the question, or to one with the same words; one of the articles that test or
-    validation questions ask about; one with the answer's text, unless the options allow it. A mark overrules only the
-    last. The oldest marks come first.
+    Excluded are passages that are relevant to the question or to one with the same text; passages of articles of test
+    or validation questions; and, unless the options allow them, passages with the answer's text. Only the last rule
+    does not apply to marked passages. The oldest marks come first.
     """
     queries = [question.text for question in data.train.questions]
     results = _retriever(options, data).search(queries, options.negatives_last)
-    # as wide whatever the corpus: the lottery has a number for every place
+    # the same width for any corpus size: sampling draws a number for each rank
     rankings = rank_candidates(results.indices, results.scores, options.negatives_last)
-    sampled = sample_negatives(rankings, data.train, data.relevance, options, data.learnable)
+    sampled = sample_negatives(rankings, data.train, data.relevance, options, data.is_trainable)
     return put_marked_first(marked_rows(data), sampled, rankings)
 
 
 def marked_rows(data: TrainingData) -> dict[int, list[int]]:
-    """Return rows of the passages marked by a person, by row of the training question, those that may be negatives."""
+    """Return rows of the valid passages that a user marked, by row of the training question."""
     row_of_question = {question.id: row for row, question in enumerate(data.train.questions)}
     row_of_passage = data.question_set.row_of_passage
     marked: defaultdict[int, list[int]] = defaultdict(list)
     for question_id, passage_id in data.marked:
         question = row_of_question.get(question_id)
         passage = row_of_passage.get(passage_id)
-        if question is None or passage is None or not data.learnable[passage]:
+        if question is None or passage is None or not data.is_trainable[passage]:
             continue
         if not data.relevance[question, passage]:
             marked[question].append(passage)
@@ -77,7 +77,7 @@ def marked_rows(data: TrainingData) -> dict[int, list[int]]:
 
 
 def put_marked_first(marked: dict[int, list[int]], sampled: HardNegatives, rankings: Rankings) -> HardNegatives:
-    """Put marked passages, by row of the question, before those drawn from the rankings, which make room for them."""
+    """Put marked passages, by row of the question, before the sampled ones, of which the last are dropped."""
     rows = sampled.rows.copy()
     ranks = sampled.ranks.copy()
     scores = sampled.scores.copy()
@@ -96,25 +96,24 @@ def put_marked_first(marked: dict[int, list[int]], sampled: HardNegatives, ranki
 def sample_negatives(
     rankings: Rankings, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, is_allowed: np.ndarray
 ) -> HardNegatives:
-    """Draw negatives from rankings, seeded; `allowed` says of each passage whether it may be, `(n_passages,)` bool."""
+    """Sample negatives from rankings; `is_allowed`, `(n_passages,)` bool, are the possible negatives."""
     indices = rankings.indices
-    is_known = rankings.indices != NOT_FOUND
+    is_known = indices != NOT_FOUND
     questions = np.arange(len(indices))[:, None]
     relevant = is_known & np.asarray(relevance[questions, np.maximum(indices, 0)].todense()).astype(bool)
     positive_scores = np.where(relevant, rankings.scores, -np.inf).max(axis=1, initial=-np.inf)
     positive_scores = np.where(np.isfinite(positive_scores), positive_scores, np.nan)
     is_candidate = is_known & ~relevant & is_allowed[indices]
-    is_candidate &= (np.diff(question_set.relevance.indptr) > 0)[:, None]  # where none answers, any other one might
+    is_candidate &= (np.diff(question_set.relevance.indptr) > 0)[:, None]  # without a relevant one, any might answer
     is_candidate[:, : options.negatives_first - 1] = False
     if options.negatives_margin:
-        # a question whose passage the ranking does not hold has no score to keep a distance from
+        # without a relevant passage in the ranking, the limit is NaN and excludes none
         limit = positive_scores - options.negatives_margin * np.abs(positive_scores)
         is_candidate &= ~(rankings.scores > limit[:, None])
     if not options.negatives_with_answer:
         for question, rank_position in zip(*np.nonzero(is_candidate), strict=True):
-            is_candidate[question, rank_position] = not _contains_answer(
-                question_set, question, indices[question, rank_position]
-            )
+            passage = indices[question, rank_position]
+            is_candidate[question, rank_position] = not _contains_answer(question_set, question, passage)
     random_order = np.where(is_candidate, np.random.default_rng(options.seed).random(is_candidate.shape), np.inf)
     positions = np.argsort(random_order, axis=1, kind="stable")[:, : options.negatives]
     is_sampled = np.take_along_axis(is_candidate, positions, 1)
@@ -137,14 +136,14 @@ def sample_negatives(
 def fill_missing(
     rows: np.ndarray, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, is_allowed: np.ndarray
 ) -> np.ndarray:
-    """Fill missing negatives with random passages that `draw` may draw, of any rank; -1 if none is left."""
+    """Fill missing negatives with random passages of any rank that `sample_negatives` allows; -1 if none is left."""
     filled_rows = rows.copy()
     rng = np.random.default_rng(options.seed)
     candidates = np.flatnonzero(is_allowed)
     for question in np.flatnonzero((rows == NOT_FOUND).any(axis=1)):
         missing = filled_rows[question] == NOT_FOUND
         excluded = np.concatenate([filled_rows[question][~missing], relevance[[question]].indices])
-        # as many as are surely enough, drawn anew for each question: the corpus may be large
+        # for a large corpus, 200 candidates are enough
         shuffled = rng.permutation(candidates) if len(candidates) < 1000 else rng.choice(candidates, 200, replace=False)
         available = (
             row
@@ -157,7 +156,7 @@ def fill_missing(
 
 
 def to_table(mined: HardNegatives, data: TrainingData) -> pd.DataFrame:
-    """One row a negative: by question, marked ones first, then by rank."""
+    """Return a table with a row per negative, by question, marked ones first, then by rank."""
     marked = marked_rows(data)
     questions, positions = np.nonzero(mined.rows != NOT_FOUND)
     passages = data.question_set.passages
@@ -191,7 +190,7 @@ def _retriever(options: RankerOptions, data: TrainingData) -> Retriever:
     if options.negatives_from is NegativesFrom.DENSE:
         return dense
     depth = max(100, options.negatives_last)
-    # by ranks: a share of a negative's score is measured against the relevant passage's, and z-scores have no zero
+    # by ranks: the margin is a fraction of a score, and z-scores have no zero
     return Hybrid("hybrid", [data.first_stage, dense], n_passages=len(passages), depth=depth, fusion=Fusion.RRF)
 
 
@@ -202,7 +201,7 @@ def _contains_answer(question_set: QuestionSet, question: int, passage: int) -> 
     return bool(answer_spans(unicodedata.normalize("NFC", question_set.passages[passage].text), answers))
 
 
-ANCHOR = "anchor"  # the column of an encoder's questions; the others hold passages
+ANCHOR = "anchor"  # the question column of an encoder's examples; the others hold passages
 _MULTI_NEGATIVE_OBJECTIVES = (
     BiEncoderObjective.MULTIPLE_NEGATIVES,
     SparseEncoderObjective.SPLADE,
@@ -214,21 +213,18 @@ _LISTWISE_OBJECTIVES = (CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANK
 def encoder_examples(
     options: BiEncoderOptions | SparseEncoderOptions | LateOptions, data: TrainingData
 ) -> tuple[Columns, Examples]:
-    """Questions with a relevant passage each, and with the hard negatives that the options ask for.
-
-    Triplets and GIST take one negative an example: a question with several has as many examples.
-    """
+    """Return questions with one relevant passage and hard negatives each; triplets and GIST use one negative."""
     questions, positives = data.positive_pairs()
     rows = positives[:, None].astype(np.int32)
     if options.negatives:
         mined = mine_negatives(options, data).rows
-        negatives = fill_missing(mined, data.train, data.relevance, options, data.learnable)[questions]
+        negatives = fill_missing(mined, data.train, data.relevance, options, data.is_trainable)[questions]
         if options.objective in _MULTI_NEGATIVE_OBJECTIVES:
             rows = np.hstack([rows, negatives])
         else:
             questions = np.repeat(questions, options.negatives)
             rows = np.stack([np.repeat(positives, options.negatives), negatives.ravel()], axis=1).astype(np.int32)
-        complete = (rows != NOT_FOUND).all(axis=1)  # a corpus can be too small to fill every place
+        complete = (rows != NOT_FOUND).all(axis=1)  # a small corpus can have too few negatives
         questions = questions[complete]
         rows = rows[complete]
     if not len(rows):
@@ -236,24 +232,20 @@ def encoder_examples(
     names = [ANCHOR, "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
     columns = [_question_texts(data, questions), *(_passage_texts(data, column) for column in rows.T)]
     lengths = _lengths(data, questions, rows)
-    groups_by_article = options.uses_in_batch_negatives and options.batches_of is BatchesOf.ARTICLES
+    groups_by_article = options.uses_in_batch_negatives and options.group_batches_by is BatchGrouping.ARTICLES
     articles = data.article_of_passage if groups_by_article else None
     article = None if articles is None else articles[rows[:, 0]]
-    # several processes would each encode passages of their own
-    shares_passages = (
-        isinstance(options, BiEncoderOptions | LateOptions) and options.shares_passages and processes() == 1
-    )
-    examples = Examples(
-        questions, rows, data.relevance, lengths, options.uses_in_batch_negatives, article, shares_passages
-    )
+    can_share = isinstance(options, BiEncoderOptions | LateOptions) and options.shares_passages
+    is_shared = can_share and processes() == 1  # several processes encode separate passages
+    examples = Examples(questions, rows, data.relevance, lengths, options.uses_in_batch_negatives, article, is_shared)
     return dict(zip(names, columns, strict=True)), examples
 
 
 def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> tuple[Columns, Examples]:
-    """What the objective reads: labelled pairs, lists of a question's passages, or triplets for a teacher."""
+    """Return labelled pairs, lists of a question's passages, or triplets for a teacher, by objective."""
     negatives = mine_negatives(options, data).rows
-    if (negatives == NOT_FOUND).all():  # so few passages that none is near: any other one, then
-        negatives = fill_missing(negatives, data.train, data.relevance, options, data.learnable)
+    if (negatives == NOT_FOUND).all():  # a small corpus: use any other passages
+        negatives = fill_missing(negatives, data.train, data.relevance, options, data.is_trainable)
     if (negatives == NOT_FOUND).all():
         raise _no_negatives_error()
     if options.objective in _LISTWISE_OBJECTIVES:
@@ -263,21 +255,19 @@ def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> 
     if options.objective is CrossEncoderObjective.MARGIN_MSE:
         relevance = data.train.relevance
         positives = relevance.indices[relevance.indptr[questions]]
-        triplets: Columns = {
-            "question": _question_texts(data, questions),
-            "positive": _passage_texts(data, positives),
-            "negative": _passage_texts(data, negative_rows),
-        }
+        triplet_texts = [
+            _question_texts(data, questions),
+            _passage_texts(data, positives),
+            _passage_texts(data, negative_rows),
+        ]
+        triplets: Columns = dict(zip(("question", "positive", "negative"), triplet_texts, strict=True))
         return triplets, _independent_examples(data, questions, np.stack([positives, negative_rows], axis=1))
     positive_questions, positives = data.positive_pairs()
     questions = np.concatenate([positive_questions, questions])
     rows = np.concatenate([positives, negative_rows])
-    columns: Columns = {
-        "question": _question_texts(data, questions),
-        "passage": _passage_texts(data, rows),
-        "label": [1.0] * len(positive_questions) + [0.0] * len(negative_rows),
-    }
-    return columns, _independent_examples(data, questions, rows[:, None])
+    labels = [1.0] * len(positive_questions) + [0.0] * len(negative_rows)
+    columns: Columns = {"question": _question_texts(data, questions), "passage": _passage_texts(data, rows)}
+    return columns | {"label": labels}, _independent_examples(data, questions, rows[:, None])
 
 
 def _list_examples(data: TrainingData, negatives: np.ndarray) -> tuple[Columns, Examples]:
@@ -290,34 +280,31 @@ def _list_examples(data: TrainingData, negatives: np.ndarray) -> tuple[Columns, 
         for row, question_negatives in enumerate(negatives)
     ]
     counts = np.diff(relevance.indptr)
-    selected = [row for row, rows in enumerate(documents) if len(rows) > counts[row]]  # the others: nothing to compare
+    selected = [row for row, rows in enumerate(documents) if len(rows) > counts[row]]  # those with negatives
     columns: Columns = {
         "question": _question_texts(data, np.array(selected)),
         "passages": [_passage_texts(data, np.array(documents[row])) for row in selected],
         "labels": [[1.0] * int(counts[row]) + [0.0] * int(len(documents[row]) - counts[row]) for row in selected],
     }
     longest = max(len(documents[row]) for row in selected)
-    rows = np.array(
-        [documents[row] + [NOT_FOUND] * (longest - len(documents[row])) for row in selected], dtype=np.int32
-    )
-    return columns, _independent_examples(data, np.array(selected), rows)
+    padded = [documents[row] + [NOT_FOUND] * (longest - len(documents[row])) for row in selected]
+    return columns, _independent_examples(data, np.array(selected), np.array(padded))
 
 
 def _no_negatives_error() -> TrainingError:
-    message = "no hard negative could be drawn: take more ranks or another retriever, or allow the answer's text"
+    message = "no hard negatives are available: use more ranks or another retriever, or allow the answer's text"
     return TrainingError("no_negatives", message)
 
 
 def _independent_examples(data: TrainingData, questions: np.ndarray, rows: np.ndarray) -> Examples:
-    """Examples that say nothing to each other: any may stand in a batch with any."""
     lengths = _lengths(data, questions, rows)
     return Examples(questions, rows.astype(np.int32), data.relevance, lengths, in_batch_negatives=False)
 
 
 def _lengths(data: TrainingData, questions: np.ndarray, rows: np.ndarray) -> np.ndarray:
     question_lengths = np.array([len(question.text) for question in data.train.questions])
-    texts = np.array([*map(len, data.texts), 0])  # the last one stands where there is no passage
-    return np.asarray(question_lengths[questions] + texts[rows].max(axis=1))
+    text_lengths = np.array([*map(len, data.texts), 0])  # row -1: no passage
+    return np.asarray(question_lengths[questions] + text_lengths[rows].max(axis=1))
 
 
 def _question_texts(data: TrainingData, questions: np.ndarray) -> list[str]:

@@ -32,7 +32,7 @@ from mrc_workbench.training.base import (
 )
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import EmbeddingTable, OptionError
-from mrc_workbench.training.recipes.language_material import (
+from mrc_workbench.training.recipes.language_data import (
     UNIGRAM,
     LanguageMeasurement,
     LanguageTrainingData,
@@ -44,7 +44,7 @@ from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, 
 class LanguageFamily(Family):
     """Trainings of language models."""
 
-    measures = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
+    measures = {GUESSED: "Masked tokens predicted", FOLLOWED: "Next segments predicted"}
     curves = (GUESSED, FOLLOWED)
     tag = "fill-mask"
 
@@ -53,28 +53,25 @@ class LanguageFamily(Family):
 
     def check(self, data: Corpus, options: LanguageOptions) -> None:
         if options.tokenizer.strip() and user() and not limits().paths:
-            raise OptionError("tokenizer", "server_path", "tokenizer must be empty: folders are not open to users")
+            raise OptionError("tokenizer", "server_path", "tokenizer must be empty: users cannot read folders")
         if options.tokenizer.strip() and not (Path(options.tokenizer) / "tokenizer.json").is_file():
             raise OptionError("tokenizer", "no_tokenizer", "tokenizer must name a folder with a tokenizer.json in it")
 
     def texts(self, data: Corpus, options: LanguageOptions) -> Sequence[str]:
-        return list(islice(data.documents(), 1000))  # enough to detect their language; memory may not hold all
+        return list(islice(data.documents(), 1000))  # enough to detect the language
 
     def describe(self, data: Corpus, split_options: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
         training_data = LanguageTrainingData.from_corpus(data, split_options, options)
         parts = {f"{part}_documents": count for part, count in training_data.documents.items()}
         total = sum(training_data.documents.values())
-        tokenizer = training_data.tokenizer
-        sizes = {"rows": len(training_data.training_rows), "vocabulary": len(tokenizer)}
+        sizes = {"rows": len(training_data.training_rows), "vocabulary": len(training_data.tokenizer)}
         return {"documents": total, "tokens": training_data.tokens, **parts, **sizes}
 
-    def prepare_training_data(
-        self, data: Corpus, plan: Any, on_progress: OnProgress | None = None
-    ) -> LanguageTrainingData:
+    def prepare_training_data(self, data: Corpus, plan: Any, on_progress: OnProgress | None) -> LanguageTrainingData:
         return LanguageTrainingData.from_corpus(data, plan.split, plan.options, on_progress)
 
     def card_rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}
+        return {UNIGRAM: "Token frequency", "before": "The base", "after": "**This model**"}
 
 
 LANGUAGE_FAMILY: Family = LanguageFamily()
@@ -98,7 +95,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
         data = self._data
         model = self._load_model(source)
         if model.new_heads and options.lora_rank:
-            message = "lora_rank must be 0 for a base without a head of its own: what is drawn by chance must learn"
+            message = "lora_rank must be 0 for a base without a head: random weights must be trained"
             raise OptionError("lora_rank", "new_model", message)
         if options.base == STARTER and options.embedding_table is EmbeddingTable.AUTO:
             options = replace(options, embedding_table=EmbeddingTable.TRAINED)
@@ -112,7 +109,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
             loss=None,
             columns=rows.columns(data.tokenizer),
             examples=Examples.independent(rows.blocks.lengths()),
-            measure=self._evaluate_model,
+            evaluate=self._evaluate_model,
             resolved_options=resolved_options,
             metadata={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
             held_out=ValidationExamples.create_if_usable(
@@ -121,7 +118,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
                 features=validation_rows.features,
             ),
             features=rows.features,
-            max_snapshots=options.kept_models,
+            max_snapshots=options.max_snapshots,
             best_by=best_by,
         )
 
@@ -133,9 +130,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
         row_sets = (self._data.validation_rows, self._data.training_sample)
-        return float(
-            sum(estimate_seconds(partial(self._guess_tokens, model, rows), rows.batches()) for rows in row_sets)
-        )
+        return sum(estimate_seconds(partial(self._guess_tokens, model, rows), rows.batches()) for rows in row_sets)
 
     def _load_model(self, source: ModelSource) -> Any:
         from mrc_workbench.models.reader_networks import load_masked, new_masked
@@ -145,7 +140,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
         if options.base != STARTER:
             loaded = load_masked(source, pairs=options.pairs)
             if options.max_length > loaded.max_seq_length:
-                message = f"max_length must be {loaded.max_seq_length} or less: the base reads no more"
+                message = f"max_length must be {loaded.max_seq_length} or less, the maximum of the base"
                 raise OptionError("max_length", "longer_than_the_base", message)
             return loaded
         config = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)

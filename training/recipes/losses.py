@@ -19,10 +19,10 @@ positive's first:
 
 - MarginMSE (Hofstätter et al. 2020): the mean over questions and negatives of `((s_0 - s_n) - (t_0 - t_n)) ** 2`;
 - KL (Lin et al. 2020): the mean over questions of `sum_n p_n * (log p_n - log q_n)` with `p = softmax(t)` and
-  `q = softmax(s)`. The library multiplies by the square of its own student temperature, which is 1 here: the scores are
-  divided before, so the loss weighs as much as multiple-negatives' does at the same temperature.
+  `q = softmax(s)`. The library multiplies by the square of its student temperature, which is 1 here: the scores are
+  divided before, so the loss has the same scale as that of multiple-negatives at the same temperature.
 
-A late-interaction encoder learns by KL. With a weight `w` below 1 the loss is `w * taught + (1 - w) *
+A late-interaction encoder learns by KL. With a weight `w` below 1, the loss is `w * distillation + (1 - w) *
 multiple-negatives`, at the same temperature.
 """
 
@@ -57,17 +57,14 @@ from mrc_workbench.training.ranker_options import (
     LateOptions,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.text_options import SentenceOptions
 
 Features = dict[str, Any]
 
 
 def mean_max_sims(model: Any, questions: Features, passages: Features) -> Tensor:
-    """Return a `MultiVectorEncoder`'s scores, `(n_questions, n_passages)` float32, higher is better.
-
-    Masked tokens do not count; if all tokens of a text are masked, its first one counts.
-    """
+    """Return a `MultiVectorEncoder`'s scores, `(n_questions, n_passages)` float32, without masked tokens."""
     question_tokens, question_lengths = _tokens(model(dict(questions), task="query"))
     passage_tokens, passage_lengths = _tokens(model(dict(passages), task="document"))
     with torch.autocast(question_tokens.device.type, enabled=False):
@@ -136,20 +133,17 @@ def cosines(model: Any, questions: Features, passages: Features) -> Tensor:
 
 
 class SharedPassagesLoss(torch.nn.Module):
-    """The loss of questions and of one passage each, which other questions of the batch may share.
+    """The loss of questions and one passage each, which several questions of the batch can share."""
 
-    `scores` are higher for a better fit. `mix_weight` is that of the mix's scores, in labels of `MixTeacher`.
-    """
-
-    def __init__(self, model: Any, temperature: float, mix_weight: float = 0.0, scores: Scores = cosines) -> None:
+    def __init__(self, model: Any, temperature: float, mix_loss_weight: float = 0.0, scores: Scores = cosines) -> None:
         super().__init__()
         self.model = model
         self._scores = scores
         self._temperature = temperature
-        self._mix_weight = mix_weight
+        self._mix_weight = mix_loss_weight
 
     def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> Tensor:
-        """Return the loss of questions and passages, the tokens of a pair in one row of each."""
+        """Return the loss of questions and passages; the same row of both holds a pair."""
         question_features, passage_features = features
         distinct, first, passage_of = distinct_rows(passage_features)
         scores = self._scores(self.model, question_features, distinct) / self._temperature
@@ -162,7 +156,7 @@ class SharedPassagesLoss(torch.nn.Module):
 
 
 def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
-    """The mix's probability of each of a batch's passages, `(n_questions, n_passages)`.
+    """Return the mix's probability of each passage of a batch, `(n_questions, n_passages)`.
 
     `passages` are rows of the corpus, labels `[passage, candidates..., scores...]`.
     """
@@ -174,7 +168,7 @@ def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
 
 
 def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
-    """Return the features of the distinct texts, the first row of each, and which of them each row has."""
+    """Return the features of the distinct texts, the first row of each, and the number of each row's text."""
     positions: dict[bytes, int] = {}
     first: list[int] = []
     position_of_row: list[int] = []
@@ -190,11 +184,9 @@ def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
 
 
 class Distillation(torch.nn.Module):
-    """The teacher's loss and that of the batch's negatives; `labels` are `(n_questions, 1 + n_negatives)`."""
+    """The teacher's loss and the loss of in-batch negatives; `labels` are `(n_questions, 1 + n_negatives)`."""
 
-    def __init__(
-        self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
-    ) -> None:
+    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers: bool = False) -> None:
         super().__init__()
         self.model = model
         self._weight = options.distillation_weight
@@ -203,12 +195,10 @@ class Distillation(torch.nn.Module):
         def scores(questions: Tensor, passages: Tensor) -> Tensor:
             return pairwise_cos_sim(questions, passages) * scale
 
-        self._teacher_loss: Any = (
-            losses.MarginMSELoss(model, scores)
-            if options.objective is BiEncoderObjective.MARGIN_MSE
-            else losses.DistillKLDivLoss(model, scores)
-        )
-        self._in_batch_loss = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathers_negatives)
+        is_margin_mse = options.objective is BiEncoderObjective.MARGIN_MSE
+        teacher_loss = losses.MarginMSELoss if is_margin_mse else losses.DistillKLDivLoss
+        self._teacher_loss: Any = teacher_loss(model, scores)
+        self._in_batch_loss = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathers)
         self._teacher_temperature = options.teacher_temperature
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
@@ -223,19 +213,17 @@ class Distillation(torch.nn.Module):
 
 
 class CachedDistillation(CachedLossMixin, Distillation):
-    """The same, with texts encoded in parts of `mini_batch_size` (Gao et al. 2021)."""
+    """Distillation with texts encoded in parts of `mini_batch_size` (Gao et al. 2021)."""
 
-    def __init__(
-        self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
-    ) -> None:
-        super().__init__(model, options, gathers_negatives=gathers_negatives)
+    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers: bool = False) -> None:
+        super().__init__(model, options, gathers=gathers)
         self.mini_batch_size = options.mini_batch_size
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         return self.forward_cached(features, labels)
 
     def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
-        """Return the loss of vectors that come in parts; the graph ends with it where `with_backward`."""
+        """Return the loss of vectors in parts; `with_backward` computes gradients and detaches it."""
         loss = self._loss_of_vectors([torch.cat(parts) for parts in reps], labels)
         if with_backward:
             loss.backward()
@@ -243,7 +231,7 @@ class CachedDistillation(CachedLossMixin, Distillation):
 
 
 class LateDistillation(torch.nn.Module):
-    """The same of late interaction by KL, in one pass over all texts."""
+    """Distillation of late interaction by KL, in one pass over all texts."""
 
     def __init__(self, model: MultiVectorEncoder, options: LateOptions) -> None:
         super().__init__()
@@ -257,24 +245,21 @@ class LateDistillation(torch.nn.Module):
         stacked, mask = stack_padded_token_embeddings(vectors, masks)
         tokens = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
         student_scores = mean_colbert_kd_scores(*tokens) / self._options.temperature
-        teacher_log_probabilities = log_softmax(labels / self._options.teacher_temperature, dim=-1)
-        loss = kl_div(
-            log_softmax(student_scores, dim=-1), teacher_log_probabilities, reduction="batchmean", log_target=True
-        )
+        teacher = log_softmax(labels / self._options.teacher_temperature, dim=-1)
+        loss = kl_div(log_softmax(student_scores, dim=-1), teacher, reduction="batchmean", log_target=True)
         if (weight := self._options.distillation_weight) == 1:
             return loss
         batch_scores = mean_colbert_scores(*tokens) / self._options.temperature
-        targets = (
-            torch.arange(len(batch_scores), device=batch_scores.device) * stacked.shape[1]
-        )  # each question's passages together
+        # a question's passages are adjacent, its positive is the first
+        targets = torch.arange(len(batch_scores), device=batch_scores.device) * stacked.shape[1]
         return weight * loss + (1 - weight) * cross_entropy(batch_scores, targets)
 
 
 def negatives_of_processes(options: TrainingOptions) -> str:
-    """Which negatives an objective takes with several processes.
+    """Return which negatives an objective uses with several processes.
 
-    `gathered`: the passages of all processes, so the loss is that of one process with the same batch. `own`: those of
-    its own part of the batch only, which are easier. `none`: the objective takes no negatives of the batch.
+    `gathered`: the passages of all processes; the loss equals that of one process with the same batch. `own`: only
+    those of the process's part of the batch. `none`: the objective has no in-batch negatives.
     """
     if isinstance(options, SparseEncoderOptions):
         return "gathered"
@@ -289,7 +274,7 @@ def negatives_of_processes(options: TrainingOptions) -> str:
 
 
 def encoder_loss(model: Any, options: BiEncoderOptions | LateOptions | SparseEncoderOptions, data: TrainingData) -> Any:
-    """Return the loss module of an encoder's objective, for all processes that share the training."""
+    """Return the loss module of an encoder's objective."""
     if isinstance(options, BiEncoderOptions):
         return bi_encoder_loss(model, options, data, processes=processes())
     if isinstance(options, LateOptions):
@@ -300,8 +285,8 @@ def encoder_loss(model: Any, options: BiEncoderOptions | LateOptions | SparseEnc
 def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *, processes: int = 1) -> Any:
     """Return the loss module of a bi-encoder's objective.
 
-    With `mini_batch_size` texts are encoded in parts and the gradient is the whole batch's (Gao et al. 2021).
-    Matryoshka (Kusupati et al. 2022) adds the same loss over the first so many dimensions.
+    With `mini_batch_size`, texts are encoded in parts; the gradient is that of the whole batch (Gao et al. 2021).
+    Matryoshka (Kusupati et al. 2022) adds the same loss over the first dimensions.
     """
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     gather_settings = {"gather_across_devices": processes > 1}
@@ -316,7 +301,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *
             )
         case BiEncoderObjective.MULTIPLE_NEGATIVES:
             if options.shares_passages and processes == 1:
-                loss = SharedPassagesLoss(model, options.temperature, options.mix_weight)
+                loss = SharedPassagesLoss(model, options.temperature, options.mix_loss_weight)
             else:
                 loss_class = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
                 loss = loss_class(model, scale=1 / options.temperature, **gather_settings, **parts)
@@ -329,12 +314,11 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
         case BiEncoderObjective.MARGIN_MSE | BiEncoderObjective.KL:
             distillation = CachedDistillation if parts else Distillation
-            loss = distillation(model, options, gathers_negatives=processes > 1)
+            loss = distillation(model, options, gathers=processes > 1)
     if shorter := options.matryoshka_dimensions:
         full_dimension = int(model.get_embedding_dimension())
-        loss = losses.MatryoshkaLoss(
-            model, loss, [full_dimension, *(size for size in shorter if size < full_dimension)]
-        )
+        sizes = [full_dimension, *(size for size in shorter if size < full_dimension)]
+        loss = losses.MatryoshkaLoss(model, loss, sizes)
     return loss
 
 
@@ -344,23 +328,18 @@ def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
         return LateDistillation(model, options)
     if options.shares_passages and processes == 1:
         return SharedPassagesLoss(model, options.temperature, scores=mean_max_sims)
-    return MultiVectorMultipleNegativesRankingLoss(
-        model,
-        scale=1 / options.temperature,
-        similarity_fct=mean_colbert_scores,
-        gather_across_devices=processes > 1,
-    )
+    settings = {"scale": 1 / options.temperature, "gather_across_devices": processes > 1}
+    return MultiVectorMultipleNegativesRankingLoss(model, similarity_fct=mean_colbert_scores, **settings)
 
 
 def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:
     """Return SPLADE's loss: multiple negatives by dot products, and the FLOPS of questions and of passages.
 
-    FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), of each process's own part.
-    Questions that no model reads have none.
+    FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), for each process separately.
+    Questions with idf weights have none.
     """
-    ranking = sparse_losses.SparseMultipleNegativesRankingLoss(
-        model, scale=1 / options.temperature, similarity_fct=_exact_dot, gather_across_devices=processes > 1
-    )
+    settings = {"scale": 1 / options.temperature, "gather_across_devices": processes > 1}
+    ranking = sparse_losses.SparseMultipleNegativesRankingLoss(model, similarity_fct=_exact_dot, **settings)
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     loss_class = sparse_losses.CachedSpladeLoss if parts else sparse_losses.SpladeLoss
     return loss_class(
@@ -373,7 +352,7 @@ def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes:
 
 
 def _exact_dot(questions: Any, passages: Any) -> Any:
-    """Dot products in float32: of 8 bits, a score of 20 would be one of 20 and 20.125."""
+    """Return dot products in float32: bfloat16 has no numbers between 20 and 20.125."""
     with torch.autocast(questions.device.type, enabled=False):
         return questions.float() @ passages.float().T
 

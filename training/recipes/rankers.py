@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from mrc_workbench.models import loading
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.models.loading import (
-    load_bi_encoder,
-    load_cross_encoder,
-    load_sparse_encoder,
-    load_token_encoder,
-    prompts_of,
-)
 from mrc_workbench.models.sources import (
     DEFAULT_BI_ENCODER,
     DEFAULT_CROSS_ENCODER,
@@ -34,53 +28,36 @@ from mrc_workbench.retrieval.dense import Dense, LateIndex, LateInteraction, Spa
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF
 from mrc_workbench.retrieval.rankings import Rankings, Retriever, rank_candidates
 from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.training import ranker_options
 from mrc_workbench.training.base import Recipe, Task, estimate_seconds, finished_model_source
-from mrc_workbench.training.engine.adaptation import (
-    adapt,
-    add_projection,
-    has_routes,
-    live_bi_encoder,
-    live_scorer,
-    set_pooling,
-    weight_questions_by_idf,
-)
-from mrc_workbench.training.ranker_options import (
-    BI_ENCODER,
-    CROSS_ENCODER,
-    LATE_INTERACTION,
-    SPARSE_ENCODER,
-    BiEncoderOptions,
-    CrossEncoderOptions,
-    LateOptions,
-    QuestionSide,
-    SparseEncoderOptions,
-)
+from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.recipes.examples import ANCHOR, cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import RANKER_FAMILY, QuestionMeasurement, TrainingData
-from mrc_workbench.training.recipes.shown import (
+from mrc_workbench.training.recipes.passage_windows import (
     PassageWindowCutter,
     PassageWindows,
     make_teacher,
     make_validation_examples,
     make_window_cutter,
 )
+from mrc_workbench.training.recipes.training_data import RANKER_FAMILY, QuestionMeasurement, TrainingData
 
 if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates
 
-# trained, and measured before it: question tokens count alike, as in the loss
-TRAINED_LAYERS = TokenLayers.UPPER
-INTERPOLATION_WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores beside BM25's
-EncoderOptions = TypeVar("EncoderOptions", BiEncoderOptions, LateOptions, SparseEncoderOptions)
+TRAINED_LAYERS = TokenLayers.UPPER  # question tokens have equal weights, as in the loss
+INTERPOLATION_WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores; the rest is BM25's
+EncoderOptions = TypeVar(
+    "EncoderOptions", ranker_options.BiEncoderOptions, ranker_options.LateOptions, ranker_options.SparseEncoderOptions
+)
 
 
 class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
-    """How anything is trained that encodes questions and passages apart. Encoders are of the kind's own class."""
+    """The training of models that encode questions and passages separately."""
 
     family = RANKER_FAMILY
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
-        """Measure a model over the whole corpus, also on test questions: the passages are encoded already."""
+        """Evaluate a model over the whole corpus, also on test questions: the passages are encoded anyway."""
         return self._data.evaluate(self._make_retriever(self._make_cached_encoder(source)), with_test=True)
 
     def build_task(self, source: ModelSource) -> Task:
@@ -90,20 +67,17 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         data = self._data
         columns, examples = encoder_examples(options, data)
         model = self._load_model(source)
-        resolved_options = adapt(model, options)
-        window_cutter = (
-            make_window_cutter(self._wrap_model(model), options.window_options, data)
-            if options.window_options
-            else None
-        )
+        resolved_options = adaptation.adapt(model, options)
+        windows = options.window_options
+        window_cutter = make_window_cutter(self._wrap_model(model), windows, data) if windows else None
         passage_windows = PassageWindows(data, window_cutter)
-        question, passage = prompts_of(model)
+        question, passage = loading.prompts_of(model)
         return Task(
             model=model,
             loss=encoder_loss(model, options, data),
             columns=passage_windows.columns(columns, examples),
             examples=examples,
-            measure=lambda trained: self._data.evaluate(self._make_retriever(self._wrap_model(trained))),
+            evaluate=lambda trained: self._data.evaluate(self._make_retriever(self._wrap_model(trained))),
             prompts={name: question if name == ANCHOR else passage for name in columns},
             resolved_options=resolved_options,
             metadata=passage_windows.metadata,
@@ -114,7 +88,7 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
 
     @cached_property
     def _lower_states(self) -> "LowerStates | None":
-        """The frozen layers' states of each text: the same before, during and after the training."""
+        """The states of the frozen layers by text, shared by evaluation and training."""
         from mrc_workbench.training.engine.speed import LowerStates
 
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
@@ -129,9 +103,8 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         encoder = self._wrap_model(model)
         rows = sorted(range(len(data.texts)), key=lambda row: len(data.texts[row]))
         questions = [question.text for question in data.evaluation_questions.questions]
-        return estimate_seconds(partial(self._encode_passages, encoder), rows) + estimate_seconds(
-            encoder.encode_questions, questions
-        )
+        seconds = estimate_seconds(partial(self._encode_passages, encoder), rows)
+        return seconds + estimate_seconds(encoder.encode_questions, questions)
 
     @abstractmethod
     def _load_model(self, source: ModelSource) -> Any: ...
@@ -141,36 +114,36 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
 
     @abstractmethod
     def _wrap_model(self, model: Any) -> Any:
-        """Return an encoder of a loaded model, in the middle of its training."""
+        """Return an encoder of a model in training."""
 
     @abstractmethod
     def _make_retriever(self, encoder: Any) -> Retriever: ...
 
     @abstractmethod
     def _encode_passages(self, encoder: Any, rows: Sequence[int]) -> object:
-        """Encode the passages in these rows as they are for a search."""
+        """Encode the passages in these rows as for a search."""
 
 
-class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
-    """How a bi-encoder is trained."""
+class BiEncoderRecipe(_EncoderRecipe[ranker_options.BiEncoderOptions]):
+    """The training of a bi-encoder."""
 
-    kind = BI_ENCODER
-    options = BiEncoderOptions
+    kind = ranker_options.BI_ENCODER
+    options = ranker_options.BiEncoderOptions
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = PALETTE[1]  # of Dense on the other pages
     retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
     def _load_model(self, source: ModelSource) -> Any:
-        model = load_bi_encoder(source, self._data.texts)
-        set_pooling(model, self._options.pooling.value)
+        model = loading.load_bi_encoder(source, self._data.texts)
+        adaptation.set_pooling(model, self._options.pooling.value)
         return model
 
     def _make_encoder(self, source: ModelSource) -> BiEncoder:
         return BiEncoder(source, self._data.texts, precision=self._options.precision)
 
     def _wrap_model(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._data.texts)
+        return adaptation.live_bi_encoder(model, self._options, self._data.texts)
 
     def _make_retriever(self, encoder: BiEncoder) -> Dense:
         passages = self._data.question_set.passages
@@ -185,11 +158,11 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
         return encoder.encode_windows(texts, windows)
 
 
-class LateRecipe(_EncoderRecipe[LateOptions]):
-    """How an encoder of late interaction is trained: each token's vector learns (ColBERT: Khattab & Zaharia 2020)."""
+class LateRecipe(_EncoderRecipe[ranker_options.LateOptions]):
+    """The training of a late-interaction encoder (ColBERT: Khattab & Zaharia 2020)."""
 
-    kind = LATE_INTERACTION
-    options = LateOptions
+    kind = ranker_options.LATE_INTERACTION
+    options = ranker_options.LateOptions
     base = DEFAULT_BI_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[2]
@@ -197,37 +170,35 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
     retriever_spec = ("Late", partial(LateSpec, windows=True))
 
     def _load_model(self, source: ModelSource) -> Any:
-        model = load_token_encoder(source, TRAINED_LAYERS)
+        model = loading.load_token_encoder(source, TRAINED_LAYERS)
         if self._options.dimensions:
-            add_projection(model, self._options.dimensions, self._data.texts)
+            adaptation.add_projection(model, self._options.dimensions, self._data.texts)
         return model
 
     def _make_encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
-        texts = self._data.texts
         windows = self._options.window_options
         precision = self._options.precision
         return TokenEncoder(
-            source, texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, loaded_model=model
+            source, self._data.texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, loaded_model=model
         )
 
     def _wrap_model(self, model: Any) -> TokenEncoder:
         return self._make_encoder(ModelSource(self._options.base), model)
 
     def _make_retriever(self, encoder: TokenEncoder) -> LateInteraction:
-        passages = self._data.question_set.passages
         title = self._options.title
         # exact: no index is stored of a model in training
-        return LateInteraction("late", passages, encoder, title=title, index=LateIndex.EXACT)
+        return LateInteraction("late", self._data.question_set.passages, encoder, title=title, index=LateIndex.EXACT)
 
     def _encode_passages(self, encoder: TokenEncoder, rows: Sequence[int]) -> object:
         return encoder.encode_passages([self._data.texts[row] for row in rows], self._data.title_lengths[list(rows)])
 
 
-class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
-    """How a sparse encoder is trained."""
+class SparseEncoderRecipe(_EncoderRecipe[ranker_options.SparseEncoderOptions]):
+    """The training of a sparse encoder."""
 
-    kind = SPARSE_ENCODER
-    options = SparseEncoderOptions
+    kind = ranker_options.SPARSE_ENCODER
+    options = ranker_options.SparseEncoderOptions
     base = DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"
     colour = PALETTE[4]
@@ -236,27 +207,21 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
     def build_task(self, source: ModelSource) -> Task:
         task = super().build_task(source)
         routes = {name: "query" if name == ANCHOR else "document" for name in task.columns}
-        return replace(task, routes=routes if has_routes(task.model) else {})
+        return replace(task, routes=routes if adaptation.has_routes(task.model) else {})
 
     def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
         encoder = self._make_cached_encoder(finished_model_source(model_folder))
         scores = {"after": self._data.evaluate(self._make_retriever(encoder), with_test=True)}  # stores its texts
         questions = [question.text for question in self._data.validation.questions]
-        vectors_by_side = {
-            "question": encoder.encode_questions(questions),
-            "passage": encoder.encode_passages(self._data.texts),
-        }
-        return scores, {
-            "active_terms": {side: float(np.diff(vectors.indptr).mean()) for side, vectors in vectors_by_side.items()}
-        }
+        passages = self._data.texts
+        vectors = {"question": encoder.encode_questions(questions), "passage": encoder.encode_passages(passages)}
+        active_terms = {side: float(np.diff(matrix.indptr).mean()) for side, matrix in vectors.items()}
+        return scores, {"active_terms": active_terms}
 
     def _load_model(self, source: ModelSource) -> Any:
-        model = load_sparse_encoder(source)
-        return (
-            weight_questions_by_idf(model, self._data.texts)
-            if self._options.question_side is QuestionSide.IDF
-            else model
-        )
+        model = loading.load_sparse_encoder(source)
+        uses_idf = self._options.question_side is ranker_options.QuestionSide.IDF
+        return adaptation.weight_questions_by_idf(model, self._data.texts) if uses_idf else model
 
     def _make_encoder(self, source: ModelSource) -> SparseTextEncoder:
         return SparseTextEncoder(source, self._data.texts, precision=self._options.precision)
@@ -265,8 +230,7 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
         options = self._options
         source = ModelSource(self._options.base)
         size = options.evaluation_batch_size
-        precision = options.precision
-        encoder = _LiveSparseEncoder(source, self._data.texts, precision=precision, batch_size=size)
+        encoder = _LiveSparseEncoder(source, self._data.texts, precision=options.precision, batch_size=size)
         encoder.model = model
         return encoder
 
@@ -278,24 +242,24 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
 
 
 class _LiveSparseEncoder(SparseTextEncoder):
-    """A model in the middle of its training: none of its vectors is stored."""
+    """An encoder of a model in training: it stores no vectors."""
 
     def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
         return super()._block(side, texts, keep=False)
 
 
-class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
-    """How a cross-encoder is trained."""
+class CrossEncoderRecipe(Recipe[ranker_options.CrossEncoderOptions, TrainingData]):
+    """The training of a cross-encoder."""
 
-    kind = CROSS_ENCODER
+    kind = ranker_options.CROSS_ENCODER
     family = RANKER_FAMILY
-    options = CrossEncoderOptions
+    options = ranker_options.CrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[3]  # of Reranked on the other pages
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
-        """Measure a reranker alone over BM25's first passages; a base with the head drawn for it."""
+        """Evaluate a reranker on BM25's first passages; a base without a head gets a random one."""
         return self._evaluate_scores(self._score_candidates(self._make_scorer(source, new_head=True)))
 
     def build_task(self, source: ModelSource) -> Task:
@@ -304,8 +268,8 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         options = self._options
         data = self._data
         columns, examples = cross_encoder_examples(options, data)
-        model = load_cross_encoder(source, data.texts, new_head=True)
-        resolved_options = adapt(model, options)
+        model = loading.load_cross_encoder(source, data.texts, new_head=True)
+        resolved_options = adaptation.adapt(model, options)
         window_cutter = self._make_window_cutter(model)
         passage_windows = PassageWindows(data, window_cutter)
         return Task(
@@ -313,7 +277,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
             loss=cross_encoder_loss(model, options),
             columns=passage_windows.columns(columns, examples),
             examples=examples,
-            measure=lambda trained: self._evaluate_scores(self._score_candidates(self._wrap_model(trained))),
+            evaluate=lambda trained: self._evaluate_scores(self._score_candidates(self._wrap_model(trained))),
             resolved_options=resolved_options,
             metadata=passage_windows.metadata,
             teacher=make_teacher(options, examples, data),
@@ -321,10 +285,10 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         )
 
     def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        """Measure the finished model, alone and mixed with BM25 by the weight that is best on validation questions."""
+        """Evaluate the model without BM25, and interpolated with BM25 by the best weight on validation questions."""
         candidate_scores = self._score_candidates(self._make_scorer(finished_model_source(model_folder)))
         measurements = {weight: self._evaluate_scores(candidate_scores, weight) for weight in INTERPOLATION_WEIGHTS}
-        # the best nDCG@10; among equals the one nearest to an even mix
+        # the best nDCG@10; of equal ones, the weight nearest to 0.5
         weight = max(
             measurements,
             key=lambda weight: (measurements[weight].validation.means()[f"ndcg@{DEFAULT_CUTOFF}"], -abs(weight - 0.5)),
@@ -337,12 +301,8 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         scorer = self._wrap_model(model)
         options = self._options.window_options
         questions = data.evaluation_questions.questions
-        first_passages = self._candidates.indices[
-            :, 0
-        ].tolist()  # one of each question: as long as those that BM25 finds
-        pairs_to_score = [
-            (question.text, row) for question, row in zip(questions, first_passages, strict=True) if row >= 0
-        ]
+        first_passages = self._candidates.indices[:, 0].tolist()  # of typical length
+        pairs_to_score = [(query.text, row) for query, row in zip(questions, first_passages, strict=True) if row >= 0]
         pairs_to_score.sort(key=lambda pair: len(pair[0]) + len(data.texts[pair[1]]))
 
         def score(sample: Sequence[tuple[str, int]]) -> object:
@@ -361,27 +321,23 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         return self._data.candidates(self._data.evaluation_questions, self._options.depth)
 
     def _score_candidates(self, scorer: CrossEncoderScorer) -> np.ndarray:
-        """A reranker's scores of BM25's candidates of the questions that are measured, `(n_questions, depth)`."""
+        """Return a reranker's scores of the BM25 candidates of the evaluation questions, `(n_questions, depth)`."""
         data = self._data
         title = self._options.title
         windows = self._options.window_options
         passages = data.question_set.passages
         reranked = RerankedRetriever("reranked", data.first_stage, scorer, passages, title=title, windows=windows)
-        return reranked.candidate_scores(
-            [question.text for question in data.evaluation_questions.questions], self._candidates
-        )
+        queries = [question.text for question in data.evaluation_questions.questions]
+        return reranked.candidate_scores(queries, self._candidates)
 
     def _evaluate_scores(self, candidate_scores: np.ndarray, weight: float = 1.0) -> QuestionMeasurement:
-        """Score the candidates in the order of the scores mixed with BM25's; `weight` is that of the reranker."""
+        """Evaluate the candidates ranked by the scores, interpolated with BM25's; `weight` is that of the reranker."""
         interpolated_scores = interpolate_scores(self._candidates, candidate_scores, weight)
-        return self._data.evaluate_rankings(
-            rank_candidates(
-                self._candidates.indices, interpolated_scores, max(DEFAULT_CUTOFF, interpolated_scores.shape[1])
-            )
-        )
+        depth = max(DEFAULT_CUTOFF, interpolated_scores.shape[1])
+        return self._data.evaluate_rankings(rank_candidates(self._candidates.indices, interpolated_scores, depth))
 
     def _make_window_cutter(self, model: Any) -> PassageWindowCutter | None:
-        """Windows of the passages that the adapted model does not read whole beside a question."""
+        """Return a cutter for passages that the model does not read whole together with a question."""
         if not (options := self._options.window_options):
             return None
         scorer = self._wrap_model(model)
@@ -393,4 +349,4 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         return CrossEncoderScorer(source, self._data.texts, precision=self._options.precision, new_head=new_head)
 
     def _wrap_model(self, model: Any) -> CrossEncoderScorer:
-        return live_scorer(model, self._options, self._data.texts)
+        return adaptation.live_scorer(model, self._options, self._data.texts)

@@ -1,7 +1,4 @@
-"""How a reader is trained: what it learns from, windows of passages with and without answers, and its recipe.
-
-It points at the answer in a passage, or at none.
-"""
+"""The training of a reader on windows of passages with and without answers."""
 
 import re
 import unicodedata
@@ -37,12 +34,13 @@ from mrc_workbench.training.base import (
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.examples import mine_negatives
-from mrc_workbench.training.recipes.material import (
+from mrc_workbench.training.recipes.training_data import (
     QuestionMeasurement,
     QuestionScores,
     RankerFamily,
     TrainingData,
     count_questions,
+    require_questions,
     sample_questions,
     summarize,
 )
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
 
 
-F1 = "f1"  # by any rules
+F1 = "f1"
 
 
 class ReaderFamily(RankerFamily):
@@ -61,21 +59,20 @@ class ReaderFamily(RankerFamily):
     measures = {EXACT: "Exact match", F1: "F1"}
     curves = (EXACT, F1)
     tag = "question-answering"
-    card_rows = Family.card_rows  # BM25 reads nothing
+    card_rows = Family.card_rows  # without BM25
 
     def check(self, data: QuestionSet, options: ReaderOptions) -> None:
         if not any(question.answers and question.relevant for question in data.questions):
-            message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
+            message = f"data must have answers and their passages: {data.name!r} has none"
             raise OptionError("data", "no_answers", message)
 
     def describe(self, data: QuestionSet, split_options: SplitOptions, options: Any) -> dict[str, Any]:
         unanswerable = sum(map(is_unanswerable, data.questions))
         unanswerable_counts = {"unanswerable_questions": unanswerable} if unanswerable else {}
-        return {**count_questions(data, split_options), **unanswerable_counts, "rules": options.rules.value}
+        rules = {"normalization": options.normalization.value}
+        return count_questions(data, split_options) | unanswerable_counts | rules
 
-    def prepare_training_data(
-        self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
-    ) -> TrainingData:
+    def prepare_training_data(self, data: QuestionSet, plan: Any, on_progress: OnProgress | None) -> TrainingData:
         return ReaderTrainingData.from_question_set(data, plan.split, plan.options, plan.marked_negatives)
 
 
@@ -83,7 +80,7 @@ READER_FAMILY = ReaderFamily()
 
 
 class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
-    """How a reader is trained."""
+    """The training of a reader."""
 
     kind = READER
     family = READER_FAMILY
@@ -93,7 +90,7 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
     colour = PALETTE[4]
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
-        """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
+        """Evaluate a reader on questions with their passages; a base without a head gets a random one."""
         return self._evaluate_reader(self._make_reader(source, new_head=True))[0]
 
     def build_task(self, source: ModelSource) -> Task:
@@ -102,17 +99,17 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         model = load_reader(source, new_head=True)
         resolved_options = adapt(model, options)
         tokens = self._wrap_model(model).tokens
-        training_windows = _make_windows(options, data, tokens, negatives=options.negatives_share > 0)
+        training_windows = _make_windows(options, data, tokens, negatives=options.negative_question_fraction > 0)
         if len(training_windows.windows) < 2:
-            message = f"{training_windows.counts['lost']:,} answers do not stand in their passages, and nothing else is to be read"
-            raise TrainingError("nothing_to_read", message)
+            missing = training_windows.counts["missing"]
+            raise TrainingError("nothing_to_read", f"{missing:,} answers are missing from their passages")
         validation_windows = _make_windows(options, data.held_out, tokens, negatives=False)
         return Task(
             model=model,
             loss=None,
             columns=training_windows.columns(),
             examples=training_windows.examples(),
-            measure=lambda trained: self._evaluate_reader(self._wrap_model(trained))[0],
+            evaluate=lambda trained: self._evaluate_reader(self._wrap_model(trained))[0],
             resolved_options=resolved_options,
             metadata={"answers": training_windows.counts | {"windows": len(training_windows.windows)}},
             held_out=ValidationExamples.create_if_usable(
@@ -124,25 +121,24 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         )
 
     def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
+        """Evaluate the model, and store its span options and threshold for no answer in its folder."""
         measurement, threshold = self._evaluate_reader(self._make_reader(finished_model_source(model_folder)))
         save_options(model_folder, self._options.span_options, threshold)
         return {"after": measurement}, {}
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
         reader = self._wrap_model(model)
-        passages = self._data.question_set.passages.texts
         pairs = [
-            (question.text, passages[row])
+            (question.text, self._data.question_set.passages.texts[row])
             for question_set in (self._data.validation, self._data.sample)
             for question, row in zip(question_set.questions, context_rows(question_set).tolist(), strict=True)
         ]
         return estimate_seconds(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
     def _evaluate_reader(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
-        """Return the results and the threshold for no answer that is the best on validation questions, or None."""
+        """Return the results and the best threshold for no answer on validation questions, or None."""
         question_sets = (self._data.validation, self._data.sample)
-        rules = self._options.rules
+        rules = self._options.normalization
         readings = [read_contexts(reader, questions) for questions in question_sets]
         threshold = best_threshold(readings[0], question_sets[0], rules)
 
@@ -155,9 +151,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         return QuestionMeasurement(validation, training), threshold
 
     def _make_reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
-        options = self._options.span_options
         precision = self._options.precision
-        return SpanReader(source, options=options, precision=precision, new_head=new_head)
+        return SpanReader(source, options=self._options.span_options, precision=precision, new_head=new_head)
 
     def _wrap_model(self, model: Any) -> SpanReader:
         reader = self._make_reader(ModelSource(self._options.base))
@@ -166,60 +161,50 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
 
 
 class ReaderTrainingData(TrainingData):
-    """The questions that a reader learns from and is measured on, those without an answer among them."""
+    """Training and validation questions of a reader, including unanswerable ones."""
 
     @classmethod
     def from_question_set(
         cls, question_set: QuestionSet, split_options: SplitOptions, options: Any, marked: MarkedNegatives = ()
     ) -> Self:
-        """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if they are too few."""
+        """Split the set, including unanswerable questions. Raises `TrainingError` if they are too few."""
 
         def readable(question_set: QuestionSet) -> QuestionSet:
-            """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
+            """Exclude questions with a passage, but no answer."""
             rows = [row for row, question in enumerate(question_set.questions) if question.answers]
             return question_set if len(rows) == len(question_set.questions) else question_set.with_questions(rows)
 
         all_data = super().from_question_set(question_set, split_options, replace(options, evaluation_limit=0), marked)
         all_data = replace(all_data, train=readable(all_data.train), validation=readable(all_data.validation))
         data = add_unanswerable_questions(all_data)
-        train = data.train
-        validation = data.validation
-        if len(train.questions) < 2 or not validation.questions:
-            raise TrainingError(
-                "too_few",
-                f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be "
-                "read are too few: use more articles, or change the split",
-            )
-        return replace(data, validation=sample_questions(validation, options.evaluation_limit, split_options.seed))
+        require_questions(data.train, data.validation, "questions with answers in passages")
+        return replace(data, validation=sample_questions(data.validation, options.evaluation_limit, split_options.seed))
 
     def baselines(self) -> dict[str, QuestionMeasurement]:
-        return {}  # BM25 reads nothing
+        return {}
 
-    def summary(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
-        content = summarize(
-            measured,
-            options.best_by,
-            _assign_rejected_passages(self.validation),
-            _assign_rejected_passages(self.sample),
-        )
-        unanswerable = sum(map(is_unanswerable, self.validation.questions))
-        return content | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
+    def summarize(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
+        groups = (_assign_rejected_passages(self.validation), _assign_rejected_passages(self.sample))
+        content = summarize(measured, options.best_by, *groups)
+        content["normalization"] = options.normalization.value
+        if unanswerable := sum(map(is_unanswerable, self.validation.questions)):
+            content["unanswerable"] = unanswerable
+        return content
 
 
 M = TypeVar("M", bound=TrainingData)
 
 
 def add_unanswerable_questions(data: M) -> M:
-    """Add the set's unanswerable questions after those to learn from and to measure on.
+    """Add the set's unanswerable questions to the training and validation questions.
 
-    Their known wrong passages (SQuAD 2.0, KLUE-MRC) decide: they are measured if validation questions ask about all
-    their articles, and learned from if no validation or test question asks about any. Others are left out, and so are
-    those published for another part.
+    Their known wrong passages (SQuAD 2.0, KLUE-MRC) determine the part: validation if validation questions ask about
+    all their articles, training if no validation or test question asks about any. Others, and those published for
+    another part, are excluded.
     """
     groups = data.article_of_passage
-    if groups is None or not (
-        unanswerable_questions := [candidate for candidate in data.question_set.questions if is_unanswerable(candidate)]
-    ):
+    unanswerable_questions = [question for question in data.question_set.questions if is_unanswerable(question)]
+    if groups is None or not unanswerable_questions:
         return data
     is_validation_passage = np.isin(groups, groups[data.validation.relevance.indices])
     rejected_rows = [data.question_set.row_of_passage.rows(question.rejected) for question in unanswerable_questions]
@@ -236,15 +221,12 @@ def add_unanswerable_questions(data: M) -> M:
 
     has_validation = Part.VALIDATION in data.published_as.values()
     evaluation_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
-    return replace(
-        data,
-        train=added(data.train, data.learnable, (Part.TRAIN,)),
-        validation=added(data.validation, is_validation_passage, evaluation_parts),
-    )
+    train = added(data.train, data.is_trainable, (Part.TRAIN,))
+    return replace(data, train=train, validation=added(data.validation, is_validation_passage, evaluation_parts))
 
 
 def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
-    """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
+    """Group unanswerable questions with the other questions of their passage, for the bootstrap."""
     questions = (
         question if question.relevant else replace(question, relevant=question.rejected[:1])
         for question in question_set.questions
@@ -253,7 +235,7 @@ def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
 
 
 def is_unanswerable(question: Question) -> bool:
-    """Whether a passage is known that does not answer it, and none that does."""
+    """Whether a question has known wrong passages, but no relevant ones and no answer."""
     return bool(question.rejected) and not question.answers and not question.relevant
 
 
@@ -262,24 +244,19 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class AnswerLocation:
-    """Characters of a passage that answer, several if the same words occur more than once.
-
-    `mended`: the file named another position, where the answer does not stand.
-    """
+    """Character spans of an answer in a passage. `is_corrected`: the position in the file was wrong."""
 
     spans: tuple[Span, ...]
     is_corrected: bool = False
 
 
 def locate_answer(question: Question, text: str) -> AnswerLocation:
-    """Find the answers: at the positions in the file, else nearest to these, else all that `answer_spans` finds."""
+    """Find the answers at the positions in the file, else nearest to them, else wherever they occur."""
     starts = question.starts or (-1,) * len(question.answers)
     positioned_answers = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
-    exact_spans = tuple(
-        (start, start + len(answer)) for answer, start in positioned_answers if text.startswith(answer, start)
-    )
-    if exact_spans:
-        return AnswerLocation(exact_spans)
+    exact = [(answer, start) for answer, start in positioned_answers if text.startswith(answer, start)]
+    if exact:
+        return AnswerLocation(tuple((start, start + len(answer)) for answer, start in exact))
     nearest_spans = [
         min(matches, key=lambda span: abs(span[0] - start))
         for answer, start in positioned_answers
@@ -299,31 +276,31 @@ def _find_all(text: str, answer: str) -> list[Span]:
     return [(match.start(), match.start() + len(answer)) for match in matches]
 
 
-_NO_ANSWER = (0,)  # the place that stands for no answer
+_NO_ANSWER = (0,)  # the token that stands for no answer
 
 
 @dataclass
 class ReaderWindows:
-    """Windows, the tokens where answers begin and end, `(0,)` without an answer, and counts.
+    """Windows, the tokens where answers start and end, `(0,)` without an answer, and counts.
 
-    `counts`: `answers` looked for, `mended` ones at another position than in the file, `lost` ones that do not occur,
-    and windows `without_answer`.
+    `counts`: `answers`, those that are `corrected` (at another position than in the file), those that are `missing`
+    from the passage, and windows `without_answer`.
     """
 
     tokens: SpanTokens
     windows: list[SpanWindow] = field(default_factory=list)
-    begins: list[Sequence[int]] = field(default_factory=list)
-    finishes: list[Sequence[int]] = field(default_factory=list)
+    starts: list[Sequence[int]] = field(default_factory=list)
+    ends: list[Sequence[int]] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("answers", "mended", "lost", "without_answer"), 0)
+        default_factory=lambda: dict.fromkeys(("answers", "corrected", "missing", "without_answer"), 0)
     )
 
     def add_answered(self, question: Question, text: str) -> None:
         answer = locate_answer(question, text)
         self.counts["answers"] += 1
-        self.counts["mended"] += answer.is_corrected and bool(answer.spans)
-        self.counts["lost"] += not answer.spans
+        self.counts["corrected"] += answer.is_corrected and bool(answer.spans)
+        self.counts["missing"] += not answer.spans
         if answer.spans:
             for window in self.tokens.windows(question.text, text):
                 self._add_window(question.text, text, window, answer.spans)
@@ -340,12 +317,12 @@ class ReaderWindows:
         return Examples.independent(np.array([window.width for window in self.windows], dtype=float))
 
     def features(self, model: "SpanNetwork", rows: Sequence[int]) -> dict[str, Any]:
-        """What the model reads of some of them: a batch of tokens, and the places as marks, `(n_rows, width)` bool."""
+        """Return a batch of tokens, and the start and end tokens as masks, `(n_rows, width)` bool."""
         import torch
 
         pad = model.tokenizer.pad_token_id or 0
         arrays = batch([self.windows[row] for row in rows], pad, segments=model.has_segments)
-        for name, positions in (("begins", self.begins), ("finishes", self.finishes)):
+        for name, positions in (("starts", self.starts), ("ends", self.ends)):
             marks = np.zeros(arrays["allowed"].shape, dtype=bool)
             for array_row, row in enumerate(rows):
                 marks[array_row, list(positions[row])] = True
@@ -357,14 +334,14 @@ class ReaderWindows:
         token_spans = [positions for span in spans if (positions := _token_positions(span, characters, window))]
         begins, finishes = zip(*token_spans, strict=True) if token_spans else (_NO_ANSWER, _NO_ANSWER)
         self.windows.append(window)
-        self.begins.append(begins)
-        self.finishes.append(finishes)
+        self.starts.append(begins)
+        self.ends.append(finishes)
         self.texts.append((question, text[int(characters[0, 0]) : int(characters[-1, 1])] if len(characters) else ""))
         self.counts["without_answer"] += not token_spans
 
 
 def _token_positions(span: Span, characters: np.ndarray, window: SpanWindow) -> tuple[int, int] | None:
-    """The places of the tokens with the first and the last letter of a span; None where one lies outside."""
+    """Return the positions of the first and last token of a span; None if the span is not inside the window."""
     overlapping = np.flatnonzero((characters[:, 0] < span[1]) & (characters[:, 1] > span[0]))
     if not len(overlapping) or span[0] < characters[0, 0] or span[1] > characters[-1, 1]:
         return None
@@ -379,14 +356,14 @@ def _make_windows(options: ReaderOptions, data: TrainingData, tokens: SpanTokens
     mined_rows = mine_negatives(options, data).rows if negatives else None
     for number, question in enumerate(data.train.questions):
         for position, row in enumerate(row_of.rows(question.relevant).tolist()):
-            # answer positions are of the first passage, without its title
+            # answer positions refer to the first passage, without its title
             starts = [start + int(data.title_lengths[row]) if start >= 0 else start for start in question.starts]
             located_question = replace(question, starts=tuple(starts) if position == 0 else ())
             windows.add_answered(located_question, texts[row])
         for row in row_of.rows(question.rejected).tolist():
-            if row >= 0 and data.learnable[row]:
+            if row >= 0 and data.is_trainable[row]:
                 windows.add_rejected(question, texts[row], rng)
-        if mined_rows is not None and rng.random() < options.negatives_share:
+        if mined_rows is not None and rng.random() < options.negative_question_fraction:
             for row in mined_rows[number][mined_rows[number] != NOT_FOUND].tolist():
                 windows.add_rejected(question, texts[row], rng)
     return windows

@@ -1,4 +1,4 @@
-"""The recipes of sentences: an encoder whose cosines say how alike two are, and a cross-encoder that reads both."""
+"""The recipes of sentence pairs: a sentence encoder and a cross-encoder."""
 
 from functools import partial
 from inspect import signature
@@ -13,6 +13,7 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, pr
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.training import text_options
 from mrc_workbench.training.base import (
     Columns,
     Examples,
@@ -24,50 +25,24 @@ from mrc_workbench.training.base import (
     finished_model_source,
     processes,
 )
-from mrc_workbench.training.engine.adaptation import (
-    adapt,
-    disable_attention_dropout,
-    live_bi_encoder,
-    live_scorer,
-    set_hidden_dropout,
-    set_sentence_pooling,
-)
+from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.options import AttentionDropout, OptionError, TrainingError
-from mrc_workbench.training.recipes.sentence_material import (
-    ACCURACY,
-    PAIR_FAMILY,
-    PairMeasurement,
-    PairPredictions,
-    PairTrainingData,
-    TeacherVectors,
-    encoder_examples,
-    labelled_pairs,
-    predict_pairs,
-)
-from mrc_workbench.training.text_options import (
-    SENTENCE_CROSS_ENCODER,
-    SENTENCES,
-    SINGLE_PROCESS_OBJECTIVES,
-    CrossSentenceObjective,
-    SentenceCrossEncoderOptions,
-    SentenceObjective,
-    SentenceOptions,
-)
+from mrc_workbench.training.recipes import sentence_data
 
 
-class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
-    """How a sentence encoder is trained."""
+class SentenceRecipe(Recipe[text_options.SentenceOptions, sentence_data.PairTrainingData]):
+    """The training of a sentence encoder."""
 
-    kind = SENTENCES
-    family = PAIR_FAMILY
-    options = SentenceOptions
+    kind = text_options.SENTENCES
+    family = sentence_data.PAIR_FAMILY
+    options = text_options.SentenceOptions
     base = DEFAULT_BI_ENCODER
     measure = "spearman"
     colour = PALETTE[1]  # of Dense on the other pages
 
     retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
-    def evaluate(self, source: ModelSource) -> PairMeasurement:
+    def evaluate(self, source: ModelSource) -> sentence_data.PairMeasurement:
         return self._evaluate_encoder(BiEncoder(source, self._data.texts, precision=self._options.precision))
 
     def build_task(self, source: ModelSource) -> Task:
@@ -75,18 +50,18 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
             raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
         data = self._data
         options = self._options
-        if options.objective in SINGLE_PROCESS_OBJECTIVES and processes() > 1:
-            message = f"objective {options.objective} learns weights of its own, which several processes do not share"
+        if options.objective in text_options.SINGLE_PROCESS_OBJECTIVES and processes() > 1:
+            message = f"objective {options.objective} has weights that several processes do not share"
             raise OptionError("objective", "one_process", message)
-        columns, examples = encoder_examples(options, data.train)
+        columns, examples = sentence_data.encoder_examples(options, data.train)
         model = load_bi_encoder(source, data.texts)
-        set_sentence_pooling(model, options.pooling)
+        adaptation.set_sentence_pooling(model, options.pooling)
         loss = sentence_loss(model, options, processes=processes())
-        resolved_options = adapt(model, options)
+        resolved_options = adaptation.adapt(model, options)
         if resolved_options.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
-            disable_attention_dropout(loss.decoder)
-        if options.objective is SentenceObjective.SIMCSE_UNSUPERVISED:
-            set_hidden_dropout(model, options.dropout)
+            adaptation.disable_attention_dropout(loss.decoder)
+        if options.objective is text_options.SentenceObjective.SIMCSE_UNSUPERVISED:
+            adaptation.set_hidden_dropout(model, options.dropout)
         prompt, _ = prompts_of(model)
         held_out = self._make_validation_examples(model)
         data.require_evaluation(held_out)
@@ -95,7 +70,7 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
             loss=loss,
             columns=columns,
             examples=examples,
-            measure=lambda trained: self._evaluate_encoder(self._wrap_model(trained)),
+            evaluate=lambda trained: self._evaluate_encoder(self._wrap_model(trained)),
             prompts={name: prompt for name in columns if name != "label"},
             resolved_options=resolved_options | {"best_by": data.best_by},
             teacher=self._make_teacher(model, data.train),
@@ -109,53 +84,55 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
         sentences = [sentence for distinct in sentence_sets if distinct for sentence in distinct.sentences]
         return estimate_seconds(encoder.encode_sentences, sorted(sentences, key=len))
 
-    def _evaluate_encoder(self, encoder: BiEncoder) -> PairMeasurement:
+    def _evaluate_encoder(self, encoder: BiEncoder) -> sentence_data.PairMeasurement:
         data = self._data
         vectors = encoder.encode_sentences(data.evaluation_sentences.sentences)
-        validation = predict_pairs(data.evaluation_pairs, data.evaluation_sentences, vectors, data.measure)
+        validation = sentence_data.predict_pairs(
+            data.evaluation_pairs, data.evaluation_sentences, vectors, data.measure
+        )
         training = None
         if data.sample and data.sample_sentences:
             vectors = encoder.encode_sentences(data.sample_sentences.sentences)
-            training = predict_pairs(data.sample, data.sample_sentences, vectors, data.measure)
-        return PairMeasurement(validation, training, evaluation_key=data.evaluation_pairs.fingerprint)
+            training = sentence_data.predict_pairs(data.sample, data.sample_sentences, vectors, data.measure)
+        return sentence_data.PairMeasurement(validation, training, evaluation_key=data.evaluation_pairs.fingerprint)
 
     def _make_validation_examples(self, model: Any) -> ValidationExamples | None:
-        """Examples of the validation part, whose loss is read; None for several processes, that see other negatives."""
+        """Return the examples of the validation loss; None for several processes: their negatives differ."""
         pairs = self._data.validation
-        if processes() > 1 or len(pairs) < 2:  # a teacher need not be loaded
+        if processes() > 1 or len(pairs) < 2:  # without loading a teacher
             return None
         try:
-            columns, examples = encoder_examples(self._options, pairs)
+            columns, examples = sentence_data.encoder_examples(self._options, pairs)
         except TrainingError:  # no triples
             return None
         return ValidationExamples.create_if_usable(columns, examples, teacher=self._make_teacher(model, pairs))
 
     def _make_teacher(self, model: Any, pairs: PairSet) -> Teacher | None:
         options = self._options
-        if options.objective is not SentenceObjective.DISTILLATION:
+        if options.objective is not text_options.SentenceObjective.DISTILLATION:
             return None
-        return TeacherVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
+        return sentence_data.TeacherVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
 
     def _wrap_model(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._data.texts)
+        return adaptation.live_bi_encoder(model, self._options, self._data.texts)
 
 
-class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainingData]):
-    """How a cross-encoder of sentences is trained."""
+class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions, sentence_data.PairTrainingData]):
+    """The training of a cross-encoder of sentences."""
 
-    kind = SENTENCE_CROSS_ENCODER
-    family = PAIR_FAMILY
-    options = SentenceCrossEncoderOptions
+    kind = text_options.SENTENCE_CROSS_ENCODER
+    family = sentence_data.PAIR_FAMILY
+    options = text_options.SentenceCrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "spearman"
     colour = PALETTE[3]  # of Reranked on the other pages
 
     @property
     def _label_count(self) -> int:
-        return len(Label) if self._options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
+        return len(Label) if self._options.objective is text_options.CrossSentenceObjective.CROSS_ENTROPY else 1
 
-    def evaluate(self, source: ModelSource) -> PairMeasurement:
-        """Measure a model on the pairs that judge it; a base without a head of this size has the one drawn for it."""
+    def evaluate(self, source: ModelSource) -> sentence_data.PairMeasurement:
+        """Evaluate a model; a base without a head of the right size gets a random one."""
         scorer = self._make_scorer(source)
         scorer.model = self._load_model(source)
         return self._evaluate_scorer(scorer)
@@ -166,7 +143,7 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainin
         data = self._data
         model = self._load_model(source)
         columns, examples = self._make_examples(data.train)
-        resolved_options = adapt(model, self._options)
+        resolved_options = adaptation.adapt(model, self._options)
         held_out = ValidationExamples.create_if_usable(*self._make_examples(data.validation))
         data.require_evaluation(held_out)
         return Task(
@@ -174,47 +151,52 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainin
             loss=cross_sentence_loss(model, self._options.objective),
             columns=columns,
             examples=examples,
-            measure=lambda trained: self._evaluate_scorer(live_scorer(trained, self._options, [], self._label_count)),
+            evaluate=lambda trained: self._evaluate_scorer(
+                adaptation.live_scorer(trained, self._options, [], self._label_count)
+            ),
             resolved_options=resolved_options | {"best_by": data.best_by},
             held_out=held_out,
             best_by=data.best_by,
         )
 
-    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, PairMeasurement], dict[str, Any]]:
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, sentence_data.PairMeasurement], dict[str, Any]]:
         return {"after": self._evaluate_scorer(self._make_scorer(finished_model_source(model_folder)))}, {}
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        scorer = live_scorer(model, self._options, [], self._label_count)
-        sentence_pairs = [
-            pair for pairs in (self._data.evaluation_pairs, self._data.sample) if pairs for pair in _pairs(pairs)
-        ]
+        scorer = adaptation.live_scorer(model, self._options, [], self._label_count)
+        pair_sets = (self._data.evaluation_pairs, self._data.sample)
+        sentence_pairs = [pair for pairs in pair_sets if pairs for pair in _pairs(pairs)]
         return estimate_seconds(scorer.score, sorted(sentence_pairs, key=lambda pair: len(pair[0]) + len(pair[1])))
 
     def _make_examples(self, pairs: PairSet) -> tuple[Columns, Examples]:
-        return labelled_pairs(pairs, pairs.values if self._label_count > 1 else pairs.gold)
+        return sentence_data.labelled_pairs(pairs, pairs.values if self._label_count > 1 else pairs.gold)
 
     def _load_model(self, source: ModelSource) -> Any:
         from torch.nn import Identity, Sigmoid
 
         model = load_cross_encoder(source, [], self._label_count, new_head=True, resized=True)
-        # what it says when it is used: logits of labels, and scores between 0 and 1
+        # the finished model returns logits of labels, or scores between 0 and 1
         model.activation_fn = Identity() if self._label_count > 1 else Sigmoid()
         if self._label_count > 1:
             model.config.id2label = {label.value: label.name.lower() for label in Label}
             model.config.label2id = {name: number for number, name in model.config.id2label.items()}
         return model
 
-    def _evaluate_scorer(self, scorer: CrossEncoderScorer) -> PairMeasurement:
+    def _evaluate_scorer(self, scorer: CrossEncoderScorer) -> sentence_data.PairMeasurement:
         validation = self._predict_pairs(scorer, self._data.evaluation_pairs)
         sample = self._data.sample
         training = self._predict_pairs(scorer, sample) if sample else None
-        return PairMeasurement(validation, training, evaluation_key=self._data.evaluation_pairs.fingerprint)
+        return sentence_data.PairMeasurement(
+            validation, training, evaluation_key=self._data.evaluation_pairs.fingerprint
+        )
 
-    def _predict_pairs(self, scorer: CrossEncoderScorer, pairs: PairSet) -> PairPredictions:
+    def _predict_pairs(self, scorer: CrossEncoderScorer, pairs: PairSet) -> sentence_data.PairPredictions:
         scores = scorer.score(_pairs(pairs))
-        if self._data.measure == ACCURACY:
-            return PairPredictions(ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values)
-        return PairPredictions(self._data.measure, scores, pairs.gold.astype(np.float32))
+        if self._data.measure == sentence_data.ACCURACY:
+            return sentence_data.PairPredictions(
+                sentence_data.ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values
+            )
+        return sentence_data.PairPredictions(self._data.measure, scores, pairs.gold.astype(np.float32))
 
     def _make_scorer(self, source: ModelSource) -> CrossEncoderScorer:
         return CrossEncoderScorer(source, [], precision=self._options.precision, labels=self._label_count)
@@ -225,15 +207,12 @@ def _pairs(pairs: PairSet) -> list[tuple[str, str]]:
     return list(zip(first, second, strict=True))
 
 
-def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
-    """Return the loss module of an objective. Raises `OptionError` if no decoder can be made of the base.
-
-    TSDAE's loss ties the encoder's weights to its decoder's, so it is made before any are frozen.
-    """
+def sentence_loss(model: Any, options: text_options.SentenceOptions, *, processes: int = 1) -> Any:
+    """Return the loss module; call it before freezing weights. Raises `OptionError` if the base cannot be a decoder."""
     from sentence_transformers.sentence_transformer import losses
 
     match options.objective:
-        case SentenceObjective.NLI_SOFTMAX:
+        case text_options.SentenceObjective.NLI_SOFTMAX:
             has_vectors, has_difference, has_product = options.concatenation.parts
             loss: Any = losses.SoftmaxLoss(
                 model,
@@ -243,41 +222,40 @@ def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -
                 concatenation_sent_difference=has_difference,
                 concatenation_sent_multiplication=has_product,
             )
-        case SentenceObjective.COSINE:
+        case text_options.SentenceObjective.COSINE:
             loss = losses.CosineSimilarityLoss(model)
-        case SentenceObjective.COSENT:
+        case text_options.SentenceObjective.COSENT:
             loss = losses.CoSENTLoss(model, scale=options.scale)
-        case SentenceObjective.TRIPLET:
+        case text_options.SentenceObjective.TRIPLET:
             metric = losses.TripletDistanceMetric.COSINE
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
-        case SentenceObjective.SIMCSE_UNSUPERVISED | SentenceObjective.SIMCSE_SUPERVISED:
-            loss = losses.MultipleNegativesRankingLoss(
-                model, scale=1 / options.temperature, gather_across_devices=processes > 1
-            )
-        case SentenceObjective.DISTILLATION:
+        case text_options.SentenceObjective.SIMCSE_UNSUPERVISED | text_options.SentenceObjective.SIMCSE_SUPERVISED:
+            scale = 1 / options.temperature
+            loss = losses.MultipleNegativesRankingLoss(model, scale=scale, gather_across_devices=processes > 1)
+        case text_options.SentenceObjective.DISTILLATION:
             loss = losses.MSELoss(model)
-        case SentenceObjective.TSDAE:
+        case text_options.SentenceObjective.TSDAE:
             _require_decoder(model, options.base)
             loss = losses.DenoisingAutoEncoderLoss(model).float()
     return loss
 
 
-def cross_sentence_loss(model: Any, objective: CrossSentenceObjective) -> Any:
-    """Return the loss module of a cross-encoder's objective; gold scores are learned behind a sigmoid."""
+def cross_sentence_loss(model: Any, objective: text_options.CrossSentenceObjective) -> Any:
+    """Return the loss module of a cross-encoder's objective; a sigmoid maps predictions to gold scores."""
     from sentence_transformers.cross_encoder import losses
     from torch.nn import Sigmoid
 
     match objective:
-        case CrossSentenceObjective.BINARY_CROSS_ENTROPY:
+        case text_options.CrossSentenceObjective.BINARY_CROSS_ENTROPY:
             return losses.BinaryCrossEntropyLoss(model)
-        case CrossSentenceObjective.MSE:
+        case text_options.CrossSentenceObjective.MSE:
             return losses.MSELoss(model, Sigmoid())
-        case CrossSentenceObjective.CROSS_ENTROPY:
+        case text_options.CrossSentenceObjective.CROSS_ENTROPY:
             return losses.CrossEntropyLoss(model)
 
 
 def _require_decoder(model: Any, base: str) -> None:
-    """Raise `OptionError` where the library has no decoder of the base's architecture that reads a vector."""
+    """Raise `OptionError` if the library has no decoder with cross-attention for the base's architecture."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     config = getattr(getattr(model[0], "auto_model", None), "config", None)

@@ -215,7 +215,7 @@ def _suited_analyzer(key: str, fingerprint: str) -> Analyzer:
 def finished_runs() -> dict[Run, TrainingPlan]:
     """Return the completed runs, newest first, then the shared ones, without short trials of a settings search."""
     own = {run: plan for run, plan in planned_runs() if plan.is_training and run.status().state is State.DONE}
-    return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.whole}
+    return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.is_complete}
 
 
 def local_models(kind: str, choices: RetrieverChoices) -> list[str]:

@@ -171,7 +171,7 @@ def _packaged(reference: str) -> PackagedBase | None:
 
 
 def run_name(plan: TrainingPlan) -> str:
-    if plan.trial and not plan.trial.whole:
+    if plan.trial and not plan.trial.is_complete:
         return word("settings.trial", number=plan.trial.number, count=plan.trial.count)
     if plan.ablation:
         return word("ablation.name" if is_varied(plan) else "ablation.name_helps", name=plan.name)

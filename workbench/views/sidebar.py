@@ -19,7 +19,7 @@ from mrc_workbench.workbench.views.ui.state import distinct_labels
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, language, plain, word
 
 _POLL_SECONDS = 2.0
-_JOB_FOLDERS = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # of jobs outside the queue
+_JOB_FOLDERS = ("comparisons", "embeddings", "language", "reading", "cache/dry_runs")  # of jobs outside the queue
 
 
 def draw() -> None:

@@ -206,7 +206,7 @@ def _draw_word_curves(
     first, last = (format_probability(float(curves[most_changed][index])) for index in (0, -1))
     last_step = f"{steps[-1]:,}"
     answer.markdown(word("inside.steps_answer", word=plain(most_changed), first=first, last=last, step=last_step))
-    selected_step = int(run.scores().get("kept_step", 0))
+    selected_step = int(run.scores().get("best_step", 0))
     wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
     table = wide.reset_index().melt("step", var_name="word", value_name="probability")
     draw_chart(step_chart, table, [*curves], selected_step)

@@ -322,7 +322,7 @@ def test_limits_concurrent_jobs_per_user(monkeypatch: pytest.MonkeyPatch) -> Non
             other.admit()
         assert not other.folder.exists()
         running.admit()  # a running job is always admitted
-        Job(workspace() / "cache" / "rehearsals" / "one").admit()
+        Job(workspace() / "cache" / "dry_runs" / "one").admit()
         running.write_status(Status(State.DONE))
         other.admit()
 

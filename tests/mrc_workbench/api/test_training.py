@@ -60,7 +60,7 @@ def test_ctrl_c_interrupts_the_training(monkeypatch: pytest.MonkeyPatch) -> None
         ("bi-encoder", {"epochs": "x"}, "epochs must be a number, not 'x'"),
         ("bi-encoder", {"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
         ("bi-encoder", {"base": None}, "base must be text, not None"),
-        ("bi-encoder", {"recompute": "yes"}, "recompute must be True or False, not 'yes'"),
+        ("bi-encoder", {"gradient_checkpointing": "yes"}, "gradient_checkpointing must be True or False, not 'yes'"),
         ("bi-encoder", {"objective": 5}, "objective must be one of"),
         ("bi-encoder", {"test": "x"}, "test must be a fraction from 0 to less than 1, not 'x'"),
         ("bi-encoder", {"validation": 1.5}, "validation must be a fraction"),

@@ -1,4 +1,4 @@
-"""What is changed of a base before it is trained, and what the trainers are told."""
+"""Changes to a base before its training, and arguments of the trainers."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, di
 
 
 def dropouts(model: Any) -> dict[str, set[float]]:
-    """Probabilities of the dropout layers, those within attention and the others."""
+    """Return the rates of dropout layers within attention, and of the others."""
     import torch
 
     rates: dict[str, set[float]] = {"attention": set(), "others": set()}
@@ -46,27 +46,27 @@ def dropouts(model: Any) -> dict[str, set[float]]:
 
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
-@pytest.mark.parametrize(("wanted", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
-def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, wanted: str, left: float) -> None:
-    model, settled = adapted(folders, kind, attention_dropout=wanted)
+@pytest.mark.parametrize(("setting", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
+def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, setting: str, left: float) -> None:
+    model, resolved_options = adapted(folders, kind, attention_dropout=setting)
     assert dropouts(model) == {"attention": {left}, "others": {0.1}}
-    assert settled["attention_dropout"] == ("base" if left else "none")
+    assert resolved_options["attention_dropout"] == ("base" if left else "none")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "large", "frozen"),
+    ("setting", "large", "frozen"),
     [("auto", 10, True), ("auto", 10**5, False), ("frozen", 10**5, True), ("trained", 10, False)],
 )
 def test_freezes_embeddings_of_large_vocabularies(
-    folders: dict[str, str], wanted: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, str], setting: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", large)
     for kind in folders:
-        model, settled = adapted(folders, kind, embedding_table=wanted)
+        model, resolved_options = adapted(folders, kind, embedding_table=setting)
         still = {name for name, weight in model.named_parameters() if not weight.requires_grad}
         names = {name.rpartition(".embeddings.")[2] for name in still}
         assert names == ({"word_embeddings.weight"} if frozen else set())
-        assert settled["embedding_table"] == ("frozen" if frozen else "trained")
+        assert resolved_options["embedding_table"] == ("frozen" if frozen else "trained")
 
 
 def test_frozen_layers_and_adapters_freeze_embeddings(folders: dict[str, str]) -> None:
@@ -112,7 +112,7 @@ ALSO = [("none", True), ("norms", True), ("norms-and-embeddings", True), ("norms
 def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     folders: dict[str, str], kind: str, also: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through a step, a checkpoint that another model goes on from, the merge, and loading by the library alone."""
+    """They survive a step, a checkpoint, the merge, and loading with the library."""
     import torch
     from safetensors.torch import load_file
 
@@ -120,14 +120,14 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
 
     if also == "norms-and-embeddings" and large:
         monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", 10)
-    model, settled = adapted(folders, kind, lora_rank=2, lora_also=also)
+    model, resolved_options = adapted(folders, kind, lora_rank=2, lora_full_weights=also)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     torch.manual_seed(0)
     text: Any = ("한강은 서울을", "한강은 서울을 지나") if kind == "cross-encoder" else "한강은 서울을 지나"
     output = "scores" if kind == "cross-encoder" else "sentence_embedding"
     learned = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(learned, lr=0.5)
-    for _ in range(2):  # an adapter's first half stands still while its second is 0
+    for _ in range(2):  # the first matrix of an adapter has no gradient while the second is 0
         output_vector = model({name: value for name, value in model.preprocess([text]).items() if name != "modality"})[
             output
         ]
@@ -145,13 +145,13 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     assert norms & moved == (set() if also == "none" else norms)
     expected = (tables - words if large else tables) if also == "norms-and-embeddings" else set()
     assert tables & moved == expected
-    assert settled["embedding_table"] == ("trained" if words & moved else "frozen")
+    assert resolved_options["embedding_table"] == ("trained" if words & moved else "frozen")
     trainer = SafeCheckpoints()
     trainer.model = model
     trainer._save(str(tmp_path))
     held = load_file(tmp_path / "weights.safetensors")
     assert (norms | tables) & held.keys() == (norms | tables) & moved
-    other, _ = adapted(folders, kind, lora_rank=2, lora_also=also)
+    other, _ = adapted(folders, kind, lora_rank=2, lora_full_weights=also)
     trainer.model = other
     trainer._load_from_checkpoint(str(tmp_path))
     adaptation.merge_adapters(other)

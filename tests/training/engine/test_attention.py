@@ -1,4 +1,4 @@
-"""Attention of a training: the plain formula gives what torch's kernel gives, and is used where it is faster."""
+"""Plain attention in training: the results of torch's kernel, and only where it is faster."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def random_tensors(tokens: int) -> list[Any]:
 
 
 def padding(tokens: int) -> Any:
-    """Texts of all, half and one of the tokens: true where a token may be read."""
+    """Return the mask of texts with all, half and one of the tokens."""
     import torch
 
     lengths = torch.tensor([tokens, max(1, tokens // 2), 1])

@@ -1,4 +1,4 @@
-"""Batches without false negatives, of texts of like length, and others in each epoch."""
+"""Batches without false negatives, of texts of similar length, which differ in each epoch."""
 
 from itertools import chain, pairwise
 from pathlib import Path
@@ -30,7 +30,7 @@ def relevance_of(relevant: list[set[int]], n_passages: int) -> csr_array:
 
 
 def plain(passage_of_question: np.ndarray, lengths: np.ndarray | None = None, **changes: Any) -> Examples:
-    """One relevant passage a question, no hard negatives."""
+    """Return examples with one relevant passage per question, without hard negatives."""
     n = len(passage_of_question)
     relevance = relevance_of([{int(passage)} for passage in passage_of_question], int(passage_of_question.max()) + 1)
     lengths = np.ones(n, dtype=int) if lengths is None else lengths
@@ -40,7 +40,7 @@ def plain(passage_of_question: np.ndarray, lengths: np.ndarray | None = None, **
 
 @st.composite
 def make_overlapping_examples(draw: st.DrawFn) -> Examples:
-    """Several relevant passages a question, an example for each, and negatives that may be anything."""
+    """Return examples of questions with several relevant passages, and with random negatives."""
     n_passages = draw(st.integers(1, 30))
     passage = st.integers(0, n_passages - 1)
     relevant = draw(st.lists(st.sets(passage, min_size=1, max_size=3), min_size=1, max_size=40))
@@ -75,7 +75,7 @@ def parts_of(batches: list[Batch], size: int) -> list[list[Batch]]:
 
 
 def has_no_false_negatives(examples: Examples, batch: Batch) -> bool:
-    """Written a second time, from the definition: what stands in the batch, and may it?"""
+    """A second implementation, from the definition."""
     standing = [
         (row, position, p) for row in batch for position, p in enumerate(examples.passages[row].tolist()) if p >= 0
     ]
@@ -94,7 +94,7 @@ def has_no_false_negatives(examples: Examples, batch: Batch) -> bool:
         ([[0, 2], [1, 2]], [{0}, {1}], False),  # one negative twice
         ([[0, 1], [1, 2]], [{0}, {1}], False),  # a negative that is the other's positive
         ([[0, 2], [1, 3]], [{0}, {1, 2}], False),  # a negative that is relevant to the other
-        ([[0, -1], [1, -1]], [{0}, {1}], True),  # no negatives after all
+        ([[0, -1], [1, -1]], [{0}, {1}], True),  # in-batch negatives are off
     ],
 )
 def test_batches_compatible_examples_together(passages: list[list[int]], relevant: list[set[int]], fits: bool) -> None:
@@ -176,12 +176,12 @@ def test_splits_valid_batches_equally_among_processes(examples: Examples, batch_
     try:
         sampler = sampler_on(examples, batch_size=batch_size, processes=processes)
     except ValueError:
-        reject()  # too few examples go together
+        reject()  # too few compatible examples
     for epoch in range(EPOCHS):
         parts = epoch_of(sampler, epoch)
         assert len(parts) == len(sampler)
         shards = [BatchSamplerShard(sampler, processes, rank, even_batches=False) for rank in range(processes)]
-        steps = [list(step) for step in zip(*shards, strict=True)]  # what each process gets, step by step
+        steps = [list(step) for step in zip(*shards, strict=True)]  # the batches of each process by step
         assert steps == parts_of(parts, processes)
         for step in steps:
             whole = list(chain(*step))
@@ -224,7 +224,7 @@ def test_batches_similar_lengths_to_limit_padding(in_batch: bool) -> None:
     for epoch in range(EPOCHS):
         batches = epoch_of(sampler_on(examples, batch_size=32), epoch)
         assert computed(batches) < 1.5 * examples.lengths.sum() < 0.6 * computed(random_batches)
-        # long batches come at any time, not first or last
+        # long batches are neither first nor last
         means = [examples.lengths[batch].mean() for batch in batches]
         assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
 
@@ -259,7 +259,7 @@ def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
     columns = {
         "anchor": [question_set.questions[row].text for row in questions],
         "positive": [texts[row] for row in passages],
-        "label": list(range(len(questions))),  # tells the loss which examples it is shown
+        "label": list(range(len(questions))),  # records the examples of the loss
     }
     sampler = make_sampler(examples, batch_size=16, seed=3)
 
@@ -303,7 +303,7 @@ def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
 
 
 def test_batches_questions_by_article_without_false_negatives() -> None:
-    """Forty articles of seven passages, six questions each, whose lengths say nothing of the article."""
+    """Forty articles of seven passages, six questions each; lengths do not depend on the article."""
     rng = np.random.default_rng(0)
     passage = np.repeat(np.arange(280), 6)
     lengths = rng.permutation(len(passage))
@@ -319,4 +319,4 @@ def test_batches_questions_by_article_without_false_negatives() -> None:
     for epoch in range(EPOCHS):
         assert articles_a_batch(by_article, epoch) * 2 < articles_a_batch(plain(passage, lengths), epoch)
     first, second = (as_sets(epoch_of(sampler_on(by_article, batch_size=32), epoch)) for epoch in (0, 1))
-    assert not first & second  # other articles meet in every epoch
+    assert not first & second  # each epoch combines other articles

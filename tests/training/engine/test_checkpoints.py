@@ -1,4 +1,4 @@
-"""Models kept on the way: how many, which, and that they are models like any other."""
+"""Models stored during a training: their number, their steps, and how they load."""
 
 import json
 import random
@@ -170,7 +170,7 @@ def test_training_checkpoints_hold_no_pickle(kind: str) -> None:
     run = create_planned_run(kind, misleading_set(), epochs=3.0, batch_size=8, save_limit=1)
     train(run)
     folders = sorted((run.folder / "checkpoints").glob("checkpoint-*"), key=get_step)
-    assert 1 <= len(folders) <= 2  # the newest, and the best where it is another
+    assert 1 <= len(folders) <= 2  # the newest and the best one
     assert get_step(folders[-1]) == run.status().total_steps
     for folder in folders:
         assert is_complete(folder)
@@ -196,7 +196,7 @@ class Weight:
 
 @dataclass
 class Saved:
-    """A network, or a tokenizer, that writes what it is."""
+    """A network or tokenizer that writes its content."""
 
     name: str
     content: str = ""
@@ -212,7 +212,7 @@ class Module:
 
 @dataclass
 class Model:
-    """As much of a `TrainedNetwork` as is saved."""
+    """The parts of a `TrainedNetwork` that are saved."""
 
     content: str = "weights"
     numbers: int = 1000
@@ -260,21 +260,21 @@ def test_repeated_step_overwrites_its_snapshot(tmp_path: Path) -> None:
 
 def test_ignores_half_written_snapshots(tmp_path: Path) -> None:
     for name in (".step-30.x", "step-", "step-4.old", "step-x"):
-        (tmp_path / "on_the_way" / name).mkdir(parents=True)
-    write_text(tmp_path / "on_the_way" / "step-7", "a file")
+        (tmp_path / "snapshots" / name).mkdir(parents=True)
+    write_text(tmp_path / "snapshots" / "step-7", "a file")
     assert model_snapshots(tmp_path) == {}
     assert model_snapshots(tmp_path / "nowhere") == {}
 
 
 def of_the_way(run: Run) -> dict[str, np.ndarray]:
-    return load_file(model_snapshots(run.folder)[run.scores()["kept_step"]] / "model.safetensors")
+    return load_file(model_snapshots(run.folder)[run.scores()["best_step"]] / "model.safetensors")
 
 
 @pytest.mark.slow
 def test_best_model_is_a_snapshot_with_merged_adapters() -> None:
     from mrc_workbench.models.reader_networks import load_masked
 
-    options = {"epochs": 1.0, "evaluation_steps": 3, "kept_models": 100}
+    options = {"epochs": 1.0, "evaluation_steps": 3, "max_snapshots": 100}
     first = train_to_end(create_language_run(text_file(), **options))
     measured = {entry["step"] for entry in first.progress() if "eval_validation_perplexity" in entry}
     assert {*model_snapshots(first.folder)} == {0, *measured}
@@ -294,5 +294,5 @@ def test_best_model_is_a_snapshot_with_merged_adapters() -> None:
 
 @pytest.mark.slow
 def test_saves_no_snapshots_if_limit_is_zero() -> None:
-    run = train_to_end(create_language_run(text_file(), epochs=0.2, kept_models=0))
-    assert not (run.folder / "on_the_way").exists()
+    run = train_to_end(create_language_run(text_file(), epochs=0.2, max_snapshots=0))
+    assert not (run.folder / "snapshots").exists()

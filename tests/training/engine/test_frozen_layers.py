@@ -1,4 +1,4 @@
-"""Frozen lower layers are computed once for each text: the same losses, the same gradients, fewer layers a step."""
+"""Frozen lower layers are computed once per text, with the same losses and gradients."""
 
 import time
 from pathlib import Path
@@ -48,7 +48,7 @@ def loss_and_gradients(model: Any, texts: list[str]) -> tuple[float, dict[str, A
 
 
 def calls_of_layers(model: Any, work: Any) -> list[int]:
-    """How often each layer is computed: its attention is only reached by its own forward pass."""
+    """Count the forward passes of each layer by its attention module."""
     layers = transformer_layers(model[0].auto_model)
     computed: list[int] = []
     handles = [

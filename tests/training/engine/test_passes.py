@@ -1,4 +1,4 @@
-"""Passes of like length and tokens cut once: the same loss and gradient."""
+"""Passes of similar length and cached tokens: the same loss and gradients."""
 
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ PAIRS = [(SENTENCES[0], text) for text in TEXTS]
 
 
 def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str, Any], list[tuple[int, ...]]]:
-    """What a model makes of texts, the gradients of its weights, and the shapes of its passes."""
+    """Return a model's output, the gradients of its weights, and the shapes of its passes."""
     shapes: list[tuple[int, ...]] = []
     hook = model[0].register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0]["input_ids"].shape)))
-    model.eval()  # nothing is drawn
+    model.eval()  # no randomness
     model.zero_grad()
     outputs = model(model.preprocess(texts))
     vectors = outputs[output]
-    if output == "token_embeddings":  # of padding it may say anything
+    if output == "token_embeddings":  # values at padding do not matter
         vectors = vectors * outputs["attention_mask"].unsqueeze(-1)
     (vectors.reshape(len(texts), -1) ** 3).sum().backward()
     hook.remove()

@@ -1,4 +1,4 @@
-"""Batches that encode a passage once for all its questions: every question has its turn, no negative is relevant."""
+"""Batches that encode a passage once for all its questions use all questions, and no relevant negatives."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_epoch_holds_each_passage_once_with_its_questions() -> None:
 
 
 def test_passages_of_one_article_are_mutual_negatives() -> None:
-    """Twenty articles of seven passages, three questions each: 32 passages are those of five or six articles."""
+    """Twenty articles of seven passages, three questions each: 32 passages come from five or six articles."""
     passage = np.repeat(np.arange(140), 3)
     article = passage // 7
     examples = replace(plain(passage, article=article), shared=True)
@@ -42,7 +42,7 @@ def test_passages_of_one_article_are_mutual_negatives() -> None:
         sampler.set_epoch(epoch)
         articles = [np.unique(article[batch]) for batch in sampler]
         assert max(map(len, articles)) <= 6
-        assert sum(map(len, articles)) <= 20 + len(articles) - 1  # at most one is cut at each batch's end
+        assert sum(map(len, articles)) <= 20 + len(articles) - 1  # at most one per batch is cut
 
 
 def test_samples_other_questions_of_a_passage_each_epoch() -> None:
@@ -67,7 +67,7 @@ def test_batch_holds_no_passage_relevant_to_another_question(examples: Examples)
     try:
         batches = shared(examples)
     except ValueError:
-        return  # too few that may stand together
+        return  # too few compatible examples
     for batch in batches:
         for row in batch:
             relevant = set(examples.relevance[[int(examples.question[row])]].indices.tolist())

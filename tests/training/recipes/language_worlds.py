@@ -1,4 +1,4 @@
-"""Documents of a few words again and again: what is hidden among them is one of these."""
+"""Documents of a few repeated words, whose masked tokens are predictable."""
 
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ SHARES = SplitOptions(0.2, 0.1)
 
 
 def make_documents(count: int, seed: int = 0) -> list[str]:
-    """Documents of 12 to 24 words, all of them of one topic."""
+    """Return documents of 12 to 24 words of one topic."""
     rng = np.random.default_rng(seed)
     topics = np.array(WORDS).reshape(-1, _WORDS_PER_TOPIC)
     return [" ".join(rng.choice(topics[rng.integers(len(topics))], size=rng.integers(12, 25))) for _ in range(count)]
@@ -37,12 +37,12 @@ def text_file(count: int = 60, seed: int = 0) -> str:
 def make_options(**changed: Any) -> LanguageOptions:
     small: dict[str, Any] = {"size": "tiny", "vocabulary": 1000, "max_length": 32, "batch_size": 8, "epochs": 1.0}
     small |= {"evaluation_limit": 40, "logging_steps": 1}
-    small["precision"] = "float32"  # told, not tried: on a busy machine two processes may find another one quicker
+    small["precision"] = "float32"  # fixed: on a busy machine, two processes might select different ones
     return LanguageOptions(**(small | changed))
 
 
 def create_language_run(data: str, **changed: Any) -> Run:
-    """A run in the workspace that is done in seconds."""
+    """Create a run that takes seconds."""
     corpus = find_corpus(data)
     data_reference = (data, corpus.name, corpus.fingerprint)
     return create_run(new_plan(LANGUAGE_MODEL, "test", data_reference, SHARES, make_options(**changed)))

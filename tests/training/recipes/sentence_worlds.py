@@ -1,4 +1,4 @@
-"""Sets of pairs whose training can be followed, and tiny models that know their words."""
+"""Small sets of pairs, and tiny models that know their words."""
 
 from dataclasses import replace
 from functools import cache
@@ -22,7 +22,7 @@ WORDS = " ".join(SENTENCES).split()
 
 
 def make_sentences(count: int, seed: int = 0, words: int = 4) -> list[str]:
-    """Different sentences of words that the tiny models know."""
+    """Return different sentences of words that the tiny models know."""
     rng = np.random.default_rng(seed)
     distinct: dict[str, None] = {}
     while len(distinct) < count:
@@ -31,7 +31,7 @@ def make_sentences(count: int, seed: int = 0, words: int = 4) -> list[str]:
 
 
 def make_scored_pairs(rows: int = 60, seed: int = 0) -> PairSet:
-    """Pairs that share some words of four: the score from 0 to 5 says how many."""
+    """Return pairs that share some of four words; the score from 0 to 5 is their fraction."""
     rng = np.random.default_rng(seed)
     first = make_sentences(rows, seed)
     same = rng.integers(0, 5, rows)
@@ -45,7 +45,7 @@ def make_scored_pairs(rows: int = 60, seed: int = 0) -> PairSet:
 
 
 def make_topic_pairs(rows: int = 120) -> PairSet:
-    """Pairs of six words: those with the same first word are alike, whatever the others are."""
+    """Return pairs of six words, which are similar if their first words are equal."""
     rng = np.random.default_rng(0)
     topics = WORDS[:2]
     others = WORDS[2:]
@@ -60,7 +60,7 @@ def make_topic_pairs(rows: int = 120) -> PairSet:
 
 
 def make_labelled_pairs(premises: int = 30) -> PairSet:
-    """Each premise entails its beginning, contradicts its end, and says nothing of another sentence."""
+    """Each premise entails its beginning, contradicts its end, and is neutral to another sentence."""
     rows = [
         row
         for premise in make_sentences(premises, 1)
@@ -108,12 +108,12 @@ def tiny_bi_encoder() -> str:
 
 @cache
 def tiny_base() -> str:
-    """Of a cross-encoder: a masked language model."""
+    """For a cross-encoder: a masked language model."""
     return str(build_cross_encoder_base(Path(_MODELS.name) / "base"))
 
 
 def make_plan(kind: str, pairs: PairSet, **options: Any) -> TrainingPlan:
-    """A plan over a set that is kept, from a tiny model where no base is named."""
+    """Return a plan over a stored set, by default with a tiny base."""
     base = options.pop("base", tiny_base() if kind == SENTENCE_CROSS_ENCODER else tiny_bi_encoder())
     defaults = RECIPES[kind].options.defaults_for(base)
     objective = options.get("objective", defaults.objective)

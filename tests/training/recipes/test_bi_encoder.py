@@ -1,4 +1,4 @@
-"""A bi-encoder's training: its figures as in search, its losses by hand, and its model as it was in memory."""
+"""The training of a bi-encoder: metrics as in search, losses by hand, and the saved model."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import make_sampler
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import load_training_data, train
 from tests.training.worlds import (
@@ -38,7 +38,7 @@ MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 def compute_metrics(
     source: ModelSource, data: TrainingData, title: bool = True, question_set: QuestionSet | None = None
 ) -> dict[str, float]:
-    """Of the questions asked, those of validation where none are told."""
+    """Return the metrics of the questions, by default of the validation questions."""
     question_set = question_set or data.validation
     dense = Dense("", data.question_set.passages, BiEncoder(source, data.texts), title=title)
     means = evaluate(
@@ -143,7 +143,7 @@ def test_measures_a_sample_of_training_questions(bi_encoder: Trained) -> None:
     assert low <= sample["gain"]["difference"] <= high
     assert read_logged(bi_encoder.run, "before_training_ndcg@10") == [sample["before"]["ndcg@10"]]
     best_entry = next(
-        entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["kept_step"]
+        entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["best_step"]
     )
     assert best_entry["eval_training_ndcg@10"] == pytest.approx(sample["after"]["ndcg@10"], abs=1e-9)
     assert best_entry["eval_validation_ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)
@@ -173,7 +173,7 @@ def held_out_examples(trained: Trained) -> Examples:
 def margin_losses(
     model: Any, data: TrainingData, questions: np.ndarray, passages: np.ndarray, options: BiEncoderOptions
 ) -> float:
-    """MegaBatchMarginLoss as its formula says: the hardest other passage of the batch against the own one."""
+    """MegaBatchMarginLoss by its formula: a question's passage against the hardest other one of the batch."""
     question_vectors = model.encode(
         [data.validation.questions[row].text for row in questions], normalize_embeddings=True
     )

@@ -16,8 +16,8 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.recipes.examples import cross_encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.recipes.rankers import INTERPOLATION_WEIGHTS
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Phase
 from mrc_workbench.training.train import load_training_data, train
 from tests.doubles import small_set
@@ -28,7 +28,7 @@ MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 
 
 class Remembered:
-    """A scorer that scores a pair once: the weights of a grid look at the same pairs."""
+    """A scorer that scores a pair once, for a grid of weights."""
 
     def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
         self._scorer = CrossEncoderScorer(source, corpus)
@@ -53,7 +53,7 @@ def compute_metrics(scorer: Remembered, data: TrainingData, weight: float, depth
 
 
 def ndcg_by_hand(scorer: Remembered, data: TrainingData, weight: float) -> float:
-    """Mean over the questions, each with one relevant passage, of 1 / log2(1 + its rank among the first 20)."""
+    """Return the mean of 1 / log2(1 + rank) over questions with one relevant passage, among the first 20."""
     candidates = data.candidates(data.validation, 20)
     total = 0.0
     for question, rows, first in zip(data.validation.questions, candidates.indices, candidates.scores, strict=True):
@@ -166,7 +166,7 @@ def test_saved_starter_gives_same_scores(cross_encoder: Trained, tmp_path: Path)
 
 def test_gain_over_bm25_is_of_interpolated_model(cross_encoder: Trained) -> None:
     scores = cross_encoder.run.scores()
-    gain = scores["mixed_gain"]
+    gain = scores["interpolated_gain"]
     difference = scores["interpolated"][gain["measure"]] - scores["bm25"][gain["measure"]]
     assert gain["difference"] == pytest.approx(difference, abs=1e-9)
     low, high = gain["interval"]
@@ -203,7 +203,7 @@ def test_scores_zero_without_bm25_candidates() -> None:
     # half of the questions share no word with any passage, also on validation
     lost = [Question(f"l{i}", "nowhere", (), (f"p{i}",)) for i in range(20)]
     world = misleading_set()
-    world = QuestionSet("lost", world.passages, (*world.questions, *lost))
+    world = QuestionSet("missing", world.passages, (*world.questions, *lost))
     run = create_planned_run(CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")

@@ -1,4 +1,4 @@
-"""What a bi-encoder learns of a teacher: the losses by hand, and the way of a whole training."""
+"""Distillation of a bi-encoder: losses by hand, and a whole training."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from mrc_workbench.training.ranker_options import (
     BiEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.shown import TeacherScores
+from mrc_workbench.training.recipes.passage_windows import TeacherScores
 from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
@@ -49,7 +49,7 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) -> float:
-    """The loss as its formula says; `vectors` are of questions, positives, and each place of the negatives."""
+    """Return the loss by its formula; `vectors` are those of questions, positives, and each negative."""
     questions, *passages = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
     student = np.stack([(questions * side).sum(axis=1) for side in passages], axis=1) / options.temperature
     teacher = TEACHER.astype(np.float64) / options.teacher_temperature
@@ -106,7 +106,7 @@ class ScoredPairCounter:
 
 @pytest.fixture
 def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> ScoredPairCounter:
-    """Counts the pairs that any teacher scores."""
+    """Count the pairs that teachers score."""
     counter = ScoredPairCounter()
     scored = CrossEncoderScorer.score
 
@@ -172,7 +172,7 @@ def test_student_follows_a_wrong_teacher() -> None:
     scores = run.scores()
     assert scores["after"]["recall@1"] <= scores["before"]["recall@1"]
     losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
-    assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2  # the first alone is of a student that is its teacher still
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2  # at the first step, student and teacher are equal
 
 
 @pytest.mark.parametrize("objective", DISTILLATION_OBJECTIVES)
@@ -198,7 +198,7 @@ def test_resumed_training_reuses_teacher_scores(
             assert train(run).state is State.STOPPED
         if step == 1:
             assert scored_pairs.pairs > 0
-            assert [status.progress for status in statuses if status.phase == Phase.TEACHING][-1] == 1.0
+            assert [status.progress for status in statuses if status.phase == Phase.LABELLING][-1] == 1.0
             scored_pairs.pairs = 0
         again(run)
     train(run)
@@ -218,18 +218,18 @@ def test_stops_while_teacher_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(CrossEncoderScorer, "score", stopped)
     ended = train(run)
-    assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.TEACHING, 0)
-    assert estimate(run.plan()).seconds_teaching == 0  # what it had scored is kept
+    assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LABELLING, 0)
+    assert estimate(run.plan()).seconds_labelling == 0  # its scores are stored
 
 
 def test_estimate_includes_missing_teacher_scores() -> None:
     run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS)
     first_estimate = estimate(run.plan())
-    assert first_estimate.seconds_teaching > 0
-    besides = first_estimate.seconds_loading + first_estimate.seconds_measuring + first_estimate.seconds_teaching
-    assert first_estimate.seconds == pytest.approx(first_estimate.steps * first_estimate.seconds_a_step + besides)
+    assert first_estimate.seconds_labelling > 0
+    besides = first_estimate.seconds_loading + first_estimate.seconds_evaluating + first_estimate.seconds_labelling
+    assert first_estimate.seconds == pytest.approx(first_estimate.steps * first_estimate.seconds_per_step + besides)
     assert train(run).state is State.DONE
-    assert estimate(run.plan()).seconds_teaching == 0
+    assert estimate(run.plan()).seconds_labelling == 0
 
 
 @pytest.mark.parametrize("objective", DISTILLATION_OBJECTIVES)
@@ -237,7 +237,7 @@ def test_command_trains_with_teacher(objective: BiEncoderObjective, tiny: str) -
     words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", tiny, "--objective", objective.value]
     words += ["--negatives", "1", "--epochs", "1"]
     words += ["--validation-share", "0.25", "--test-share", "0.25", "--split-seed", "1"]
-    assert main(["train", *words]) == 2  # nobody to learn from
+    assert main(["train", *words]) == 2  # no teacher
     assert main(["train", *words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0
     (run,) = all_runs()
     options = run.plan().options

@@ -1,4 +1,4 @@
-"""Of a passage that is too long, training shows the window with the answer; of others nothing changes."""
+"""Training reads the window with the answer of a long passage, and short passages as a whole."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.passage_windows import PassageWindows, TeacherScores
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
-from mrc_workbench.training.recipes.shown import PassageWindows, TeacherScores
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set
@@ -45,7 +45,7 @@ TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text f
 QUERIES = [question.text for question in QUESTIONS]
 # the only negatives of the first five questions: all passages but their own, and but p2 where the answer is 서울
 OTHERS = [{1, 2, 3, 4}, {0, 2, 3, 4}, {0, 3, 4}, {0, 1, 2, 4}, {0, 1, 2, 3}]
-# every question with its passage, the last one with both of its own
+# each question with its passage, the last one with two
 PAIRS = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 1), (5, 2)]
 LISTS = [CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET]
 
@@ -148,7 +148,7 @@ def test_makes_passage_lists_per_question(objective: CrossEncoderObjective) -> N
         for row, label in zip(rows(texts), labels, strict=True)
     ]
     with_negatives = {question for question, _, label in pairs if label == 0}
-    # a question without a negative has nothing to compare
+    # questions without negatives are omitted
     assert sorted(listed) == sorted(entry for entry in pairs if entry[0] in with_negatives)
     assert questions == examples.question.tolist() == sorted(with_negatives)
     assert all(labels[0] == 1 and labels[-1] == 0 for labels in columns["labels"])
@@ -170,7 +170,7 @@ def test_reports_missing_negatives(objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(objective=objective, teacher="starter")
     both = tuple(replace(question, relevant=("p4", "p5")) for question in QUESTIONS[3:5])
     alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], both))
-    with pytest.raises(TrainingError, match="no hard negative could be drawn") as refused:
+    with pytest.raises(TrainingError, match="no hard negatives are available") as refused:
         cross_encoder_examples(options, alone)
     assert refused.value.code == "no_negatives"
 
@@ -237,7 +237,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
-    """Passages of which the models here read less than half; question n's answer stands at another place in each."""
+    """Passages of more than twice the models' length, each with its answer at another position."""
     rng = np.random.default_rng(0)
     passages = []
     questions = []
@@ -261,8 +261,8 @@ def spans_of(n_characters: int, size: int, stride: int, head: int) -> Iterator[W
     st.integers(8, 80),
     st.sampled_from(["", "제목"]),
 )
-def test_selects_window_with_answer(words: list[str], place: int, size: int, title: str) -> None:
-    words.insert(min(place, len(words)), "정답낱말")
+def test_selects_window_with_answer(words: list[str], answer_position: int, size: int, title: str) -> None:
+    words.insert(min(answer_position, len(words)), "정답낱말")
     passages = (Passage("p0", " ".join(words), title), Passage("p1", "다른 글"))
     question_set = QuestionSet("one", passages, (Question("q0", "한강은", ("정답낱말",), ("p0",)),))
     data = make_unsplit_data(question_set)
@@ -363,7 +363,9 @@ def test_run_counts_long_passages_and_scores_best_windows(
     run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
     assert train(run).state is State.DONE
     count = run.provenance()["windows"]["passages"]
-    assert f"- **Long passages**: of {count} a window was shown" in (run.model_folder / "README.md").read_text("utf-8")
+    assert f"- **Long passages**: {count} were trained on with one window" in (
+        run.model_folder / "README.md"
+    ).read_text("utf-8")
     of = make_training_data(long_set(), run.plan().split, run.plan().options)
     encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
     dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())

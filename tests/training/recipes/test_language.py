@@ -1,4 +1,4 @@
-"""Trainings of language models from beginning to end: what is learned, resumed, estimated and saved."""
+"""Trainings of language models: learning, resuming, estimates and saved models."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.reader_networks import load_masked
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.recipes.language import LanguageRecipe
-from mrc_workbench.training.recipes.language_material import UNIGRAM
+from mrc_workbench.training.recipes.language_data import UNIGRAM
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.training.train import load_training_data, train
@@ -24,12 +24,12 @@ from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed
 from tests.training.worlds import in_workspace, make_source, read_logged, train_to_end
 
 __all__ = ["begin"]  # a fixture
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A new model that was taught the topics."""
+    """A new model trained on the topics."""
     options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
     return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
 
@@ -58,10 +58,10 @@ def test_provenance_and_card_describe_the_model(learned: Run) -> None:
     assert data["train_documents"] + data["validation_documents"] + data["test_documents"] == data["documents"] == 300
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: fill-mask" in card
-    assert LanguageRecipe.does in card
-    assert "| |Hidden tokens guessed|Next segments told|" in card
-    assert "| |Perplexity of hidden tokens|" in card
-    assert f"|Frequency alone|{learned.scores()[UNIGRAM]['perplexity']:.2f} [" in card
+    assert LanguageRecipe.summary in card
+    assert "| |Masked tokens predicted|Next segments predicted|" in card
+    assert "| |Perplexity of masked tokens|" in card
+    assert f"|Token frequency|{learned.scores()[UNIGRAM]['perplexity']:.2f} [" in card
     lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
     exec(lines, {})  # noqa: S102 - what the card tells people to run
 
@@ -139,7 +139,7 @@ def test_estimates_time_and_memory(objective: LanguageObjective) -> None:
     run = create_language_run(text_file(40), objective=objective, evaluation_limit=8, epochs=2.0)
     result = estimate(run.plan())
     assert result.fits
-    assert (result.seconds_a_step, result.seconds_measuring, result.seconds_loading) > (0, 0, 0)
+    assert (result.seconds_per_step, result.seconds_evaluating, result.seconds_loading) > (0, 0, 0)
     assert train_to_end(run).status().total_steps == result.steps
 
 

@@ -1,4 +1,4 @@
-"""Finished language models are loaded by others, and a model from the hub goes on, is killed and resumed."""
+"""Other libraries load finished language models, and a model from the hub is trained, killed and resumed."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.language.tokenizer_training import Sample, gather_documents, train_on
 from mrc_workbench.models.language.tokenizers import write_tokens
-from mrc_workbench.training.recipes.language_material import LanguageTrainingData
+from mrc_workbench.training.recipes.language_data import LanguageTrainingData
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train
 from tests.hub import OWNER, hub_environment, hub_server
@@ -61,7 +61,7 @@ def test_existing_tokenizer_takes_no_progress(tmp_path: Path) -> None:
     LanguageTrainingData.from_corpus(
         corpus, SHARES, make_options(tokenizer=str(folder), whole_words="morphemes"), shares.append
     )
-    # documents cut by then, of those learned from or measured on: two ninths of these are measured on
+    # tokenized documents; two ninths of them are for validation
     expected = [7 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [7 / 9]
     expected += [7 / 9 + 2 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [1.0]
     assert shares == pytest.approx(expected)
@@ -116,7 +116,7 @@ def test_stops_while_library_merges(monkeypatch: pytest.MonkeyPatch) -> None:
         assert merged.wait(300)
 
     with monkeypatch.context() as patch:
-        patch.setattr("mrc_workbench.training.recipes.language_material.train_on", merging)
+        patch.setattr("mrc_workbench.training.recipes.language_data.train_on", merging)
         ended = train(run)
     merged.set()
     assert (ended.state, ended.phase) == (State.STOPPED, Phase.LOADING)
@@ -135,7 +135,7 @@ def test_stops_while_tokenizing_text(monkeypatch: pytest.MonkeyPatch) -> None:
         write_tokens(folder, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", stopped_in_the_second_part)
+        patch.setattr("mrc_workbench.training.recipes.language_data.write_tokens", stopped_in_the_second_part)
         ended = train(run)
     assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LOADING, 0)
     assert 0.9 < ended.progress < 1, "nearly all was cut"
@@ -149,13 +149,13 @@ def test_reports_errors_of_tokenizer_training(monkeypatch: pytest.MonkeyPatch) -
     def failing(*_: Any) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.train_on", failing)
+    monkeypatch.setattr("mrc_workbench.training.recipes.language_data.train_on", failing)
     ended = train(create_language_run(text_file(60, seed=8), **OPTIONS))
     assert (ended.state, ended.code, ended.message) == (State.FAILED, "memory", "nothing left")
 
 
 def make_base(kind: str) -> list[Path]:
-    """What is left in the cache of this kind, but for the files that say whose turn it is."""
+    """Return the cached folders, without lock files."""
     return [path for path in (workspace() / "cache" / kind).glob("*") if path.is_dir()]
 
 
@@ -177,7 +177,7 @@ from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.training.runs import Run
 
 out, words = sys.argv[1], json.loads(sys.argv[2])
-if os.fork():  # what has read the libraries, and no more, stays behind
+if os.fork():  # only the preloaded process remains
     assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
     killed = Run(Path(out, "killed"))
     print(json.dumps([killed.status().state, step_of(newest_checkpoint(killed.folder))]), flush=True)
@@ -206,8 +206,8 @@ class _Trainings:
     base: Path
     whole: Run
     killed: Run
-    saved_before: int  # the step of the checkpoint that the killed one left
-    refused: str  # why 513 tokens were
+    saved_before: int  # the step of the killed run's checkpoint
+    refused: str  # the limit that 513 tokens exceed
     as_long_as_it_reads: State
 
 

@@ -1,4 +1,4 @@
-"""One process makes what several want; those that wait hear a wish to stop, and what was left by a kill goes."""
+"""One process builds a shared folder; waiting processes react to a stop, and leftovers of a kill are deleted."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ import pytest
 from mrc_workbench.data.cache import is_intact
 from mrc_workbench.data.jobs.folder import StopRequested
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.training.recipes.language_material import create_once
+from mrc_workbench.training.recipes.language_data import create_once
 
 CREATOR = """
 import os, signal, sys, time
 from pathlib import Path
-from mrc_workbench.training.recipes.language_material import made_once
+from mrc_workbench.training.recipes.language_data import create_once
 
 folder, end = Path(sys.argv[1]), sys.argv[2]
 
@@ -30,13 +30,13 @@ def make(new):
     if end == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
 
-made_once(folder, make, None)
+create_once(folder, make, None)
 """
 
 
 @contextmanager
 def start_creator_process(folder: Path, end: str = "well") -> Iterator["subprocess.Popen[str]"]:
-    """A process that is making the folder, until it is told to go on."""
+    """Start a process that builds the folder and waits for a signal to continue."""
     words = [sys.executable, "-c", CREATOR, str(folder), end]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""How late interaction is trained: its losses by hand, its model as the library reads it, its figures as in search."""
+"""The training of late interaction: losses by hand, the model in its library, metrics as in search."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ from mrc_workbench.training.engine.speed import LowerStates
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import LATE_INTERACTION, LateObjective, LateOptions
 from mrc_workbench.training.recipes.losses import late_loss, negatives_of_processes
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.train import train
 from tests.tiny_models import SENTENCES, build_bi_encoder
 from tests.training.worlds import Trained, create_planned_run, get_base, make_source, shuffled, train_in
@@ -43,12 +43,12 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def score(question: np.ndarray, passage: np.ndarray) -> float:
-    """The mean over the question's tokens of the best cosine among the passage's, one after the other."""
+    """Return the mean over the question's tokens of the best cosine with a token of the passage."""
     return float(np.mean([max(float(token @ other) for other in passage) for token in question]))
 
 
 def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> float:
-    """The loss as its formula says, of the texts above."""
+    """Return the loss of the texts above by its formula."""
     questions = [
         np.asarray(vectors, dtype=np.float64) for vectors in model.encode_query(QUESTIONS, convert_to_numpy=True)
     ]
@@ -56,7 +56,7 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
     scores = np.array(
         [[[score(vectors, passage) for passage in column] for column in columns] for vectors in questions]
     )
-    scores /= options.temperature  # (questions, places, questions that they belong to)
+    scores /= options.temperature  # (questions, positions, their questions)
     every = scores.transpose(0, 2, 1).reshape(3, 9)
     contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
     if options.objective is LateObjective.MULTIPLE_NEGATIVES:
@@ -69,7 +69,7 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
 
 
 @pytest.mark.parametrize(
-    "told",
+    "settings",
     [
         {},
         {"temperature": 0.5},
@@ -77,8 +77,8 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
         {"objective": LateObjective.KL, "distillation_weight": 0.3, "teacher_temperature": 2.5, "temperature": 0.1},
     ],
 )
-def test_loss_matches_formula(told: dict[str, Any]) -> None:
-    options = LateOptions(base=get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **told)
+def test_loss_matches_formula(settings: dict[str, Any]) -> None:
+    options = LateOptions(base=get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **settings)
     model = load_token_encoder(find_model(options.base))
     model.eval()
     columns = [QUESTIONS, POSITIVES, *NEGATIVES]
@@ -129,7 +129,7 @@ def test_library_loads_model(finished: Trained) -> None:
 
 
 def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three questions a passage make a third of the steps; measuring and training use the same stored states."""
+    """Three questions per passage need a third of the steps; evaluation and training share stored states."""
     stored: list[LowerStates] = []
 
     class Noted(LowerStates):
@@ -163,7 +163,7 @@ def test_projection_starts_with_principal_directions(tmp_path: Any) -> None:
     expected = wide @ np.linalg.svd(wide, full_matrices=False)[2][:6].T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     vectors = np.concatenate(model.encode_document(SENTENCES, convert_to_numpy=True))
-    # an axis may point the other way: what counts is how vectors lie to each other
+    # axes may have opposite signs: compare the dot products
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)
 
 
@@ -188,12 +188,12 @@ def test_rejects_starter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "option"),
+    ("settings", "option"),
     [({"negatives": 0, "teacher": STARTER}, "negatives"), ({"negatives": 1, "teacher": " "}, "teacher")],
 )
-def test_requires_teacher_name_and_negatives(told: dict[str, Any], option: str) -> None:
+def test_requires_teacher_name_and_negatives(settings: dict[str, Any], option: str) -> None:
     with pytest.raises(OptionError) as refused:
-        LateOptions(objective=LateObjective.KL, **told)
+        LateOptions(objective=LateObjective.KL, **settings)
     assert refused.value.option == option
 
 
@@ -205,7 +205,7 @@ def test_negatives_with_several_processes() -> None:
 
 def test_distills_teacher_over_windows() -> None:
     distilled = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
-    options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "recompute": True}
+    options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "gradient_checkpointing": True}
     run = create_planned_run(LATE_INTERACTION, shuffled(24, 24), SHARES, **distilled, **options)
     ended = train(run)
     assert ended.state is State.DONE, ended.message

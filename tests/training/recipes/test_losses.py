@@ -1,4 +1,4 @@
-"""Every objective: its gradient reaches all of a batch, and a few steps of it teach what there is to learn."""
+"""Objectives: gradients reach the whole batch, and a few steps learn a small set."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,17 +26,17 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import create_planned_run, in_workspace, make_source, make_unsplit_data, shuffled
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 MEGA, MULTIPLE, GIST, TRIPLET, MARGIN_MSE, KL = BiEncoderObjective
-OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these: every hinge is open
+OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these margins
 IN_PARTS: dict[str, dict[str, Any]] = {
     "mega-batch": {"objective": MEGA, **OPEN},
     "multiple-negatives": {"objective": MULTIPLE},
@@ -59,7 +59,7 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
 
 
 def of_both(trainings: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
-    """Each of them for the tiny model, and for the starter those that it can do."""
+    """Return each objective for the tiny model and, if possible, for the starter."""
     fits = [
         name
         for name, options in trainings.items()
@@ -79,7 +79,7 @@ def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Batch:
-    """The first batch that the real trainer would train on, in a model without dropout."""
+    """The first training batch of the real trainer, in a model without dropout."""
 
     def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, data: TrainingData, folder: Path) -> None:
         kind = BI_ENCODER if isinstance(options, BiEncoderOptions) else CROSS_ENCODER
@@ -101,7 +101,7 @@ class Batch:
 
     @contextmanager
     def watching(self, name: str, change: Callable[[Any], Any] = lambda _: None) -> Iterator[list[Any]]:
-        """Note the gradients at what the model's last module calls `name`, an array a call."""
+        """Record the gradients of the output `name` of the model's last module, an array per call."""
         seen: list[Any] = []
 
         def forwarded(module: Any, inputs: Any, output: dict[str, Any]) -> None:
@@ -121,8 +121,8 @@ class Batch:
 
 @cache
 def five_questions() -> TrainingData:
-    """About the first five of many passages: a batch of all, without a passage twice."""
-    return replace(make_unsplit_data(shuffled(5, 400)), learnable=np.arange(400) >= 5)
+    """Return questions on the first five of many passages: one batch, without repeated passages."""
+    return replace(make_unsplit_data(shuffled(5, 400)), is_trainable=np.arange(400) >= 5)
 
 
 def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
@@ -149,7 +149,7 @@ def test_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str,
 
 @pytest.fixture(scope="module")
 def prompted(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A base whose prompts change everything."""
+    """A base with prompts that change all vectors."""
     folder = build_bi_encoder(tmp_path_factory.mktemp("prompted") / "base")
     config = json.loads((folder / "config_sentence_transformers.json").read_text())
     prompts = {"query": f"{SENTENCES[0]} ", "document": f"{SENTENCES[1]} "}
@@ -159,7 +159,7 @@ def prompted(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
 def test_training_reads_same_texts_as_search(name: str, prompted: str, tmp_path: Path) -> None:
-    """The vectors of a training step are those of a search."""
+    """The vectors of a training step equal those of a search."""
     batch = bi_encoder_batch(prompted, tmp_path, **BI_ENCODERS[name])
     seen: list[np.ndarray] = []
     last = batch.task.model[-1]
@@ -188,7 +188,7 @@ def test_mini_batches_preserve_gradient(name: str, tiny_bi_encoder: str, tmp_pat
     tolerance = 1e-5 * max(1, np.abs(gradient).max())
     np.testing.assert_allclose(in_parts.gradient(), gradient, rtol=0, atol=tolerance)
 
-    # had it lost one example, or all but the last part, it would differ by much more than that
+    # a missing example would make a much larger difference
     def without(rows: list[int]) -> np.ndarray:
         def dropped(gradient: Any) -> Any:
             gradient = gradient.clone()
@@ -243,12 +243,9 @@ BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
 
 
 def mean_lead(data: TrainingData, scores: np.ndarray) -> float:
-    """Mean over the training questions of the score of their passage minus the best of the others trained on.
-
-    `scores` are of every passage, `(n_questions, n_passages)`.
-    """
-    relevant = data.train.relevance.toarray()[:, data.learnable]
-    scores = scores[:, data.learnable]
+    """Return the mean score of a question's passage minus the best other training passage."""
+    relevant = data.train.relevance.toarray()[:, data.is_trainable]
+    scores = scores[:, data.is_trainable]
     right = np.where(relevant, scores, -np.inf).max(axis=1)
     return float((right - np.where(relevant, -np.inf, scores).max(axis=1)).mean())
 
@@ -268,10 +265,10 @@ def lead_of_cross_encoder(source: ModelSource, data: TrainingData) -> float:
 
 
 def trained(kind: str, base: str, **options: Any) -> Run:
-    """Learn which of seven passages a question is about, of five questions by heart."""
+    """Learn the passages of five questions by heart."""
     rates = {BI_ENCODER: (0.06, 6e-3), CROSS_ENCODER: (0.2, 6e-3)}
     settings = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
-    never = {"evaluation_steps": 10_000}  # so the last weights are kept
+    never = {"evaluation_steps": 10_000}  # so the last weights are used
     seven = shuffled(7, 7)
     run = create_planned_run(
         kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings | never | options
@@ -310,7 +307,7 @@ def test_few_steps_teach_bi_encoder_to_discriminate(
         before = lead_of_bi_encoder(find_model(base), data, dimensions)
         after = lead_of_bi_encoder(make_source(run), data, dimensions)
         assert before < 0
-        # one that is taught leads by the teacher's margin times its own temperature, and by no more
+        # a student leads by the teacher's margin times its temperature, and not by more
         assert after > (0.05 if options["objective"] in DISTILLATION_OBJECTIVES else 0.3)
 
 
@@ -324,5 +321,5 @@ def test_few_steps_teach_cross_encoder_to_discriminate(
     data = load_training_data(run.plan())
     before, after = (lead_of_cross_encoder(source, data) for source in (find_model(base), make_source(run)))
     assert before < 0
-    # a starter only weighs matching words, and no weights of these tell all of the passages apart
+    # a starter only weights matching words, which do not separate all passages
     assert after > (0.2 if kind == "tiny" else before + 1.5)

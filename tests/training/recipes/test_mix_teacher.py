@@ -11,8 +11,8 @@ from mrc_workbench.data.store import find
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.material import TrainingData
-from mrc_workbench.training.recipes.shown import CANDIDATES_PER_QUESTION, MixTeacher
+from mrc_workbench.training.recipes.passage_windows import CANDIDATES_PER_QUESTION, MixTeacher
+from mrc_workbench.training.recipes.training_data import TrainingData
 from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def teacher(tmp_path: Path) -> MixTeacher:
     base = str(build_bi_encoder(tmp_path / "base"))
     options = BiEncoderOptions(
-        base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_weight=0.5
+        base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_loss_weight=0.5
     )
     data = TrainingData.from_question_set(find("sample"), SplitOptions(), options)
     data = replace(data, train=data.train.with_questions(np.arange(20)))
@@ -44,7 +44,7 @@ def test_label_scores_each_candidate_once(teacher: MixTeacher) -> None:
     assert all(len(set(row)) == CANDIDATES_PER_QUESTION for row in candidates.astype(int).tolist())
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(scores.mean(axis=1), 0, atol=1e-4)
-    # what answers a question stands above the candidates' mean, though no label was read
+    # relevant passages score above the candidates' mean, without labels
     assert scores[candidates == positives[:, None]].mean() > 1.0
     assert np.array(teacher.placeholder_labels()).shape == labels.shape
 
@@ -72,7 +72,7 @@ def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
     features = [model.preprocess(["달은", "강은"]), model.preprocess(["달은 밝다", "강은 흐른다"])]
     by_labels = SharedPassagesLoss(model, 0.05)(features).item()
-    sure = torch.tensor([[0, 0, 1, 9.0, -9.0], [1, 0, 1, -9.0, 9.0]])  # the mix says what the labels say
+    sure = torch.tensor([[0, 0, 1, 9.0, -9.0], [1, 0, 1, -9.0, 9.0]])  # the mix agrees with the labels
     assert SharedPassagesLoss(model, 0.05, 0.5)(features, sure).item() == pytest.approx(by_labels, rel=1e-4)
     contrary = torch.tensor([[0, 0, 1, -9.0, 9.0], [1, 0, 1, 9.0, -9.0]])
     assert SharedPassagesLoss(model, 0.05, 0.5)(features, contrary).item() > by_labels + 0.01
@@ -80,7 +80,7 @@ def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8}])
 def test_requires_shared_passages_for_mix(changes: dict[str, object]) -> None:
-    given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_weight": 0.5}
+    given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_loss_weight": 0.5}
     with pytest.raises(OptionError) as refused:
         BiEncoderOptions(**given | changes)  # type: ignore[arg-type]
-    assert (refused.value.option, refused.value.code) == ("mix_weight", "mix")
+    assert (refused.value.option, refused.value.code) == ("mix_loss_weight", "mix")

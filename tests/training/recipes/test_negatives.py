@@ -1,4 +1,4 @@
-"""Hard negatives: those drawn from rankings, those that a user marked, and the table of them, by hand."""
+"""Hard negatives from rankings and from marks of users, and their table, by hand."""
 
 import json
 import unicodedata
@@ -33,7 +33,7 @@ from mrc_workbench.training.recipes.examples import (
     sample_negatives,
     to_table,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_training_data
 from tests.doubles import small_set
@@ -43,7 +43,7 @@ ALL = np.ones(5, dtype=bool)
 
 
 def ranking(*rows: list[int]) -> Rankings:
-    """Scores fall from 1 by 0.1 a rank."""
+    """Return a ranking whose scores fall from 1 by 0.1 per rank."""
     indices = np.array(rows, dtype=np.int32)
     scores = np.broadcast_to(1 - 0.1 * np.arange(indices.shape[1]), indices.shape)
     return Rankings(indices, np.where(indices >= 0, scores, -np.inf).astype(np.float32))
@@ -174,7 +174,7 @@ def test_respects_ranks_and_margin() -> None:
     # 10 % below 0.9 is 0.81, 20 % below is 0.72
     assert sample_all(rankings, question_set, make_options(5, negatives_margin=0.1)).ranks.tolist() == [[3, 4, 5, 0, 0]]
     assert sample_all(rankings, question_set, make_options(5, negatives_margin=0.2)).ranks.tolist() == [[4, 5, 0, 0, 0]]
-    # without the question's passage in the ranking there is nothing to keep a distance from
+    # without the question's passage in the ranking, there is no limit
     lost = sample_all(ranking([3, 1, 2, 4]), question_set, make_options(5, negatives_margin=0.9))
     assert lost.ranks.tolist() == [[1, 2, 3, 4, 0]]
     assert np.isnan(lost.positive_scores).all()
@@ -221,14 +221,14 @@ def test_fills_from_large_corpus() -> None:
     assert (full >= 0).all()
     assert (full != np.arange(1500)[:, None]).all()
     assert all(len({*row}) == 6 for row in full.tolist())
-    assert len({*full.ravel().tolist()}) == 750  # everything comes up
+    assert len({*full.ravel().tolist()}) == 750  # all passages are sampled
 
 
 def test_excludes_relevant_passages_of_identical_questions() -> None:
     world = misleading_set()
     twins = [Question(f"twin{i}", world.questions[i].text, (), (f"p{(i + 1) % 20}",)) for i in range(20)]
     world = QuestionSet("twins", world.passages, (*world.questions, *twins))
-    # the passage BM25 ranks first for "year3" is p3, the twin's; nothing else shares a word
+    # BM25 ranks p3, the twin's passage, first for "year3"; no other shares a word
     mined = mine_negatives(make_options(3), make_unsplit_data(world))
     assert (mined.rows == NOT_FOUND).all()
     mined = mine_negatives(make_options(3), make_unsplit_data(misleading_set()))
@@ -242,7 +242,7 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
     mined = mine_negatives(options, data)
     ranks = mined.ranks[mined.ranks > 0]
     assert set(ranks.tolist()) == {4, 5, 6, 7, 8, 9}
-    assert data.learnable[mined.rows[mined.rows >= 0]].all()
+    assert data.is_trainable[mined.rows[mined.rows >= 0]].all()
     candidates = data.candidates(data.train, 9)
     rows, positions = np.nonzero(mined.ranks)
     np.testing.assert_array_equal(
@@ -275,7 +275,7 @@ def test_builds_negatives_table() -> None:
     assert json.loads(table.to_json(orient="values", force_ascii=False)) == expected
 
 
-# marked by a person
+# marked by a user
 
 
 def marked(*pairs: tuple[str, str]) -> TrainingData:
@@ -291,7 +291,7 @@ def test_puts_marked_passages_before_sampled_ones() -> None:
     )
     rankings = ranking([1, 0, 4, -1], [1, 0, -1, -1])
     merged = put_marked_first({0: [3, 4], 1: [2]}, mined, rankings)
-    assert merged.rows.tolist() == [[3, 4], [2, 0]]  # row 1 gives way: no question has more than two
+    assert merged.rows.tolist() == [[3, 4], [2, 0]]  # row 1 is dropped: a question has at most two
     assert merged.ranks.tolist() == [[0, 3], [0, 2]]
     np.testing.assert_allclose(merged.scores, [[np.nan, 0.8], [np.nan, 0.9]])
     assert merged.positive_scores is mined.positive_scores
@@ -302,11 +302,11 @@ def test_puts_marked_passages_before_sampled_ones() -> None:
 def test_ignores_invalid_marks() -> None:
     pairs = (("q1", "p4"), ("q1", "p1"), ("q3", "p2"), ("q1", "gone"), ("gone", "p2"), ("q6", "p3"), ("q1", "p2"))
     data = marked(*pairs)
-    # p1 answers q1, p3 answers q6; p2 holds the answer of q3, but a person has looked
+    # p1 answers q1, p3 answers q6; p2 holds the answer of q3, but a user marked it
     assert marked_rows(data) == {0: [3, 1], 2: [1]}
-    learnable = data.learnable.copy()
-    learnable[3] = False  # of an article that test questions ask about
-    assert marked_rows(replace(data, learnable=learnable)) == {0: [1], 2: [1]}
+    is_trainable = data.is_trainable.copy()
+    is_trainable[3] = False  # of an article that test questions ask about
+    assert marked_rows(replace(data, is_trainable=is_trainable)) == {0: [1], 2: [1]}
 
 
 def test_ignores_marks_relevant_to_identical_questions() -> None:

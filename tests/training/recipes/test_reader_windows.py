@@ -1,4 +1,4 @@
-"""A reader's windows: their marks, their features and their loss, by hand."""
+"""Windows of a reader: labels, features and loss, by hand."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from mrc_workbench.training.recipes.readers import ReaderWindows
 from mrc_workbench.training.text_options import READER
 from tests.training.worlds import CUE, WORDS, get_base
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 A, B, C, D, E, F, G, H = WORDS[:8]  # a token each
-# [CLS] question [SEP] and five words [SEP]: the passage stands from place 3 on, and each window begins 3 words on
+# [CLS] question [SEP] and five words [SEP]: the passage starts at position 3, windows are 3 words apart
 OPTIONS = SpanOptions(9, 2, 4)
 START = 3
 PASSAGE = " ".join((A, B, C, D, E, F, G, H))
@@ -40,7 +40,7 @@ def make_question(*answers: str, starts: tuple[int, ...] = ()) -> Question:
 def marks(windows: ReaderWindows) -> list[tuple[list[int], list[int]]]:
     return [
         (list(begin_positions), list(other))
-        for begin_positions, other in zip(windows.begins, windows.finishes, strict=True)
+        for begin_positions, other in zip(windows.starts, windows.ends, strict=True)
     ]
 
 
@@ -60,7 +60,7 @@ def test_marks_tokens_of_answer(
     assert [(window.start, window.first, window.last) for window in windows.windows] == [(START, 0, 5), (START, 3, 8)]
     assert marks(windows) == expected
     assert windows.counts == {
-        **{"answers": 1, "mended": 0, "lost": 0},
+        **{"answers": 1, "corrected": 0, "missing": 0},
         "without_answer": sum(begins == [0] for begins, _ in expected),
     }
     assert windows.columns() == {
@@ -84,7 +84,7 @@ def test_counts_corrected_and_lost_answers(windows: ReaderWindows) -> None:
     windows.add_answered(make_question(B, starts=(0,)), PASSAGE)
     windows.add_answered(make_question("없다", starts=(0,)), PASSAGE)
     windows.add_answered(make_question(A, starts=(0,)), A)
-    assert windows.counts == {"answers": 3, "mended": 1, "lost": 1, "without_answer": 1}
+    assert windows.counts == {"answers": 3, "corrected": 1, "missing": 1, "without_answer": 1}
     assert len(windows.windows) == 3
 
 
@@ -96,7 +96,7 @@ def test_samples_one_window_of_negative_passage(windows: ReaderWindows) -> None:
     assert marks(windows) == [([0], [0])] * 20
     windows.add_rejected(make_question(), "", rng)
     assert windows.columns()["passage"][-1] == ""
-    assert windows.counts == {"answers": 0, "mended": 0, "lost": 0, "without_answer": 21}
+    assert windows.counts == {"answers": 0, "corrected": 0, "missing": 0, "without_answer": 21}
 
 
 def test_features_hold_batch_and_marks(windows: ReaderWindows, model: Any) -> None:
@@ -105,10 +105,10 @@ def test_features_hold_batch_and_marks(windows: ReaderWindows, model: Any) -> No
     features = windows.features(model, [0, 2])
     assert {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in features.items()} == {
         **dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), ((2, 9), torch.int64)),
-        **dict.fromkeys(("allowed", "begins", "finishes"), ((2, 9), torch.bool)),
+        **dict.fromkeys(("allowed", "starts", "ends"), ((2, 9), torch.bool)),
     }
     assert [np.flatnonzero(row).tolist() for row in features["allowed"]] == [[0, 3, 4, 5, 6, 7], [0, 3, 4]]
-    assert [np.flatnonzero(row).tolist() for row in features["begins"]] == [[START + 1], [START]]
+    assert [np.flatnonzero(row).tolist() for row in features["starts"]] == [[START + 1], [START]]
     plain = model.tokenizer(CUE, f"{A} {B}")
     assert features["input_ids"][1, :6].tolist() == plain["input_ids"]
     assert features["token_type_ids"][1, :6].tolist() == plain["token_type_ids"]
@@ -133,7 +133,7 @@ def test_loss_matches_manual_sum(windows: ReaderWindows, model: Any) -> None:
         losses = model(dict(features))["losses"].tolist()
     for row in range(3):
         expected = 0.0
-        for side, marked in (("starts", "begins"), ("ends", "finishes")):
+        for side, marked in (("starts", "starts"), ("ends", "ends")):
             weights = [np.exp(value) for value in logits[side][row].tolist()]
             allowed = sum(weights[position] for position in np.flatnonzero(features["allowed"][row]))
             right = sum(weights[position] for position in np.flatnonzero(features[marked][row]))

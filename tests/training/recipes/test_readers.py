@@ -1,4 +1,4 @@
-"""Readers of a tiny transformer, trained to their end."""
+"""Complete trainings of readers with a tiny transformer."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,12 +41,12 @@ from tests.training.worlds import (
 )
 
 __all__ = ["begin"]  # a fixture
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A reader that was taught the rule."""
+    """A reader that learned the rule of the set."""
     settings: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
     return in_workspace(module_workspace, lambda: train_to_end(created_reader(cue_set(600, words=4), **settings)))
 
@@ -66,7 +66,7 @@ def test_learns_cue_and_generalizes(learned: Run) -> None:
     assert scores["before"]["em"] < 0.3
     assert scores["after"]["em"] > 0.9
     assert scores["gain"]["interval"][0] > 0.5
-    assert (scores["questions"], scores["measured_on"], scores["rules"]) == (120, "validation", "korquad")
+    assert (scores["questions"], scores["measured_on"], scores["normalization"]) == (120, "validation", "korquad")
     test_set, pairs = pairs_of(learned, Part.TEST)
     read = SpanReader(make_source(learned)).read(pairs)
     answers = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
@@ -77,7 +77,7 @@ def test_learns_cue_and_generalizes(learned: Run) -> None:
     assert np.mean(right, axis=0).min() > 0.9
     measured = read_logged(learned, "eval_validation_f1")
     assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
-    assert learned.provenance()["answers"] == dict.fromkeys(("mended", "lost", "without_answer"), 0) | {
+    assert learned.provenance()["answers"] == dict.fromkeys(("corrected", "missing", "without_answer"), 0) | {
         **{"answers": 360, "windows": 360}
     }
 
@@ -112,10 +112,10 @@ def test_card_describes_reader(learned: Run) -> None:
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
     assert "pipeline_tag: question-answering" in card
-    assert ReaderRecipe.does in card
+    assert ReaderRecipe.summary in card
     assert "| |Exact match|F1|" in card
-    assert "each with the passage it was asked of, by the rules of korquad" in card
-    assert "Of 360 passages with answers, 0 had theirs at another place" in card
+    assert "each with its passage, by the rules of korquad" in card
+    assert "Of 360 answers in training passages, 0 were at another position" in card
     assert "part of the MRC Retrieval Workbench" in card
     lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
     exec(lines, {})  # noqa: S102 - what the card tells people to run
@@ -124,12 +124,12 @@ def test_card_describes_reader(learned: Run) -> None:
 SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
 
 
-# they add the same to the logits of every place, see `weights`
+# they add a constant to all logits, see `weights`
 WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
 
 
 def test_resumes_identically_after_stop() -> None:
-    options = SHORT | {"negatives_share": 0.5}
+    options = SHORT | {"negative_question_fraction": 0.5}
     whole, run = (created_reader(cue_set(30, 10), **options) for _ in range(2))
     train_to_end(whole)
     for step in (2, 4):
@@ -159,13 +159,13 @@ def test_trains_and_merges_adapters() -> None:
     assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
 
 
-@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"recompute": True}])
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"gradient_checkpointing": True}])
 def test_estimates_time_and_memory(options: dict[str, Any]) -> None:
-    run = created_reader(cue_set(30, 6), negatives_share=1.0, epochs=2.0, batch_size=8, **options)
+    run = created_reader(cue_set(30, 6), negative_question_fraction=1.0, epochs=2.0, batch_size=8, **options)
     result = estimate(run.plan())
     assert result.fits
-    assert (result.seconds_a_step, result.seconds_measuring, result.seconds_loading) > (0, 0, 0)
-    assert result.seconds > result.steps * result.seconds_a_step
+    assert (result.seconds_per_step, result.seconds_evaluating, result.seconds_loading) > (0, 0, 0)
+    assert result.seconds > result.steps * result.seconds_per_step
     assert train_to_end(run).status().total_steps == result.steps
 
 
@@ -177,7 +177,7 @@ def test_frozen_embeddings_stay_unchanged() -> None:
     assert np.array_equal(saved[name], base[name].numpy())
 
 
-# questions that nobody can answer
+# unanswerable questions
 
 
 def test_scores_no_answer_at_best_threshold() -> None:
@@ -204,8 +204,10 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
-    """What a training that starts at the tiny base would be shown."""
-    reader_options = ReaderOptions(base=get_base(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
+    """Return the training windows of the tiny base."""
+    reader_options = ReaderOptions(
+        base=get_base(READER), max_length=64, overlap=8, negative_question_fraction=0.0, **options
+    )
     recipe = ReaderRecipe(
         reader_options, ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
     )
@@ -225,7 +227,7 @@ def test_excludes_rejected_passages_of_held_out_articles() -> None:
 
 @pytest.mark.parametrize("title", [False, True])
 def test_answer_position_refers_to_first_passage_without_title(title: bool) -> None:
-    """A second passage holds the same words elsewhere; nothing is to be mended there."""
+    """A second passage holds the same words elsewhere, which is not a correction."""
     passages = []
     questions = []
     for number in range(10):
@@ -238,7 +240,7 @@ def test_answer_position_refers_to_first_passage_without_title(title: bool) -> N
             Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
         )
     counts = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
-    assert counts == {"answers": 12, "mended": 0, "lost": 0, "without_answer": 0, "windows": 12}
+    assert counts == {"answers": 12, "corrected": 0, "missing": 0, "without_answer": 0, "windows": 12}
 
 
 def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
@@ -249,7 +251,7 @@ def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
     assert caught.value.code == "nothing_to_read"
 
 
-# its place among the others
+# its position among the others
 
 
 def test_continues_from_bi_encoder_and_reader() -> None:
@@ -265,13 +267,14 @@ def test_continues_from_bi_encoder_and_reader() -> None:
 def test_command_trains_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = save_question_set(cue_set(30))
     words = [READER, "--data", data.key, "--base", get_base(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
-    words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
+    words += ["--max-length", "32", "--overlap", "8"]
+    words += ["--normalization", "squad", "--best-by", "em", "--batch-size", "8"]
     assert main(["train", *words]) == 0
     output = capsys.readouterr().out
     assert str(tmp_path / "out" / "model") in output
     options = Run(tmp_path / "out").plan().options
     assert isinstance(options, ReaderOptions)
-    assert (options.rules, options.best_by) == (ScoringRules.SQUAD, ReaderBestBy.EXACT)
+    assert (options.normalization, options.best_by) == (ScoringRules.SQUAD, ReaderBestBy.EXACT)
     assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
     assert main(["train", READER, "--data", data.key, "--base", "starter"]) == 2
     assert "base must be a transformer: a starter knows words" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Each objective's loss over a batch, against the library's own made by hand and against its formula."""
+"""The loss of each objective over a batch, compared with the library's and with its formula."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine.adaptation import set_hidden_dropout, set_sentence_pooling
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.recipes.losses import negatives_of_processes
-from mrc_workbench.training.recipes.sentence_material import delete_words, encoder_examples
+from mrc_workbench.training.recipes.sentence_data import delete_words, encoder_examples
 from mrc_workbench.training.recipes.sentences import cross_sentence_loss, sentence_loss
 from mrc_workbench.training.text_options import (
     IN_BATCH_OBJECTIVES,
@@ -59,7 +59,7 @@ def vectors(encoder: Any, features: list[dict[str, Any]]) -> list[Tensor]:
 
 
 def compute_loss(objective: SentenceObjective, **changed: Any) -> tuple[float, list[Tensor], Tensor | None, Any]:
-    """The loss of the recipe, the vectors it is made of, the labels and the loss module."""
+    """Return the recipe's loss, its vectors, the labels and the loss module."""
     torch.manual_seed(0)
     encoder = model()
     loss_options = options(objective, **changed)
@@ -145,7 +145,7 @@ def test_tsdae_ties_decoder_and_reconstructs_sentence() -> None:
     assert float(actual) == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_gathers_negatives_for_simcse_only() -> None:
+def test_gathers_for_simcse_only() -> None:
     shared = {objective: negatives_of_processes(options(objective)) for objective in SentenceObjective}
     assert {objective for objective, how in shared.items() if how == "gathered"} == {*IN_BATCH_OBJECTIVES}
     assert {how for objective, how in shared.items() if objective not in IN_BATCH_OBJECTIVES} == {"none"}
@@ -183,7 +183,7 @@ def test_cross_encoder_losses_match_formulas(objective: CrossSentenceObjective) 
 @pytest.mark.parametrize(("share", "alike"), [(0.0, True), (0.1, False)])
 def test_no_dropout_gives_identical_vectors(share: float, alike: bool) -> None:
     encoder = model().train()
-    for module in encoder.modules():  # attention forgets nothing, as on a CPU
+    for module in encoder.modules():  # no attention dropout, as on a CPU
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     set_hidden_dropout(encoder, share)

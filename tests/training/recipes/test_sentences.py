@@ -1,4 +1,4 @@
-"""Trainings on pairs from beginning to end, of tiny models: stopped, resumed, estimated, told, and used."""
+"""Trainings of tiny models on pairs: stopping, resuming, estimates, cards and use."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipes import get_recipe
-from mrc_workbench.training.recipes.sentence_material import TeacherVectors
+from mrc_workbench.training.recipes.sentence_data import TeacherVectors
 from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.training.text_options import (
     PAIR_KINDS_OF_OBJECTIVE,
@@ -54,7 +54,7 @@ from tests.training.test_resume import assert_alike, stopped_at
 from tests.training.worlds import create_planned_run as planned_ranker
 from tests.training.worlds import in_workspace, read_logged, shuffled, train_to_end
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 CASES = [(KIND, objective) for objective in SentenceObjective]
 CASES += [(SENTENCE_CROSS_ENCODER, objective) for objective in CrossSentenceObjective]
 
@@ -92,16 +92,16 @@ def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
     model = load_bi_encoder(ModelSource("it", folder=run.model_folder), [])
     first, second = (model.encode(list(column), normalize_embeddings=True) for column in judge.texts)
     alone = spearman((first * second).sum(axis=1), judge.gold)
-    assert scores["after"]["spearman"] == pytest.approx(alone, abs=0.02)  # bfloat16 where the machine is quicker so
+    assert scores["after"]["spearman"] == pytest.approx(alone, abs=0.02)  # bfloat16 if the machine computes it faster
     measured = read_logged(run, "eval_validation_spearman")
     assert scores["after"]["spearman"] == pytest.approx(max(measured), abs=1e-6)
     best = [entry for entry in run.progress() if entry.get("eval_validation_spearman") == max(measured)]
-    assert len(best) > 1  # all of whom are right, so the loss tells them apart
-    assert scores["kept_step"] == min(best, key=lambda entry: entry["eval_loss"])["step"]
+    assert len(best) > 1  # all are perfect, so the loss decides
+    assert scores["best_step"] == min(best, key=lambda entry: entry["eval_loss"])["step"]
     assert scores["after"]["spearman"] > scores["before"]["spearman"] + 0.1
     assert scores["gain"]["difference"] == pytest.approx(scores["after"]["spearman"] - scores["before"]["spearman"])
     assert scores["training_sample"]["questions"] == len(judge)
-    assert run.provenance()["settled"]["best_by"] == "spearman"
+    assert run.provenance()["resolved_options"]["best_by"] == "spearman"
 
 
 def test_logs_alignment_and_uniformity(run: Run) -> None:
@@ -110,7 +110,7 @@ def test_logs_alignment_and_uniformity(run: Run) -> None:
     before = run.scores()["before"]
     after = run.scores()["after"]
     assert (path.alignment[0], path.uniformity[0]) == pytest.approx((before["alignment"], before["uniformity"]))
-    best_position = path.steps.tolist().index(run.scores()["kept_step"])
+    best_position = path.steps.tolist().index(run.scores()["best_step"])
     assert (path.alignment[best_position], path.uniformity[best_position]) == pytest.approx(
         (after["alignment"], after["uniformity"])
     )
@@ -148,9 +148,11 @@ def test_result_is_usable_as_bi_encoder(run: Run) -> None:
 
 
 def test_sts_continues_from_nli() -> None:
-    first = train_to_end(run_of(KIND, SentenceObjective.NLI_SOFTMAX, judged_on=save_pairs(make_scored_pairs(120)).key))
-    assert first.scores()["judged_on"] == "scored"
-    assert first.provenance()["data"]["judged_on"] == "scored"
+    first = train_to_end(
+        run_of(KIND, SentenceObjective.NLI_SOFTMAX, evaluation_set=save_pairs(make_scored_pairs(120)).key)
+    )
+    assert first.scores()["evaluation_set"] == "scored"
+    assert first.provenance()["data"]["evaluation_set"] == "scored"
     second = train_to_end(create_pair_run(make_scored_pairs(), base=first.id))
     before = load_bi_encoder(find_model(first.id), []).encode(["한강은 서울을"])
     np.testing.assert_array_equal(
@@ -186,10 +188,10 @@ def test_saves_smallest_loss_without_scores() -> None:
     run = train_to_end(create_pair_run(SETS[PairKind.TRIPLETS](), objective="triplet", epochs=4.0))
     scores = run.scores()
     losses = {e["step"]: e["eval_loss"] for e in run.progress() if "eval_loss" in e}
-    assert (scores["judged_by"], scores["kept_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
+    assert (scores["best_by"], scores["best_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
     assert "gain" not in scores
     assert scores["before"].keys() == scores["after"].keys() == {"alignment", "uniformity"}
-    assert "Nobody scored what it was measured on" in (run.model_folder / "README.md").read_text(encoding="utf-8")
+    assert "The evaluation data has no human scores" in (run.model_folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_saves_smallest_loss_without_scores() -> None:
     [
         {"lora_rank": 2},
         {"embedding_table": EmbeddingTable.FROZEN},
-        {"recompute": True, "frozen_layers": 1, "max_length": 16},
+        {"gradient_checkpointing": True, "frozen_layers": 1, "max_length": 16},
         {"pooling": SentencePooling.FIRST_LAST_AVERAGE, "precision": Precision.FLOAT32},
     ],
 )
@@ -220,7 +222,7 @@ def test_estimate_counts_steps(kind: str, objective: Any) -> None:
     examples = rows // 3 if objective is SentenceObjective.SIMCSE_SUPERVISED else rows
     if objective is not SentenceObjective.SIMCSE_UNSUPERVISED and objective is not SentenceObjective.TSDAE:
         assert result.steps == -(-examples // 8)
-    assert result.seconds > result.seconds_measuring > 0
+    assert result.seconds > result.seconds_evaluating > 0
     assert (result.fits, result.device) == (True, "cpu")
 
 
@@ -254,7 +256,7 @@ def test_rejects_several_processes_for_losses_with_weights(objective: Any, monke
     plan = run_of(KIND, objective).plan()
     recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(OptionError, match="learns weights of its own") as error:
+    with pytest.raises(OptionError, match="has weights that several processes do not share") as error:
         recipe.build_task(find_model(tiny_bi_encoder()))
     assert (error.value.option, error.value.code) == ("objective", "one_process")
 
@@ -262,7 +264,7 @@ def test_rejects_several_processes_for_losses_with_weights(objective: Any, monke
 def test_requires_evaluation_set_without_scores_or_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = run_of(KIND, SentenceObjective.TRIPLET).plan()
     recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
-    monkeypatch.setenv("WORLD_SIZE", "2")  # each would see other examples
+    monkeypatch.setenv("WORLD_SIZE", "2")  # each would have other examples
     with pytest.raises(TrainingError, match="name a scored set to be judged on") as error:
         recipe.build_task(find_model(tiny_bi_encoder()))
     assert error.value.code == "nothing_judges"

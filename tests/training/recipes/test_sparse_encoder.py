@@ -1,4 +1,4 @@
-"""A sparse encoder's training: its losses by hand, its model as the library reads it, its figures as in search."""
+"""The training of a sparse encoder: losses by hand, the model in its library, metrics as in search."""
 
 import json
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_library_model_reproduces_reported_scores(name: str, trained: dict[str, 
     active = {"question": query_vectors, "passage": held}
     for side, counts in run.scores()["active_terms"].items():
         assert counts == pytest.approx(float((active[side].to_dense() > 0).sum(dim=1).float().mean()), rel=0.05)
-    if name == "inference-free":  # in bfloat16 two passages may change places
+    if name == "inference-free":  # in bfloat16, two passages may swap ranks
         return
     order = np.argsort(-plain.similarity(query_vectors, held).numpy(), axis=1, kind="stable")
     right = [data.question_set.row_of_passage[question.relevant[0]] for question in data.validation.questions]
@@ -125,7 +125,7 @@ def test_loss_matches_formula(in_parts: bool, temperature: float, workspace_fold
         mini_batch_size=2 if in_parts else 0,
     )
     model = load_sparse_encoder(find_model(str(workspace_folder / "tiny")))
-    model.eval()  # nothing is forgotten at random
+    model.eval()  # without dropout
     columns = [list(SENTENCES[:3]), list(SENTENCES[1:4]), list(SENTENCES[2:5])]
     features = [model.preprocess(column) for column in columns]
     actual = sparse_encoder_loss(model, options)([dict(column_features) for column_features in features])
@@ -195,4 +195,4 @@ def test_card_reports_active_terms(trained: dict[str, Run]) -> None:
     run = trained["splade"]
     active = json.loads((run.folder / "scores.json").read_text())["active_terms"]
     card = (run.model_folder / "README.md").read_text(encoding="utf-8")
-    assert f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage" in card
+    assert f"{active['question']:,.1f} terms of a question and {active['passage']:,.1f} of a passage" in card

@@ -1,4 +1,4 @@
-"""Late interaction over the distinct passages of a batch: the library's loss and gradients, in less memory."""
+"""Late interaction over a batch's distinct passages: the library's loss and gradients, in less memory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_scores_repeated_passage_once(model: Any) -> None:
 
 
 def test_scores_match_search(model: Any) -> None:
-    """As the encoder and the library's similarity compute them, of texts of different lengths."""
+    """The encoder and the library compute them for texts of different lengths."""
     expected = model.similarity(model.encode_query(QUESTIONS), model.encode_document(SENTENCES))
     scores = mean_max_sims(model, *features_of(model, QUESTIONS, SENTENCES))
     torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
@@ -89,7 +89,7 @@ def test_gradients_match_full_computation() -> None:
 
 
 def test_ignores_masked_tokens() -> None:
-    """Nor does a text whose tokens are all masked end a training: its first token counts."""
+    """Of a text with only masked tokens, the first token counts."""
 
     def tokens(features: dict[str, Any], task: str) -> dict[str, Any]:
         assert task == ("query" if features["is_question"] else "document")
@@ -136,7 +136,7 @@ def test_packaged_base_freezes_lower_layers() -> None:
 
 
 def test_stores_states_of_highest_frozen_layer(model: Any, tmp_path: Path) -> None:
-    """The tiny model reads its last layer and the one below, the only frozen one."""
+    """The tiny model reads its last layer and the one below, which is frozen."""
     from mrc_workbench.training.engine.adaptation import adapt
     from mrc_workbench.training.engine.speed import cached_lower_layers, passes_by_length
     from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout

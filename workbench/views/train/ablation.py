@@ -42,7 +42,7 @@ _OFFERED: dict[str, Sequence[Any]] = {
     "objective": [choice.value for choice in LanguageObjective],
     "pairs_weight": [0.5, 1.0, 3.0, 10.0],
     "whole_words": [choice.value for choice in WholeWords],
-    "mask_share": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],
+    "mask_fraction": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],
     "size": [choice.value for choice in Size],
     "tokenizer_kind": [choice.value for choice in TokenizerKind],
     "vocabulary": [2000, 4000, 8000, 16_000, 32_000],

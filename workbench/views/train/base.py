@@ -48,28 +48,28 @@ from mrc_workbench.workbench.views.ui.words import failure_text, has_text, label
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # always visible: the objective requires them
-NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
+NEGATIVES_SOURCE = ("negative_question_fraction", "negatives", "negatives_from", "negatives_model", "rounds")
 NEGATIVES_SAMPLED = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 _GROUPS = {
-    "common": "max_length pooling temperature patience lora_rank recompute title",
-    "learning": "batches_of shared_passages mix_weight warmup weight_decay seed",
+    "common": "max_length pooling temperature patience lora_rank gradient_checkpointing title",
+    "learning": "group_batches_by shared_passages mix_loss_weight warmup weight_decay seed",
     "loss": "positive_margin negative_margin triplet_margin teacher_temperature teacher_bm25 distillation_weight "
     "question_regularizer passage_regularizer concatenation scale dropout deletion pairs_weight",
-    "model": "question_side dimensions overlap longest_answer windows frozen_layers lora_also matryoshka",
+    "model": "question_side dimensions overlap longest_answer windows frozen_layers lora_full_weights matryoshka",
     "memory": "mini_batch_size evaluation_batch_size precision attention_dropout embedding_table",
-    "measuring": "best_by rules judged_on depth evaluation_limit evaluation_steps logging_steps report_to",
-    "saving": "save_steps save_minutes save_limit kept_models",
+    "measuring": "best_by normalization evaluation_set depth evaluation_limit evaluation_steps logging_steps report_to",
+    "saving": "save_steps save_minutes save_limit max_snapshots",
 }
 MORE = {group: tuple(names.split()) for group, names in _GROUPS.items()}
 # other options, such as those of a registered kind, are drawn in the group "loss"
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_SAMPLED, *chain(*MORE.values())}
-_NOT_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding_table"}
+_NOT_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_full_weights", "embedding_table"}
 _NOT_OF_A_STARTER = _NOT_OF_A_NEW_MODEL | {
-    *("pooling", "max_length", "windows", "shared_passages", "mix_weight"),
-    *("recompute", "mini_batch_size", "precision", "attention_dropout"),
+    *("pooling", "max_length", "windows", "shared_passages", "mix_loss_weight"),
+    *("gradient_checkpointing", "mini_batch_size", "precision", "attention_dropout"),
 }
 # options whose values decide which other options have an effect
-DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
+DECIDING = ("negative_question_fraction", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
     *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective, *LateObjective),
     *(*SentenceObjective, *CrossSentenceObjective, *ReaderObjective, *LanguageObjective),
@@ -90,9 +90,9 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "dropout": {SentenceObjective.SIMCSE_UNSUPERVISED},
     "deletion": {SentenceObjective.TSDAE},
     "pairs_weight": {LanguageObjective.MLM_NSP},
-    "batches_of": _ALL_BUT_TRIPLETS,
+    "group_batches_by": _ALL_BUT_TRIPLETS,
     "shared_passages": {BiEncoderObjective.MULTIPLE_NEGATIVES},
-    "mix_weight": {BiEncoderObjective.MULTIPLE_NEGATIVES},
+    "mix_loss_weight": {BiEncoderObjective.MULTIPLE_NEGATIVES},
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
         *(SparseEncoderObjective.SPLADE, *DISTILLATION_OBJECTIVES, *IN_BATCH_OBJECTIVES),
@@ -295,11 +295,11 @@ def affects_training(name: str, values: Mapping[str, Any], *, starter: bool) -> 
     if name in (*NEGATIVES_SOURCE, *NEGATIVES_SAMPLED) and not _negatives_affect_training(name, values):
         return False
     # a teacher does not score the batch's other passages
-    if name == "batches_of" and objective in DISTILLATION_OBJECTIVES and values["distillation_weight"] == 1:
+    if name == "group_batches_by" and objective in DISTILLATION_OBJECTIVES and values["distillation_weight"] == 1:
         return False
     if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
         return False
-    if name in ("shared_passages", "mix_weight") and values["negatives"] > 0:  # hard negatives differ by question
+    if name in ("shared_passages", "mix_loss_weight") and values["negatives"] > 0:  # hard negatives differ by question
         return False
     is_new_model = objective in {*LanguageObjective}  # the starter of a language model is a transformer
     if starter and name in (_NOT_OF_A_NEW_MODEL if is_new_model else _NOT_OF_A_STARTER):
@@ -311,7 +311,7 @@ def affects_training(name: str, values: Mapping[str, Any], *, starter: bool) -> 
 def _negatives_affect_training(name: str, values: Mapping[str, Any]) -> bool:
     if values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return False  # this loss uses the hardest passages of the batch
-    if name != "negatives_share" and values.get("negatives_share") == 0:
+    if name != "negative_question_fraction" and values.get("negative_question_fraction") == 0:
         return False
     if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
         return False

@@ -219,7 +219,7 @@ def _draw_provenance(run: Run) -> None:
     for name, facts in groups.items():
         tables.draw_heading(_fact(name))
         rows = _rename_split_seed(facts) if name == "split" else facts
-        label = _option if name in ("split", "options", "settled") else _fact
+        label = _option if name in ("split", "options", "resolved_options") else _fact
         _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))
     content = json.dumps(provenance, ensure_ascii=False, indent=2)
     tables.draw_file("train.provenance_json", content, f"{run.id}-provenance.json", "application/json")
@@ -277,7 +277,7 @@ def _draw_curves(run: Run, plan: TrainingPlan) -> None:
     for number, name in enumerate(names):
         with columns[number % 2]:
             if not compared_runs:
-                best_step = run.scores().get("kept_step", 0)
+                best_step = run.scores().get("best_step", 0)
                 colour = get_recipe(plan.kind).colour
                 draw_run_chart(name, curves_by_label[labels[run]], colour, last_step=last_step, best_step=best_step)
                 continue

@@ -12,7 +12,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.retrieval.report.charts import PALETTE, legend, shape
 from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
 from mrc_workbench.training.recipes.readers import READER_FAMILY
-from mrc_workbench.training.recipes.sentence_material import PAIR_FAMILY
+from mrc_workbench.training.recipes.sentence_data import PAIR_FAMILY
 from mrc_workbench.training.results import MEASURES, Curves, Points, get_advice, read_curves
 from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.workbench.views.names import leading_measure, warn_if_few
@@ -48,8 +48,8 @@ def measure_names(kind: str) -> dict[str, str]:
 
 def checkpoint_metric(run: Run, plan: TrainingPlan) -> str:
     """Return the measure that selects the checkpoint, or the kind's default if the loss selects it."""
-    settled = run.provenance().get("settled", {}).get("best_by", plan.options.best_by.value)
-    return str(settled) if settled in measure_names(plan.kind) else get_recipe(plan.kind).measure
+    resolved_options = run.provenance().get("resolved_options", {}).get("best_by", plan.options.best_by.value)
+    return str(resolved_options) if resolved_options in measure_names(plan.kind) else get_recipe(plan.kind).measure
 
 
 def pick_measure(key: str, kind: str, first: str) -> str:
@@ -189,7 +189,7 @@ def draw_scores(run: Run, plan: TrainingPlan, scores: dict[str, Any]) -> None:
         _draw_table(rows, scores, names, "train.row" if judge == "questions" else "train.row_model")
     by_question = scores.get("intervals") and asks_questions
     st.caption(_measured_on(plan, scores), help=word("train.intervals_help") if by_question else None)
-    if scores.get("kept_step"):
+    if scores.get("best_step"):
         st.caption(_best_step_text(scores, run, plan))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
@@ -201,7 +201,7 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
     test = {} if mixed else _of_test(scores)
     before, after = ("bm25", "interpolated") if mixed else ("before", "after")
     displayed_scores = test or rows
-    gain = (test or scores).get("mixed_gain" if mixed else "gain") or {}
+    gain = (test or scores).get("interpolated_gain" if mixed else "gain") or {}
     measure = gain.get("measure", "")
     if measure not in names or not {before, after} <= displayed_scores.keys():
         return
@@ -223,7 +223,7 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
 
 def _judge_kind(scores: dict[str, Any]) -> str:
     """Return what the training was evaluated on, by the counts among its scores; a reader reads "passages"."""
-    counted = {"pairs": "pairs", "hidden": "text", "rules": "passages"}
+    counted = {"pairs": "pairs", "hidden": "text", "normalization": "passages"}
     return next((judge for name, judge in counted.items() if name in scores), "questions")
 
 
@@ -238,7 +238,9 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
     """
     measure, name = names
     if {"interpolated", "bm25"} <= rows.keys():
-        st.markdown(_change_text("mixed", names, rows["bm25"], rows["interpolated"], gain=scores.get("mixed_gain")))
+        st.markdown(
+            _change_text("mixed", names, rows["bm25"], rows["interpolated"], gain=scores.get("interpolated_gain"))
+        )
         before, after, bm25 = (_to_percent(rows[row_name][measure]) for row_name in ("before", "after", "bm25"))
         outcome = "same" if after == bm25 else "above" if after > bm25 else "below"
         st.markdown(word(f"train.alone_{outcome}", measure=name, before=before, after=after, bm25=bm25))
@@ -321,13 +323,13 @@ def _measured_on(plan: TrainingPlan, scores: dict[str, Any]) -> str:
     elif judge == "text":
         notes = [word("train.measured_on_text", hidden=f"{scores['hidden']:,}", rows=f"{scores['rows']:,}")]
     elif judge == "passages":
-        rules = word_or(f"choice.rules_{scores['rules']}", str(scores["rules"]))
+        rules = word_or(f"choice.normalization_{scores['normalization']}", str(scores["normalization"]))
         notes = [word("train.measured_on_passages", questions=questions, rules=plain(rules))]
         if unanswerable := scores.get("unanswerable"):
             notes.append(word("train.measured_on_unanswerable", count=f"{unanswerable:,}"))
     else:
         notes = [word("train.measured_on", questions=questions)]
-    if generated := sum(scores.get("made_questions", {}).values()):
+    if generated := sum(scores.get("synthetic_questions", {}).values()):
         notes.append(word("train.measured_on_made", made=f"{generated:,}"))
     if intervals:
         notes.append(word("train.intervals_of_text" if judge == "text" else "train.intervals"))
@@ -344,13 +346,13 @@ def _measured_on(plan: TrainingPlan, scores: dict[str, Any]) -> str:
 
 
 def _best_step_text(scores: dict[str, Any], run: Run, plan: TrainingPlan) -> str:
-    steps = {"step": f"{scores['kept_step']:,}", "total": f"{run.status().total_steps:,}"}
+    steps = {"step": f"{scores['best_step']:,}", "total": f"{run.status().total_steps:,}"}
     names = measure_names(plan.kind)
     judge = _judge_kind(scores)
     measure = plan.options.best_by.value if judge == "text" else checkpoint_metric(run, plan)
-    if scores.get("judged_by") == "loss":
-        return word("train.kept_step_loss", **steps)
+    if scores.get("best_by") == "loss":
+        return word("train.best_step_loss", **steps)
     if judge == "text" and measure not in names:
-        return word("train.kept_step_perplexity", **steps)
+        return word("train.best_step_perplexity", **steps)
     suffix = f"_{judge}" if judge in ("text", "pairs") else ""
-    return word(f"train.kept_step{suffix}", **steps, measure=names[measure])
+    return word(f"train.best_step{suffix}", **steps, measure=names[measure])

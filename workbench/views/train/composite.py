@@ -68,13 +68,13 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
         if variant.code:
             st.markdown(word("ablation.failed", name=plain(_variant_name(variant, varied=varied))))
             draw_training_failure(variant.code, variant.message, plan.options.base)
-    names = [name for variant in variants for name in (variant.model, variant.tuned)]
+    names = [name for variant in variants for name in (variant.model, variant.fine_tuned_run)]
     reused = [run for name in names if name and (run := find_run(name))]
     parts = list(dict.fromkeys([*reused, *ablation.parts()]))
 
     def part_name(run: Run) -> str:
         plan = run.plan()
-        is_untrained = plan.trial is not None and plan.trial.whole and plan.trial.number == UNTRAINED
+        is_untrained = plan.trial is not None and plan.trial.is_complete and plan.trial.number == UNTRAINED
         return f"{word('ablation.untrained') if is_untrained else run_name(plan)} · {kind_name(plan.kind)}"
 
     draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), part_name)
@@ -84,7 +84,9 @@ def draw_ablation_buttons(ablation: Ablation) -> None:
     table = ablation.table
     experiment = experiment_of(ablation.plan())
     if ablation.done and table:
-        if tuned := [run for variant in table.variants if variant.tuned and (run := find_run(variant.tuned))]:
+        if tuned := [
+            run for variant in table.variants if variant.fine_tuned_run and (run := find_run(variant.fine_tuned_run))
+        ]:
             _draw_compare_button(ablation, tuned)
         tables.draw_csv("ablation.csv", lambda: as_table(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
     if experiment:
@@ -112,8 +114,8 @@ def as_table(table: AblationTable) -> pd.DataFrame:
     """Return a row for each variant: scores from 0 to 1 and differences to the reference."""
     rows: list[dict[str, Any]] = []
     for variant in table.variants:
-        changed = ", ".join(f"{name} = {value}" for name, value in variant.changed.items())
-        row: dict[str, Any] = {"variant": variant.number, "same_hidden_tokens": variant.alike}
+        changed = ", ".join(f"{name} = {value}" for name, value in variant.changed_options.items())
+        row: dict[str, Any] = {"variant": variant.number, "same_hidden_tokens": variant.is_comparable}
         row |= {"failed": variant.code, "changed": changed}
         for name in table.measures:
             if score := _score(variant, name):
@@ -125,7 +127,7 @@ def as_table(table: AblationTable) -> pd.DataFrame:
 
 
 def _score(variant: Variant, measure: str) -> Interval | None:
-    return (variant.figures or {}).get(measure)
+    return (variant.metrics or {}).get(measure)
 
 
 def _difference(variant: Variant, measure: str) -> VariantDifference | None:
@@ -138,7 +140,7 @@ def _variant_name(variant: Variant, *, varied: bool) -> str:
         return word("ablation.untrained")
     if variant.number == REFERENCE:
         return word("ablation.reference" if varied else "ablation.trained")
-    return setting_words(variant.changed)
+    return setting_words(variant.changed_options)
 
 
 def _measure_words(name: str, about: str = "measure") -> str:
@@ -154,7 +156,7 @@ def _score_text(name: str, value: float) -> str:
 
 
 def _is_comparable(variant: Variant, measure: str) -> bool:
-    return variant.alike or measure not in _OF_HIDDEN_TOKENS
+    return variant.is_comparable or measure not in _OF_HIDDEN_TOKENS
 
 
 def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
@@ -171,7 +173,7 @@ def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
         # the stored difference is that of the base to the reference
         gain = (-tested.value, -tested.high, -tested.low)
         key = "helped" if tested.high < 0 else "harmed" if tested.low > 0 else "unsure"
-        values = {"score": reference.value, "without": (base.figures or {})[measure].value}
+        values = {"score": reference.value, "without": (base.metrics or {})[measure].value}
         texts = {name: _score_text(measure, value) for name, value in values.items()}
         conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **signed_interval(*gain)))
     return conclusions
@@ -271,7 +273,9 @@ def _notes(table: AblationTable, measure: str, *, varied: bool) -> list[str]:
     notes = [word("ablation.dashed", name=_variant_name(Variant(REFERENCE, {}), varied=varied))]
     if varied and any(_difference(variant, measure) for variant in table.variants):
         notes.append(word("ablation.tested_together"))
-    if any(_score(variant, name) and not variant.alike for variant in table.variants for name in _OF_HIDDEN_TOKENS):
+    if any(
+        _score(variant, name) and not variant.is_comparable for variant in table.variants for name in _OF_HIDDEN_TOKENS
+    ):
         notes.append(word("ablation.other_tokens", mark=_OTHERS))
     judges = [word("ablation.questions", count=f"{table.questions:,}")] if table.questions else []
     judges += [word("ablation.pairs", count=f"{table.pairs:,}")] if table.pairs else []
@@ -318,19 +322,19 @@ def _draw_conclusion(findings: SettingsSearchResult) -> None:
     if findings.best == DEFAULTS:
         st.markdown(word("settings.defaults_best", **values))
         return
-    best = next(trial for trial in findings.tried if trial.number == findings.best)
+    best = next(trial for trial in findings.trials if trial.number == findings.best)
     values |= signed_interval(best.difference, best.difference_low, best.difference_high)
-    key = "settings.better" if findings.chosen != DEFAULTS else "settings.alike"
-    st.markdown(word(key, setting=plain(setting_words(best.changed)), **values))
+    key = "settings.better" if findings.selected != DEFAULTS else "settings.alike"
+    st.markdown(word(key, setting=plain(setting_words(best.changed_options)), **values))
 
 
 def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
     """Draw a row per trial, the longest trained first; cells stay numbers, so that columns sort."""
     measure = Measure.parse(findings.measure).long_name
-    tried = sorted(findings.tried, key=lambda trial: (-trial.share, trial.number != DEFAULTS, -trial.value))
+    tried = sorted(findings.trials, key=lambda trial: (-trial.fraction, trial.number != DEFAULTS, -trial.value))
     table = pd.DataFrame(map(vars, tried)).rename(columns={"p_family": "p"})
-    table["chosen"] = ["✓" if trial.number == findings.chosen else "" for trial in tried]
-    table["setting"] = [setting_words(trial.changed) for trial in tried]
+    table["chosen"] = ["✓" if trial.number == findings.selected else "" for trial in tried]
+    table["setting"] = [setting_words(trial.changed_options) for trial in tried]
     columns = {
         "chosen": tables.text("settings.chosen", width=45),
         "setting": tables.text("settings.setting", width=250),
@@ -351,12 +355,12 @@ def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
             texts |= {"difference": "", "p": ""}
         for column, text in texts.items():
             style = tables.write(style, row_index, column, text)
-        if trial.number == findings.chosen:
+        if trial.number == findings.selected:
             style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[row_index], :])
     tables.draw(style, columns)
     values = {"questions": f"{findings.questions:,}", "measure": measure}
     notes = [word("settings.measured_on", **values, untrained=f"{100 * findings.untrained:.2f}")]
-    for key, numbers in (("settings.failed", findings.failed), ("settings.untried", findings.untried)):
+    for key, numbers in (("settings.failed", findings.failed), ("settings.untried", findings.skipped)):
         if numbers:
             notes.append(word(key, numbers=", ".join(map(str, numbers))))
     if plan.options.rerank_depth:

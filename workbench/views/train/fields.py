@@ -75,7 +75,7 @@ def draw_field(field: OptionField) -> Any:
     words["persist_state"] = "session"  # entries survive a visit to another page
     if field.name in _MODELS:
         return _draw_model(field, words)
-    if field.name == "judged_on":
+    if field.name == "evaluation_set":
         sets = _judging_sets()
         return str(st.selectbox(**words, options=list(sets), format_func=sets.__getitem__))
     if isinstance(start, StrEnum):
@@ -102,7 +102,7 @@ def offer_field(field: OptionField) -> Any:
     if field.name in _MODELS:
         return _offer_model(field)
     start = entered_value(field.start)
-    if field.name == "judged_on" and start not in _judging_sets():
+    if field.name == "evaluation_set" and start not in _judging_sets():
         start = ""
     offer(field.key, start)
     if isinstance(field.start, StrEnum) and st.session_state[field.key] not in _choices(field):  # a removed package
@@ -292,7 +292,7 @@ class OptionFields:
 
 def fill_in_settings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
     """Fill the findings of a search, with kind, base and objective, into the form. Only for callbacks."""
-    names = {name for trial in findings.tried for name in trial.changed}
+    names = {name for trial in findings.trials for name in trial.changed_options}
     _fill_in(plan.kind, plan.options.base, replace(plan.options, **findings.changes), names)
 
 

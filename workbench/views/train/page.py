@@ -25,7 +25,7 @@ from mrc_workbench.training.jobs import QUEUE, CompositeRun, DryRunTask, all_job
 from mrc_workbench.training.options import OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
-from mrc_workbench.training.recipes.sentence_material import PAIR_FAMILY
+from mrc_workbench.training.recipes.sentence_data import PAIR_FAMILY
 from mrc_workbench.training.runs import TrainingPlan, all_runs, find_model_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.names import (
@@ -76,7 +76,7 @@ def draw() -> None:
         if st.button(word("train.to_data"), key="to_data"):
             open_page("data")
     composite_ids = {job.id for job in jobs if isinstance(job, CompositeRun)}
-    parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in composite_ids)
+    parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.parent_id in composite_ids)
     elsewhere = {running, stopped, *QUEUE.queued(), *parts}
     draw_runs([job for job in jobs if job not in elsewhere], is_training=bool(running))
 
@@ -136,7 +136,7 @@ def _pick_kind() -> str:
             for other in (other for other in RECIPES if popover.open and other not in first):
                 button: dict[str, Any] = {"key": f"train_kind_{other}", "on_click": select, "args": (other,)}
                 st.button(kind_name(other), width="stretch", **button)
-                st.caption(word_or(f"train.about_{other}", get_recipe(other).does))
+                st.caption(word_or(f"train.about_{other}", get_recipe(other).summary))
     return kind
 
 
@@ -155,7 +155,7 @@ def pick_pairs() -> StoredPairs:
 
 def _draw_training(kind: str, data: TextSource | StoredPairs) -> None:
     name = pair_set_name(data) if isinstance(data, StoredPairs) else text_source_name(data)
-    st.markdown(word_or(f"train.get_{kind}", get_recipe(kind).does, data=plain(name)))
+    st.markdown(word_or(f"train.get_{kind}", get_recipe(kind).summary, data=plain(name)))
     if isinstance(data, StoredSet) and data.generated and kind != LANGUAGE_MODEL:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.generated:,}')}")
     base = pick_base(kind)
@@ -254,7 +254,7 @@ def _check_data(
         pairs = sets.pair_set(data.key)
         family.check(pairs, options)
         rows = split_pairs(pairs, split)
-    has_judge = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
+    has_judge = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "evaluation_set", ""))
     if len(rows[Part.TRAIN]) < 2 or not has_judge:
         raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
     return data.key, data.name, data.fingerprint

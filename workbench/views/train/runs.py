@@ -272,7 +272,7 @@ def _draw_download(run: Run, plan: TrainingPlan, *, starter: bool) -> None:
     recipe = get_recipe(plan.kind)
     with st.popover(word("train.download"), icon=":material/download:"):
         st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
-        imports, model = (starter and recipe.loading_a_starter) or recipe.loading
+        imports, model = (starter and recipe.loading_starter) or recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)
         kwargs: dict[str, Any] = {"icon": ":material/folder_zip:", "help": word("train.download_help")}

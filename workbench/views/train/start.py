@@ -43,7 +43,7 @@ from mrc_workbench.workbench.views.ui.words import (
 _TIME_INDEPENDENT = {
     *("epochs", "learning_rate", "weight_decay", "warmup", "seed", "best_by", "patience"),
     *("temperature", "positive_margin", "negative_margin", "triplet_margin", "scale"),
-    *("logging_steps", "save_limit", "save_minutes", "save_steps", "kept_models", "report_to"),
+    *("logging_steps", "save_limit", "save_minutes", "save_steps", "max_snapshots", "report_to"),
 }
 _ICONS = {DryRunTask.ESTIMATE: ":material/timer:", DryRunTask.NEGATIVES: ":material/visibility:"}
 _MAX_ROWS = 500
@@ -138,15 +138,15 @@ def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
     if dry_run is None or not _is_finished(dry_run):
         return
     estimate = dry_run.job.estimate()
-    if not estimate.fits and not estimate.instead:
+    if not estimate.fits and not estimate.suggested_options:
         st.error(word("train.too_large"), icon=":material/memory:")
     elif not estimate.fits:
-        options = ", ".join(_option_text(name, value) for name, value in estimate.instead.items())
+        options = ", ".join(_option_text(name, value) for name, value in estimate.suggested_options.items())
         st.error(word("train.too_large_instead", options=options), icon=":material/memory:")
         kwargs: dict[str, Any] = {"icon": ":material/check:", "key": "train_use_instead"}
-        st.button(word("train.use_instead"), on_click=form.enter, args=(estimate.instead,), **kwargs)
-    is_loaded = ProcessorLoad(others_fraction=estimate.others, own_fraction=0.0).is_contended
-    key = "train.estimate_on_busy" if is_loaded else "train.estimate_rough" if estimate.rough else "train.estimate"
+        st.button(word("train.use_instead"), on_click=form.enter, args=(estimate.suggested_options,), **kwargs)
+    is_loaded = ProcessorLoad(others_fraction=estimate.other_load, own_fraction=0.0).is_contended
+    key = "train.estimate_on_busy" if is_loaded else "train.estimate_rough" if estimate.is_rough else "train.estimate"
     values = {
         "time": duration(estimate.seconds),
         "alone": duration(estimate.seconds_alone or estimate.seconds),
@@ -157,15 +157,15 @@ def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
     st.info(word(key, **values), icon=_ICONS[DryRunTask.ESTIMATE])
     parts = {
         "device": plain(estimate.device.upper()),
-        "step": plain_number(estimate.seconds_a_step),
-        "measuring": duration(estimate.seconds_measuring),
+        "step": plain_number(estimate.seconds_per_step),
+        "measuring": duration(estimate.seconds_evaluating),
         "loading": duration(estimate.seconds_loading),
     }
     st.caption(word("train.estimate_parts", **parts))
     if (rounds := count_rounds(dry_run.plan.options)) > 1:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * estimate.seconds)))
-    if estimate.seconds_teaching:
-        st.caption(word("train.estimate_teaching", teaching=duration(estimate.seconds_teaching)))
+    if estimate.seconds_labelling:
+        st.caption(word("train.estimate_teaching", teaching=duration(estimate.seconds_labelling)))
     if QUEUE.running_job():
         st.caption(word("train.estimate_busy"))
 

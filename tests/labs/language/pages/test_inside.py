@@ -60,8 +60,8 @@ def create_finished_run(name: str, base: str = STARTER, steps: Iterable[int] = (
     finished_run = create_run(plan)
     write_model(finished_run.model_folder)
     for step in steps:
-        write_model(finished_run.folder / "on_the_way" / f"step-{step}", seed=step)
-    finished_run.write("scores.json", {"kept_step": max(steps, default=0)})
+        write_model(finished_run.folder / "snapshots" / f"step-{step}", seed=step)
+    finished_run.write("scores.json", {"best_step": max(steps, default=0)})
     finished_run.write_status(replace(finished_run.status(), state=State.DONE))
     return finished_run
 
@@ -195,7 +195,7 @@ def test_shows_word_probability_by_step() -> None:
     assert "with the 3 checkpoints saved" in texts(app)
     assert not app.dataframe
     press(app, "draw_checkpoints")
-    folders = [finished_run.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
+    folders = [finished_run.folder / "snapshots" / f"step-{step}" for step in (0, 5, 10)]
     sources = [ModelSource("long", folder=folder) for folder in folders]
     expected = predict_by_checkpoint(sources, "항구에서 [MASK]를 탔다")
     (table,) = [item.value for item in app.dataframe]

@@ -97,7 +97,7 @@ def test_shows_estimated_minutes_of_this_set(data: StoredSet) -> None:
     ):
         named = (stored_set.key, stored_set.name, stored_set.fingerprint)
         plan = new_plan(READER, "any", named, SplitOptions(), options)
-        estimate = Estimate(10, 1.0, 1.0, seconds, 1, 2, "cpu", fits=True, instead={})
+        estimate = Estimate(10, 1.0, 1.0, seconds, 1, 2, "cpu", fits=True, suggested_options={})
         write_json(DryRunJob.for_plan(plan, DryRunTask.ESTIMATE).folder / "estimate.json", asdict(estimate))
     assert opened(page, data=data.key).button(key="train_reader").label.endswith("(about 3 min)")
 

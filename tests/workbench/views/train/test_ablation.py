@@ -32,7 +32,7 @@ questions = "{key}"
 [language_model]
 size = "tiny"
 [vary]
-mask_share = [0.3, 0.4]
+mask_fraction = [0.3, 0.4]
 """
 
 
@@ -58,14 +58,14 @@ def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) 
     run(app)
     enter(app, LANGUAGE_MODEL, size="tiny")
     vary(app, "objective", "mlm-nsp")
-    vary(app, "mask_share", 0.3, 0.4)
+    vary(app, "mask_fraction", 0.3, 0.4)
     assert EN["ablation.makes"].format(models=4, tuned=5) in texts(app)
     app.number_input(key="train_ablation_epochs").set_value(1.0)
     click(run(app), "train_ablation_start")
     ablation, experiment = the_ablation()
     assert ablation.status().state is State.QUEUED
     assert experiment.changes == {
-        UNTRAINED: {}, REFERENCE: {}, 2: {"objective": "mlm-nsp"}, 3: {"mask_share": 0.3}, 4: {"mask_share": 0.4}
+        UNTRAINED: {}, REFERENCE: {}, 2: {"objective": "mlm-nsp"}, 3: {"mask_fraction": 0.3}, 4: {"mask_fraction": 0.4}
     }  # fmt: skip
     assert (experiment.text, experiment.questions, experiment.sentences) == (data.key, data.key, "")
     assert experiment.fine_tuning_options("any").epochs == 1.0
@@ -79,14 +79,14 @@ def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) 
 
 
 def test_follows_form_and_starts_only_if_something_varies(app: AppTest) -> None:
-    vary(run(app), "mask_share", 0.3, 0.4)
-    enter(app, LANGUAGE_MODEL, mask_share=0.3)
+    vary(run(app), "mask_fraction", 0.3, 0.4)
+    enter(app, LANGUAGE_MODEL, mask_fraction=0.3)
     assert app.multiselect(key="train_ablation_vary_mask_share").value == [0.4]
-    vary(app, "mask_share")
+    vary(app, "mask_fraction")
     app.checkbox(key="train_ablation_untrained").set_value(False)
     assert EN["ablation.nothing_varied"] in texts(run(app))
     assert next(element for element in app.button if str(element.key).startswith("train_ablation_start")).disabled
-    assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, shown_as_random=0.9))
+    assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, random_token_fraction=0.9))
     assert not [element for element in app.button if str(element.key).startswith("train_ablation_start")]
 
 
@@ -112,7 +112,7 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
     click(app, "train_ablation_of_file_start")
     ablation, experiment = the_ablation()
     assert ablation.plan().name == "masks"
-    assert experiment.vary == {"mask_share": (0.3, 0.4)}
+    assert experiment.vary == {"mask_fraction": (0.3, 0.4)}
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
         ("text = 1", "text: Input should be a valid string"),
         ("text = ", "cannot be read as an experiment file"),
         ('text = "a"', "give 2 to 40 variants"),
-        ('text = "a"\n[vary]\nmask_share = [2.0]', "mask_share must be between 0.01 and 0.9"),
+        ('text = "a"\n[vary]\nmask_share = [2.0]', "mask_fraction must be between 0.01 and 0.9"),
     ],
 )
 def test_reports_location_of_invalid_experiment(app: AppTest, written: str, expected: str) -> None:

@@ -37,18 +37,21 @@ def differences(value: float, low: float, high: float, p: float) -> dict[str, Va
     return {NDCG: VariantDifference(value, low, high, p)}
 
 
-REFERENCE = Variant(1, {}, "lm", figures=intervals(0.5, perplexity=60.0))
+REFERENCE = Variant(1, {}, "lm", metrics=intervals(0.5, perplexity=60.0))
 BETTER = Variant(
-    2, {"whole_words": "spaces"}, "lm", alike=False, figures=intervals(0.56, perplexity=50.0),
+    2, {"whole_words": "spaces"}, "lm", is_comparable=False, metrics=intervals(0.56, perplexity=50.0),
     differences=differences(0.06, 0.01, 0.11, 0.01),
-)  # fmt: skip
+)
 CHANCE = Variant(
-    3, {"mask_share": 0.3}, "lm", figures=intervals(0.51, perplexity=70.0),
+    3,
+    {"mask_fraction": 0.3},
+    "lm",
+    metrics=intervals(0.51, perplexity=70.0),
     differences=differences(0.01, -0.02, 0.04, 0.4),
-)  # fmt: skip
-WORSE = replace(CHANCE, figures=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
+)
+WORSE = replace(CHANCE, metrics=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
 UNTRAINED = Variant(
-    0, {}, "base", alike=False, figures=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
+    0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
 )
 
 
@@ -57,22 +60,22 @@ def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bo
     dataset = save_question_set(small_set())
     settings: dict[str, Any] = {"text": dataset.key, "questions": dataset.key, "untrained": True}
     if vary:
-        settings["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
+        settings["vary"] = {"whole_words": ["spaces"], "mask_fraction": [0.3]}
     ablation = plan_ablation(AblationExperiment.model_validate(settings), "mine *1*")
-    variants = tuple(tuned(ablation, dataset, variant) if variant.figures else variant for variant in table.variants)
-    ablation.write("table.json" if state is State.DONE else "so_far.json", asdict(replace(table, variants=variants)))
+    variants = tuple(tuned(ablation, dataset, variant) if variant.metrics else variant for variant in table.variants)
+    ablation.write("table.json" if state is State.DONE else "partial.json", asdict(replace(table, variants=variants)))
     pid, started = this_process()
     ablation.write_status(Status(state, pid=pid, pid_started=started, **status))
     return ablation
 
 
 def tuned(ablation: Ablation, dataset: StoredSet, variant: Variant) -> Variant:
-    trial = Trial(ablation.id, variant.number, 3, whole=True)
+    trial = Trial(ablation.id, variant.number, 3, is_complete=True)
     plan = replace(ablation.plan(), kind=BI_ENCODER, options=BiEncoderOptions(base="lm"), trial=trial, ablation=None)
     plan = replace(plan, name=f"mine {variant.number}", data=dataset.key, fingerprint=dataset.fingerprint)
     part = create_run(plan, ablation.get_part(f"{variant.number}-tuned").folder)
     part.write_status(Status(State.DONE, step=8, total_steps=8))
-    return replace(variant, tuned=part.id)
+    return replace(variant, fine_tuned_run=part.id)
 
 
 def a_table(*variants: Variant) -> AblationTable:
@@ -93,7 +96,7 @@ def conclusions(app: AppTest, *variants: Variant, vary: bool = True) -> str:
 
 
 def of_pairs(variant: Variant) -> Variant:
-    known = {"figures": variant.figures, "differences": variant.differences}
+    known = {"metrics": variant.metrics, "differences": variant.differences}
     renamed = {name: {"spearman_before": values[NDCG]} if values else None for name, values in known.items()}
     return replace(variant, **renamed)
 
@@ -123,7 +126,7 @@ HELPED = "**Pre-training on this text helped**"
         ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", score="50.0")], []),
         # conclusions leave out failed variants
         ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
-        ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
+        ([replace(REFERENCE, metrics={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
     ],
 )
 def test_states_conclusions(app: AppTest, variants: list[Variant], expected: list[str], absent: list[str]) -> None:
@@ -144,7 +147,7 @@ def test_states_conclusions(app: AppTest, variants: list[Variant], expected: lis
 def test_reports_effect_of_training_even_if_harmful(
     app: AppTest, difference: tuple[float, float, float, float], expected: str
 ) -> None:
-    base = replace(UNTRAINED, figures=intervals(0.5 + difference[0]), differences=differences(*difference))
+    base = replace(UNTRAINED, metrics=intervals(0.5 + difference[0]), differences=differences(*difference))
     answer = conclusions(app, base, REFERENCE, vary=False)
     assert expected in answer
     points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
@@ -228,7 +231,7 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
     ],
 )
 def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, expected: str) -> None:
-    known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
+    known = replace(REFERENCE, metrics={"perplexity": PERPLEXITY})
     status = {"phase": phase, "step": 4, "total_steps": 9, "progress": 0.5, "seconds_left": 90.0}
     ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)

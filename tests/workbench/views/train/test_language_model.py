@@ -29,8 +29,16 @@ def test_offers_new_language_model_with_its_own_labels(app: AppTest) -> None:
     assert EN["train.base_new"] in next(box for box in app.selectbox if box.key == "base_en").options
     assert EN["train.about_new_model"] in texts(app)
     widget_by_name = {str(item.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): item for item in widgets(app)}
-    own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
-    own |= {"max_length", "precision", "recompute", "attention_dropout"}
+    own = {
+        "size",
+        "tokenizer_kind",
+        "vocabulary",
+        "mask_fraction",
+        "mask_token_fraction",
+        "random_token_fraction",
+        "whole_words",
+    }
+    own |= {"max_length", "precision", "gradient_checkpointing", "attention_dropout"}
     assert not {"frozen_layers", "lora_rank", "embedding_table"} & widget_by_name.keys()
     assert own <= widget_by_name.keys() & {item.name for item in fields(LanguageOptions)}
     for name in own:

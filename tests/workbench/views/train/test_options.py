@@ -11,7 +11,7 @@ from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
-from mrc_workbench.training.options import LoraAlso, NegativesFrom, Report
+from mrc_workbench.training.options import LoraFullWeights, NegativesFrom, Report
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
@@ -51,19 +51,19 @@ MARGIN_MSE = CrossEncoderObjective.MARGIN_MSE
 SPLADE = SparseEncoderObjective.SPLADE
 SPAN = ReaderObjective.SPAN
 OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
-OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
+OF_A_TRANSFORMER |= {"gradient_checkpointing", "windows", "lora_full_weights"}
 NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
 SAMPLED = {"negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer"}
 NEGATIVES = SAMPLED | {"negatives", "negatives_from", "negatives_model", "rounds"}
 OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
-OF_SHARED_PASSAGES = {"shared_passages", "mix_weight"}
+OF_SHARED_PASSAGES = {"shared_passages", "mix_loss_weight"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
 OF_OBJECTIVES |= OF_SHARED_PASSAGES
 OTHER_OBJECTIVES = OF_OBJECTIVES - {"temperature"}
 NO_NEGATIVES = NEGATIVES - {"negatives"}
-NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"} | OF_OBJECTIVES - {"triplet_margin"}
+NEVER_OF_TRIPLETS = {"mini_batch_size", "group_batches_by"} | OF_OBJECTIVES - {"triplet_margin"}
 NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
-NOT_OF_TEACHERS = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
+NOT_OF_TEACHERS = {"negatives_model", "group_batches_by"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
 NEVER_OF_A_READER = {"title", "evaluation_batch_size", "negatives_model"}
 NEGATIVES_OF_A_READER = {"negatives", "negatives_from"}
 
@@ -88,7 +88,7 @@ def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> se
         (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {}, NOT_OF_TEACHERS),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MARGIN_MSE, {}, NOT_OF_TEACHERS),
         # the loss uses other passages of the batch too
-        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NOT_OF_TEACHERS - {"batches_of"}),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NOT_OF_TEACHERS - {"group_batches_by"}),
         # a model mines the negatives
         (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}, NEVER_OF_TRIPLETS),
         *(
@@ -98,7 +98,7 @@ def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> se
         ),
         (CROSS_ENCODER, STARTER, MARGIN_MSE, {}, OF_A_TRANSFORMER | {"negatives_model"}),
         (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
-        (READER, DEFAULT_READER, SPAN, {"negatives_share": 0.0}, NEVER_OF_A_READER | SAMPLED | NEGATIVES_OF_A_READER),
+        (READER, DEFAULT_READER, SPAN, {"negative_question_fraction": 0.0}, NEVER_OF_A_READER | SAMPLED | NEGATIVES_OF_A_READER),
     ],
 )
 def test_selects_relevant_options(
@@ -133,13 +133,13 @@ def test_translates_every_option_state_failure_and_advice(language: str) -> None
     for objective in (*BiEncoderObjective, *CrossEncoderObjective, *of_sentences, *ReaderObjective):
         assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
     enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
-    enums |= {"lora_also": LoraAlso, "best_by": SentenceBestBy}
+    enums |= {"lora_full_weights": LoraFullWeights, "best_by": SentenceBestBy}
     assert set(BiEncoderPooling) <= {choice.value for choice in SentencePooling}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
     assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} <= words
-    assert {f"choice.rules_{member}" for member in ScoringRules} <= words
+    assert {f"choice.normalization_{member}" for member in ScoringRules} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught rounds"
-    codes += " model_not_found mix lora_also lora_table starter_reader no_answers overlap"
+    codes += " model_not_found mix lora_full_weights lora_table starter_reader no_answers overlap"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
     sources = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / "training").rglob("*.py"))
     failures, pushes = (set(re.findall(rf'{name}\(\s*"([a-z_]+)"', sources)) for name in ("TrainingError", "PushError"))

@@ -50,7 +50,7 @@ def test_trains_on_scores_with_entered_values(app: AppTest, submitted: list[Run]
     assert not app.exception
     assert not app.error
     assert field(app, "objective", SENTENCES).value == SentenceObjective.COSENT
-    assert {"scale", "pooling", "judged_on"} <= field_names(app, SENTENCES)
+    assert {"scale", "pooling", "evaluation_set"} <= field_names(app, SENTENCES)
     assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & field_names(app, SENTENCES)
     click(enter(app, SENTENCES, scale=10.0), "train_start")
     (started,) = submitted
@@ -81,8 +81,8 @@ def test_evaluates_unscored_pairs_on_another_set(app: AppTest, submitted: list[R
     save_pairs(PairSet.from_columns("plain", PairKind.SENTENCES, [FIRST]))
     run(app)
     assert field(app, "objective", SENTENCES).value == SentenceObjective.SIMCSE_UNSUPERVISED
-    click(enter(app, SENTENCES, judged_on=judge.key), "train_start")
-    assert submitted[0].plan().options.judged_on == judge.key  # type: ignore[attr-defined]
+    click(enter(app, SENTENCES, evaluation_set=judge.key), "train_start")
+    assert submitted[0].plan().options.evaluation_set == judge.key  # type: ignore[attr-defined]
 
 
 def test_cross_encoder_of_sentences_offers_no_triplets(app: AppTest) -> None:

@@ -60,7 +60,7 @@ def test_draws_labelled_field_for_every_relevant_option(app: AppTest) -> None:
     assert not app.error
     assert field_names(app, READER) == {known.name for known in fields(ReaderOptions)} - NEVER
     assert field(app, "best_by", READER).options == ["Exact match (EM)", "F1"]
-    assert field(app, "rules", READER).options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
+    assert field(app, "normalization", READER).options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
     assert field(app, "objective", READER).options == [EN["objective.span"]]
     assert EN["objective_does.span"] in texts(app)
     assert field(app, "max_length", READER).help.startswith(EN["option_help.max_length_reader"])
@@ -69,11 +69,12 @@ def test_draws_labelled_field_for_every_relevant_option(app: AppTest) -> None:
 
 
 def test_starts_training_with_entered_values(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
-    press(enter(run(app), READER, rules="klue", best_by="em", max_length=64, overlap=16, validation=0.2), "start")
+    entered_app = enter(run(app), READER, normalization="klue", best_by="em", max_length=64, overlap=16, validation=0.2)
+    press(entered_app, "start")
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.fingerprint) == (READER, data.key, data.fingerprint)
-    entered = {"rules": ScoringRules.KLUE, "best_by": ReaderBestBy.EXACT, "max_length": 64, "overlap": 16}
+    entered = {"normalization": ScoringRules.KLUE, "best_by": ReaderBestBy.EXACT, "max_length": 64, "overlap": 16}
     assert plan.options == replace(ReaderOptions.defaults_for(str(folder)), **entered)
 
 

@@ -39,8 +39,8 @@ OF_PAIRS: dict[str, Any] = {
     | {"gain": {"measure": "spearman", "interval": [0, 1]}},
     "measured_on": "validation",
     "pairs": 1500,
-    "judged_by": "spearman",
-    "kept_step": 10,
+    "best_by": "spearman",
+    "best_step": 10,
 }
 ANSWERS_BEFORE = {"em": 0.01, "f1": 0.12}
 ANSWERS_AFTER = {"em": 0.5525, "f1": 0.7}
@@ -53,8 +53,8 @@ OF_ANSWERS: dict[str, Any] = {
     | {"gain": {"measure": "f1", "difference": 0.83, "interval": [0.7, 0.9]}},
     "measured_on": "validation",
     "questions": 300,
-    "rules": "klue",
-    "kept_step": 20,
+    "normalization": "klue",
+    "best_step": 20,
 }
 OF_TEXT: dict[str, Any] = {
     "unigram": {"perplexity": 1400.0, "log_likelihood": -7.24, "masked_accuracy": 0.05},
@@ -67,7 +67,7 @@ OF_TEXT: dict[str, Any] = {
     "measured_on": "validation",
     "rows": 500,
     "hidden": 9600,
-    "kept_step": 20,
+    "best_step": 20,
 }
 TESTED: dict[str, Any] = {
     **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
@@ -127,10 +127,10 @@ def test_displays_training_questions_best_step_and_advice(app: AppTest) -> None:
     gain = {"measure": "ndcg@10", "difference": 0.0, "interval": [-0.1, 0.1]}
     learned = {"measure": "ndcg@10", "difference": 0.2, "interval": [0.1, 0.3]}
     sample = {"before": {"ndcg@10": 0.5}, "after": {"ndcg@10": 0.9}, "gain": learned, "questions": 48}
-    done_run(gain=gain, training_sample=sample, kept_step=7)
+    done_run(gain=gain, training_sample=sample, best_step=7)
     page_text = texts(run(app))
     assert "On training questions (a sample of 48) it rose from 50.0% to 90.0%." in page_text
-    assert EN["advice.starter_not_carried_over"] in page_text
+    assert EN["advice.starter_not_generalized"] in page_text
     assert "Best checkpoint: step 7 of" in page_text
 
 
@@ -139,7 +139,7 @@ def test_reranker_headline_shows_gain_of_mix_over_bm25(app: AppTest, interval: l
     mixed = {measure: value + 0.02 for measure, value in SCORES["bm25"].items()}
     alone = {measure: value - 0.3 for measure, value in SCORES["after"].items()}
     gain = {"measure": "ndcg@10", "difference": 0.02, "interval": interval}
-    done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, mixed_gain=gain)
+    done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, interpolated_gain=gain)
     page_text = texts(run(app))
     rows = ["Combined with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after"]
     assert app.dataframe[0].value["row"].tolist() == rows
@@ -169,7 +169,7 @@ def test_displays_test_results_below_validation_results(app: AppTest) -> None:
 def similar(**changed: Any) -> Run:
     training_run = create_test_run(State.DONE, SENTENCES, "similar", seconds=9.2, total_steps=20)
     with_model(training_run, OF_PAIRS | changed)
-    training_run.write("provenance.json", {"settled": {"best_by": OF_PAIRS["judged_by"]}})
+    training_run.write("provenance.json", {"settled": {"best_by": OF_PAIRS["best_by"]}})
     training_run.add_progress({"step": 0, **{f"before_{name}": value for name, value in PAIRS_BEFORE.items()}})
     training_run.add_progress({"step": 10, "eval_validation_spearman": 0.8})
     return training_run
@@ -180,7 +180,7 @@ def test_displays_pair_metrics_and_their_curves(app: AppTest) -> None:
     page_text = texts(run(app))
     assert "Spearman **rose by 4.6 points**, from 76.8% to 81.4%." in page_text
     assert EN["train.measured_on_pairs"].format(pairs="1,500") in page_text
-    assert EN["train.kept_step_pairs"].format(step="10", total="20", measure="Spearman") in page_text
+    assert EN["train.best_step_pairs"].format(step="10", total="20", measure="Spearman") in page_text
     assert "questions it learned from" not in page_text
     (table,) = (element.value for element in app.dataframe if "spearman" in element.value)
     assert table[["spearman", "pearson"]].to_numpy().ravel() == pytest.approx([76.84, 77.7, 81.39, 81.0])
@@ -200,7 +200,7 @@ def test_names_loss_if_unscored_and_offers_model_as_base(app: AppTest) -> None:
     assert SENTENCES in RECIPES
     assert SENTENCES not in ranking_kinds()
     app.query_params.update({"base": training_run.id})
-    assert EN["train.kept_step_loss"].format(step="10", total="20") in texts(run(app))
+    assert EN["train.best_step_loss"].format(step="10", total="20") in texts(run(app))
 
 
 def reads(**changed: Any) -> Run:
@@ -218,7 +218,7 @@ def test_displays_answer_metrics_and_links_to_answers(app: AppTest, opened: list
     assert "F1 **rose by 58.0 points**, from 12.0% to 70.0%." in page_text
     assert "On training questions (a sample of 100) it rose from 12.0% to 95.0%." in page_text
     assert EN["train.measured_on_passages"].format(questions="300", rules="KLUE\\-MRC") in page_text
-    assert EN["train.kept_step"].format(step="20", total="20", measure="F1") in page_text
+    assert EN["train.best_step"].format(step="20", total="20", measure="F1") in page_text
     assert EN["advice.still_rising"] in page_text
     assert "have no answer" not in page_text
     (table,) = (element.value for element in app.dataframe if "em" in element.value)
@@ -236,7 +236,7 @@ def test_counts_unanswerable_questions_and_advises_harder_ones(app: AppTest) -> 
     reads(before=right, after=right, gain=gain, unanswerable=150)
     page_text = texts(run(app))
     assert EN["train.measured_on_unanswerable"].format(count="150") in page_text
-    assert EN["advice.read_at_the_top"] in page_text
+    assert EN["advice.reader_saturated"] in page_text
 
 
 @pytest.mark.slow
@@ -260,7 +260,7 @@ def test_displays_language_model_metrics_and_links_to_inspection(app: AppTest) -
     page_text = texts(run(app))
     assert "**512** after training, 8,000 before, 1,400 by token frequency only" in page_text
     assert EN["train.measured_on_text"].format(hidden="9,600", rows="500") in page_text
-    assert EN["train.kept_step_perplexity"].format(step="20", total="30") in page_text
+    assert EN["train.best_step_perplexity"].format(step="20", total="30") in page_text
     assert "questions it learned from" not in page_text
     (table,) = (element.value for element in app.dataframe if "masked_accuracy" in element.value)
     assert table["row"].tolist() == ["Token frequency only", "Before training", "After training"]
@@ -274,4 +274,4 @@ def test_displays_language_model_metrics_and_links_to_inspection(app: AppTest) -
     plan["options"]["best_by"] = LanguageBestBy.ACCURACY.value
     (training_run.folder / "run.json").write_text(json.dumps(plan), encoding="utf-8")
     named = {"step": "20", "total": "30", "measure": EN["measure.masked_accuracy"]}
-    assert EN["train.kept_step_text"].format(**named) in texts(run(app))
+    assert EN["train.best_step_text"].format(**named) in texts(run(app))

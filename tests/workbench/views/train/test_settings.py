@@ -52,7 +52,7 @@ def finished_search(
         ended, step = (State.DONE, 8) if number < 3 else (State.STOPPED, 2)
         trial.write_status(Status(ended, step=step, total_steps=8))
         trial.add_progress({"step": 1, "loss": 0.7, "eval_validation_ndcg@10": 0.7})
-    search.write("settings.json" if state is State.DONE else "so_far.json", asdict(findings))
+    search.write("settings.json" if state is State.DONE else "partial.json", asdict(findings))
     pid, started = this_process()
     search.write_status(Status(state, pid=pid, pid_started=started, **status))  # type: ignore[arg-type]
     return search
@@ -141,7 +141,7 @@ def test_displays_progress_and_can_be_stopped(app: AppTest) -> None:
 @pytest.mark.parametrize(("code", "expected"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
 def test_reports_failure_reason(app: AppTest, code: str, expected: str) -> None:
     search = finished_search(ALIKE, State.FAILED, trials=0, code=code, message="why")
-    (search.folder / "so_far.json").unlink()
+    (search.folder / "partial.json").unlink()
     search.write("search.json", {"minutes": 12})
     run(app)
     assert any(expected in error.value for error in app.error)

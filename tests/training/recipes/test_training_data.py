@@ -12,7 +12,7 @@ from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.recipes import material as training_data_module
+from mrc_workbench.training.recipes import training_data as training_data_module
 from mrc_workbench.training.recipes.examples import encoder_examples, mine_negatives
 from tests.doubles import small_set
 from tests.training.worlds import make_training_data, misleading_set
@@ -34,7 +34,7 @@ def test_excludes_test_and_validation_articles_from_training(sample: QuestionSet
     assert {titles[id_] for q in data.validation.questions for id_ in q.relevant} <= held_out_titles
     title_of_row = list(titles.values())
     assert {title_of_row[row] for row in data.positive_pairs()[1]} == learned
-    assert {title_of_row[row] for row in np.flatnonzero(data.learnable)} == learned
+    assert {title_of_row[row] for row in np.flatnonzero(data.is_trainable)} == learned
     negatives = mine_negatives(options, data).rows
     assert {title_of_row[row] for row in negatives[negatives != NOT_FOUND]} <= learned
 
@@ -45,7 +45,7 @@ def test_allows_unasked_passages_of_training_articles() -> None:
         QuestionSet("one more", passages, small_set().questions), SplitOptions(0.25, 0.25, seed=1)
     )
     held_out = {id_ for q in small_set().questions if q not in data.train.questions for id_ in q.relevant}
-    allowed = {passage.id for passage, free in zip(passages, data.learnable, strict=True) if free}
+    allowed = {passage.id for passage, free in zip(passages, data.is_trainable, strict=True) if free}
     assert allowed == {passage.id for passage in passages} - held_out
     assert held_out
     assert "p6" in allowed
@@ -144,10 +144,10 @@ def test_reads_stored_measurements_with_or_without_test(sample: QuestionSet) -> 
     for tested in (True, False):
         stored = data.evaluate(data.first_stage, with_test=tested).to_dict()
         assert ("test" in stored) is tested
-        again = data.measurement(stored)
+        again = data.read_measurement(stored)
         assert again is not None
         assert again.to_dict() == stored
-    assert data.measurement({"validation": stored["validation"]}) is None
+    assert data.read_measurement({"validation": stored["validation"]}) is None
 
 
 def test_samples_at_most_100_training_questions(sample: QuestionSet) -> None:
@@ -207,7 +207,7 @@ def test_passages_omit_text_of_synthetic_questions(sample: QuestionSet, by: Ques
     else:
         assert not any(question in positive for question, positive in pairs)
         assert all(line in sample.passages.titles for _, line in first_lines)
-    # what it is measured on is read so too: where its own words stand in a passage, BM25 finds nearly all
+    # evaluation reads the same texts: with the source sentences, BM25 would find nearly all
     whole = BM25("whole", sample.passages, BM25Options())
     score = data.first_stage_scores.validation.means()["ndcg@10"]
     assert score < data.evaluate(whole).validation.means()["ndcg@10"]
@@ -219,4 +219,4 @@ def test_splits_synthetic_questions_like_their_source(sample: QuestionSet) -> No
     source_data, synthetic_data = (
         make_training_data(question_set, SplitOptions(), BiEncoderOptions()) for question_set in (sample, synthetic)
     )
-    assert source_data.learnable.tolist() == synthetic_data.learnable.tolist()
+    assert source_data.is_trainable.tolist() == synthetic_data.is_trainable.tolist()

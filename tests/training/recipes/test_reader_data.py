@@ -1,4 +1,4 @@
-"""What a reader learns from: answers at their places, and questions that nobody can answer."""
+"""The data of readers: positions of answers, and unanswerable questions."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -14,7 +14,6 @@ from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.examples import mine_negatives, to_table
-from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.recipes.readers import (
     READER_FAMILY,
     AnswerLocation,
@@ -23,6 +22,7 @@ from mrc_workbench.training.recipes.readers import (
     is_unanswerable,
     locate_answer,
 )
+from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.text_options import ReaderOptions
 from tests.training.worlds import cue_set
 
@@ -56,10 +56,10 @@ def test_locates_several_answers() -> None:
     busan = TEXT.index("부산")
     both = make_question("서울", "부산", starts=(SECOND, busan))
     assert locate_answer(both, TEXT) == AnswerLocation(((SECOND, SECOND + 2), (busan, busan + 2)))
-    one_position = make_question("서울", "부산", starts=(SECOND, -1))
-    assert locate_answer(one_position, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
-    one_correct = make_question("서울", "부산", starts=(SECOND, 0))  # a claim that holds needs no help
-    assert locate_answer(one_correct, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
+    known_position = make_question("서울", "부산", starts=(SECOND, -1))
+    assert locate_answer(known_position, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
+    correct_position = make_question("서울", "부산", starts=(SECOND, 0))  # one correct position suffices
+    assert locate_answer(correct_position, TEXT) == AnswerLocation(((SECOND, SECOND + 2),))
 
 
 def test_finds_no_span_for_missing_answer() -> None:
@@ -71,7 +71,7 @@ def test_finds_no_span_for_missing_answer() -> None:
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_locates_decomposed_characters(form: str) -> None:
-    """A Mac writes 한 as three letters: the spans are of the text as it is."""
+    """macOS writes 한 as three characters; spans refer to the text in the file."""
     decomposed = unicodedata.normalize("NFD", TEXT)
     location = locate_answer(make_question(unicodedata.normalize(form, "부산")), decomposed)
     (span,) = location.spans
@@ -101,13 +101,13 @@ def ids(questions: Iterable[Question]) -> set[str]:
 
 
 def by_part(question_set: QuestionSet) -> dict[Part, set[str]]:
-    """Ids of the answerable questions of each part."""
+    """Return the ids of the answerable questions of each part."""
     rows = split(question_set, SHARES).rows
     return {part: {question_set.questions[row].id for row in rows[part]} for part in Part}
 
 
 def test_splits_unanswerable_questions_by_article() -> None:
-    question_set = cue_set(20, 20)  # q20 is told not to be answered by a passage of the article that q0 asks about
+    question_set = cue_set(20, 20)  # a known wrong passage of q20 is in the article of q0
     parts = by_part(question_set)
     beside = {part: {f"q{int(question_id[1:]) + 20}" for question_id in parts[part]} for part in parts}
     data = ReaderTrainingData.from_question_set(question_set, SHARES, OPTIONS)
@@ -119,7 +119,7 @@ def test_splits_unanswerable_questions_by_article() -> None:
 
 
 def with_more(question_set: QuestionSet, *rejected: str) -> QuestionSet:
-    """With passages of which one is of an article nobody asks about, and a question not answered by the `rejected`."""
+    """Add a passage of an article without questions, and an unanswerable question."""
     more = Question("more", "?", (), (), rejected=rejected)
     passages = (*question_set.passages, Passage("alone", "nobody asks", "an article of its own"))
     return QuestionSet("more", passages, (*question_set.questions, more))
@@ -184,7 +184,7 @@ def test_rejects_set_without_answers() -> None:
 
 
 def test_samples_no_negatives_for_unanswerable_questions() -> None:
-    """Another passage than the one it was asked of might answer."""
+    """Another passage might answer them."""
     data = ReaderTrainingData.from_question_set(cue_set(20, 20), SHARES, OPTIONS)
     options = replace(OPTIONS, negatives=2)
     rows = mine_negatives(options, data).rows
@@ -209,7 +209,7 @@ def test_uses_marked_passages_of_unanswerable_questions() -> None:
 def test_describes_data_in_provenance() -> None:
     about = READER_FAMILY.describe(cue_set(20, 5), SHARES, OPTIONS)
     assert about == {
-        **{"questions": 25, "passages": 25, "unanswerable_questions": 5, "rules": "korquad"},
+        **{"questions": 25, "passages": 25, "unanswerable_questions": 5, "normalization": "korquad"},
         **{"train_questions": 12, "validation_questions": 4, "test_questions": 4},
         "split": "drawn by article, seed 0",
     }

@@ -1,4 +1,4 @@
-"""What a masked language model learns from and is measured on: rows of tokens, some hidden, and their tokenizer."""
+"""Training and validation data of a masked language model: rows of tokens, some masked, and their tokenizer."""
 
 import shutil
 from collections import Counter
@@ -51,12 +51,12 @@ from mrc_workbench.training.text_options import LanguageOptions
 
 UNIGRAM = "unigram"
 LanguageMeasurement = Measurement[MaskedPredictions]
-_DECODED_ROWS = 256  # rows
+_DECODED_ROWS = 256
 
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """Rows of tokens to guess some of; `whole` says that words are hidden, not tokens."""
+    """Rows of tokens, of which some tokens or whole words are masked."""
 
     blocks: Blocks
     masker: Masker
@@ -67,24 +67,20 @@ class MaskedRows:
         return len(self.blocks)
 
     def batch(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
-        """Hide tokens of some rows; the arrays are those that `MaskedNetwork` reads.
-
-        What is hidden depends on the seed and on the rows and their order: it differs in every epoch, not in a resumed
-        one.
-        """
+        """Mask tokens, by the seed, the rows and their order; returns the input arrays of `MaskedNetwork`."""
         rng = np.random.default_rng([self.seed, *rows])
         rows_read = self.blocks.read(rows, rng)
-        token_numbers = np.broadcast_to(np.arange(rows_read.tokens.shape[1]), rows_read.tokens.shape)
-        masked_tokens, labels = self.masker.mask_tokens(
-            rows_read.tokens, rows_read.words if self.masks_whole_words else token_numbers, rng
-        )
+        words = rows_read.words
+        if not self.masks_whole_words:
+            words = np.broadcast_to(np.arange(rows_read.tokens.shape[1]), rows_read.tokens.shape)
+        masked_tokens, labels = self.masker.mask_tokens(rows_read.tokens, words, rng)
         hidden_count = max(1, int((labels >= 0).sum()))
         arrays = {
             "input_ids": masked_tokens,
             "token_type_ids": rows_read.segments,
             "attention_mask": (np.arange(rows_read.tokens.shape[1]) < rows_read.lengths[:, None]).astype(np.int64),
             "labels": labels,
-            "shares": np.full((len(rows), 1), len(rows) / hidden_count, dtype=np.float32),
+            "weights": np.full((len(rows), 1), len(rows) / hidden_count, dtype=np.float32),
         }
         return arrays | ({} if rows_read.follows is None else {"follows": rows_read.follows[:, None]})
 
@@ -94,7 +90,7 @@ class MaskedRows:
         return {name: torch.from_numpy(values) for name, values in self.batch(rows).items()}
 
     def columns(self, tokenizer: Any) -> Columns:
-        """Texts, by which lengths are estimated: those of the first rows repeated, as all are alike."""
+        """Return texts for the estimate of lengths: those of the first rows, repeated."""
         read = self.blocks.read(range(min(_DECODED_ROWS, len(self))), np.random.default_rng(self.seed))
         texts = [
             str(tokenizer.decode(row[:length], skip_special_tokens=True))
@@ -105,7 +101,7 @@ class MaskedRows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Rows by chance, at most `limit` (0: all), in batches that never change."""
+    """A random sample of at most `limit` rows (0: all), in fixed batches."""
 
     hidden: MaskedRows
     limit: int
@@ -129,16 +125,16 @@ class MeasuredRows:
         return [row for batch in self.batches() for row in self.hidden.batch(batch)["labels"]]
 
 
-_VERSION = 1  # raise when files of tokens of the same documents would come out different
-_TOKENIZER_VERSION = 1  # raise when a tokenizer of the same documents would come out different
-_SAMPLING_FRACTION = 0.1  # share of the work of training a tokenizer
-_SAMPLE_ROWS = 100  # rows that are learned from, measured beside those held out
+_VERSION = 1  # raise it if the token files of the same documents change
+_TOKENIZER_VERSION = 1  # raise it if the tokenizer of the same documents changes
+_SAMPLING_FRACTION = 0.1  # of the work of training a tokenizer
+_SAMPLE_ROWS = 100  # training rows that are evaluated in addition to validation rows
 _PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
 
 @dataclass(frozen=True)
 class LanguageTrainingData:
-    """Rows to learn from, and rows of documents held out; `tokenizer` is what they were cut with."""
+    """Training rows and validation rows, and their tokenizer."""
 
     options: LanguageOptions
     tokenizer: Any
@@ -154,24 +150,18 @@ class LanguageTrainingData:
         options: LanguageOptions,
         on_progress: ProgressCallback | None = None,
     ) -> Self:
-        """Cut the documents as planned, or open them; `on_progress` receives the fraction done.
+        """Tokenize the documents, or open the stored tokens; `on_progress` receives the fraction done.
 
         Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
         """
         tokenizer_fraction = 0.0
-        if _trains_tokenizer(options):  # that takes about twice as long as cutting what it learns from
+        if _trains_tokenizer(options):  # this takes about twice as long as tokenizing its documents
             tokenizer_fraction = 2 * min(corpus.characters, MAX_CHARACTERS)
             tokenizer_fraction = tokenizer_fraction / (tokenizer_fraction + corpus.characters)
         tokenizer = _load_tokenizer(corpus, split_options, options, scale_progress(on_progress, 0, tokenizer_fraction))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
-        settings = (
-            split_options.validation,
-            split_options.test,
-            split_options.seed,
-            words,
-            tokenizer.backend_tokenizer.to_str(),
-        )
-        key = key_of(_VERSION, corpus.fingerprint, *settings)
+        split_settings = (split_options.validation, split_options.test, split_options.seed)
+        key = key_of(_VERSION, corpus.fingerprint, *split_settings, words, tokenizer.backend_tokenizer.to_str())
         folder = workspace() / "cache" / "tokens" / key
         report_cutting = scale_progress(on_progress, tokenizer_fraction, 1)
 
@@ -179,10 +169,9 @@ class LanguageTrainingData:
             document_counts = Counter({part.value: 0 for part in _PARTS})
             training_fraction = 1 - split_options.validation / (1 - split_options.test)
             for part, low, high in ((Part.TRAIN, 0.0, training_fraction), (Part.VALIDATION, training_fraction, 1.0)):
-                document_counts[Part.TEST.value] = 0  # met again
-                all_documents = report_documents(
-                    corpus.documents(), corpus.characters, scale_progress(report_cutting, low, high)
-                )
+                document_counts[Part.TEST.value] = 0  # both passes count them
+                report = scale_progress(report_cutting, low, high)
+                all_documents = report_documents(corpus.documents(), corpus.characters, report)
                 documents = _documents(all_documents, split_options, part, document_counts)
                 write_tokens(new / part, documents, tokenizer, _special_tokens(tokenizer), words)
             write_json(new / "documents.json", dict(document_counts))
@@ -191,7 +180,7 @@ class LanguageTrainingData:
         documents = read_json(folder / "documents.json")
         if min(documents[part] for part in (Part.TRAIN, Part.VALIDATION)) < 1:
             part_counts = ", ".join(f"{documents[part]} {part} documents" for part in _PARTS)
-            message = f"{corpus.name} is too small to learn from and to measure on: {part_counts}"
+            message = f"{corpus.name} is too small for training and evaluation: {part_counts}"
             raise TrainingError("too_few_documents", message)
         files = {part: TokenFile.open(folder / part) for part in (Part.TRAIN, Part.VALIDATION)}
         return cls(options, tokenizer, files, documents, key)
@@ -210,13 +199,12 @@ class LanguageTrainingData:
 
     @property
     def training_sample(self) -> MeasuredRows:
-        return MeasuredRows(
-            self.training_rows, min(_SAMPLE_ROWS, len(self.held_out)), self.options.evaluation_batch_size
-        )
+        limit = min(_SAMPLE_ROWS, len(self.held_out))
+        return MeasuredRows(self.training_rows, limit, self.options.evaluation_batch_size)
 
     @property
     def evaluation_key(self) -> str:
-        """The key of what is measured and hidden."""
+        """The key of the validation rows and of their masked tokens."""
         options = self.options
         masking = self.options.masking
         masking_settings = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
@@ -225,25 +213,22 @@ class LanguageTrainingData:
 
     @property
     def tokens(self) -> int:
-        """How many training tokens there are, those between documents excluded."""
+        """The number of training tokens, without those between documents."""
         return int(self.files[Part.TRAIN].counts.sum())
 
     def baselines(self) -> dict[str, LanguageMeasurement]:
         counts = self.files[Part.TRAIN].counts
         special = self.training_rows.masker.special
-        validation, training = (
-            unigram_predictions(rows.labels(), counts, special) for rows in (self.validation_rows, self.training_sample)
-        )
+        samples = (self.validation_rows, self.training_sample)
+        validation, training = (unigram_predictions(rows.labels(), counts, special) for rows in samples)
         return {UNIGRAM: LanguageMeasurement(validation, training, evaluation_key=self.evaluation_key)}
 
-    def measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
-        return (
-            LanguageMeasurement.from_dict(stored, MaskedPredictions.from_dict)
-            if stored.get("judge") == self.evaluation_key
-            else None
-        )
+    def read_measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
+        if stored.get("evaluation_key") != self.evaluation_key:
+            return None
+        return LanguageMeasurement.from_dict(stored, MaskedPredictions.from_dict)
 
-    def summary(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
         validation = {name: result.validation for name, result in measured.items()}
         training = {name: result.training for name, result in measured.items() if result.training}
         return {
@@ -295,20 +280,20 @@ def _documents(
 
 
 def assign_part(document: str, split_options: SplitOptions) -> Part:
-    """The part of a document, by its text: copies are in one part."""
+    """Return the part of a document by its text: copies are in the same part."""
     if not is_held_out(document, split_options.test + split_options.validation, split_options.seed):
         return Part.TRAIN
     return Part.TEST if is_held_out(document, split_options.test, split_options.seed) else Part.VALIDATION
 
 
 def create_once(folder: Path, build: Callable[[Path], None], on_progress: ProgressCallback | None) -> None:
-    """Make and seal a folder, unless it exists and is sound. Waiting for another process reports no progress."""
+    """Build and seal a folder, unless it exists and is intact. Waiting for another process reports no progress."""
     if is_intact(folder):
         return
     with _folder_lock(folder, on_progress):
         if is_intact(folder):
             return
-        for leftover in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed: it may be gigabytes
+        for leftover in folder.parent.glob(f".{folder.name}.*"):  # of a killed process; may be gigabytes
             shutil.rmtree(leftover)
         with sealing(folder) as new:
             build(new)
@@ -320,7 +305,7 @@ def _folder_lock(folder: Path, on_progress: ProgressCallback | None) -> Iterator
     lock = FileLock(folder.with_suffix(".lock"))
     while not lock.is_locked:
         try:
-            lock.acquire(timeout=0.5)  # seconds, before a wish to stop is heard
+            lock.acquire(timeout=0.5)  # seconds between checks for a stop request
         except Timeout:
             if on_progress:
                 on_progress(0.0)
@@ -341,18 +326,16 @@ def _load_tokenizer(
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
-        trained = (
-            _train_tokenizer(corpus, split_options, options, on_progress)
-            if _trains_tokenizer(options)
-            else Path(options.tokenizer)
-        )
+        trained = Path(options.tokenizer)
+        if _trains_tokenizer(options):
+            trained = _train_tokenizer(corpus, split_options, options, on_progress)
         tokenizer = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
         from mrc_workbench.models.reader_networks import masked_tokenizer
 
         tokenizer = masked_tokenizer(find_model(options.base))
     if not tokenizer.is_fast:
-        message = f"the tokenizer of {options.base!r} does not tell which letters a piece stands for"
+        message = f"the tokenizer of {options.base!r} does not return the character positions of tokens"
         raise LanguageError("no_offsets", message, model=options.base)
     return tokenizer
 
@@ -368,9 +351,8 @@ def _train_tokenizer(
 
     def make(new: Path) -> None:
         with gather_documents(corpus, sample, scale_progress(on_progress, 0, _SAMPLING_FRACTION)) as training_data:
-            _train_interruptibly(
-                training_data, tokenizer_options, scale_progress(on_progress, _SAMPLING_FRACTION, 1)
-            ).save(new)
+            report_training = scale_progress(on_progress, _SAMPLING_FRACTION, 1)
+            _train_interruptibly(training_data, tokenizer_options, report_training).save(new)
 
     create_once(folder, make, on_progress)
     return folder
@@ -386,7 +368,7 @@ def _train_interruptibly(
     def train() -> None:
         try:
             future.set_result(train_on(training_data, options.kind, options.vocabulary, progress.append))
-        except BaseException as error:  # a panic of the library, too
+        except BaseException as error:  # also a panic of the library
             future.set_exception(error)
 
     Thread(target=train, daemon=True).start()

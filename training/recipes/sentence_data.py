@@ -1,4 +1,4 @@
-"""What trainings on sentence pairs learn from and are measured on, and what each objective reads of it."""
+"""Training and validation data of sentence pairs, and the training examples of each objective."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +9,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.texts import Texts
+from mrc_workbench.labs.embeddings import judgement
 from mrc_workbench.labs.embeddings.encoder import DistinctSentences
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
-from mrc_workbench.labs.embeddings.judgement import (
-    bootstrap_interval,
-    cosines,
-    pearson,
-    resampled_correlations,
-    resampled_means,
-    spearman,
-)
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
@@ -33,12 +27,12 @@ from mrc_workbench.training.text_options import SentenceBestBy, SentenceObjectiv
 SPEARMAN = "spearman"
 PEARSON = "pearson"
 ACCURACY = "accuracy"
-_SAMPLE = 500  # training pairs that are measured beside those that judge, at most
+_SAMPLE = 500  # training pairs that are evaluated in addition to validation pairs
 
 
 @dataclass(frozen=True)
 class PairPredictions:
-    """A model's scores or labels of pairs beside people's; `right` is empty for pairs without any."""
+    """A model's and people's scores or labels of pairs; `gold` is empty for pairs without any."""
 
     measure: str
     predicted: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
@@ -46,10 +40,13 @@ class PairPredictions:
     geometry: dict[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
+        """Return the metrics by name. An undefined correlation, as of constant scores, is 0."""
         metrics: dict[str, float] = {}
         if self.measure == SPEARMAN:
-            correlations = {SPEARMAN: spearman(self.predicted, self.gold), PEARSON: pearson(self.predicted, self.gold)}
+            correlations = {
+                SPEARMAN: judgement.spearman(self.predicted, self.gold),
+                PEARSON: judgement.pearson(self.predicted, self.gold),
+            }
             metrics = {name: value if math.isfinite(value) else 0.0 for name, value in correlations.items()}
         elif self.measure:
             metrics = {ACCURACY: float((self.predicted == self.gold).mean())}
@@ -58,7 +55,7 @@ class PairPredictions:
     def to_dict(self) -> dict[str, Any]:
         predicted = self.predicted.tolist()
         gold = self.gold.tolist()
-        return {"measure": self.measure, "said": predicted, "right": gold, "geometry": self._finite_geometry}
+        return {"measure": self.measure, "predicted": predicted, "gold": gold, "geometry": self._finite_geometry}
 
     @property
     def _finite_geometry(self) -> dict[str, float]:
@@ -66,8 +63,9 @@ class PairPredictions:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        stored = current_names(stored, {"said": "predicted", "right": "gold"}, "before.json")
         dtype = np.int8 if stored["measure"] == ACCURACY else np.float32
-        predicted, gold = (np.array(stored[name], dtype=dtype) for name in ("said", "right"))
+        predicted, gold = (np.array(stored[name], dtype=dtype) for name in ("predicted", "gold"))
         return cls(stored["measure"], predicted, gold, stored["geometry"])
 
 
@@ -76,10 +74,10 @@ PairMeasurement = Measurement[PairPredictions]
 
 @dataclass(frozen=True)
 class PairTrainingData:
-    """The pairs to learn from, those of the same data that are held out, and those that a model is measured on.
+    """Training pairs, validation pairs of the same data for the loss, and the pairs of the evaluation set.
 
-    `measure` is Spearman's correlation, accuracy, or empty if the pairs that judge have no labels. `sample` are
-    training pairs measured beside them; None if they have no labels, or other data judges.
+    `measure` is Spearman's correlation, accuracy, or empty if the evaluation pairs have no labels. `sample` are
+    training pairs that are also evaluated; None if they have no labels, or if the evaluation set is another dataset.
     """
 
     train: PairSet
@@ -87,19 +85,16 @@ class PairTrainingData:
     evaluation_pairs: PairSet
     sample: PairSet | None
     measure: str
-    best_by: str  # what picks the best checkpoint: the measure or `LOSS`
-    evaluation_set_name: str  # the name of the set that judges
+    best_by: str  # selects the best checkpoint: the measure or `LOSS`
+    evaluation_set_name: str
 
     @classmethod
     def from_pairs(cls, data: PairSet, split_options: SplitOptions, options: SentencePairOptions) -> Self:
-        """Split the set as planned, and the one that judges. Raises `DataError`, `OptionError` and `TrainingError`."""
+        """Split the data and the evaluation set. Raises `DataError`, `OptionError` and `TrainingError`."""
         evaluation_set = _find_evaluation_set(data, options)
         rows = split_pairs(data, split_options)
-        validation = (
-            rows[Part.VALIDATION]
-            if evaluation_set is data
-            else split_pairs(evaluation_set, split_options)[Part.VALIDATION]
-        )
+        evaluation_rows = rows if evaluation_set is data else split_pairs(evaluation_set, split_options)
+        validation = evaluation_rows[Part.VALIDATION]
         if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
             raise TrainingError(
                 "too_few_pairs",
@@ -107,7 +102,6 @@ class PairTrainingData:
                 "use more pairs, or change the split",
             )
         uses_labels = evaluation_set.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
-        # nobody said what is right of other pairs
         measure = SPEARMAN if evaluation_set.kind is PairKind.SCORED else ACCURACY if uses_labels else ""
         sample_rows = _sample_rows(rows[Part.TRAIN], min(len(validation), _SAMPLE), split_options.seed)
         return cls(
@@ -123,14 +117,12 @@ class PairTrainingData:
     def baselines(self) -> dict[str, PairMeasurement]:
         return {}
 
-    def measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
-        return (
-            PairMeasurement.from_dict(stored, PairPredictions.from_dict)
-            if stored.get("judge") == self.evaluation_pairs.fingerprint
-            else None
-        )
+    def read_measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
+        if stored.get("evaluation_key") != self.evaluation_pairs.fingerprint:
+            return None
+        return PairMeasurement.from_dict(stored, PairPredictions.from_dict)
 
-    def summary(self, measured: Mapping[str, PairMeasurement], options: SentencePairOptions) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, PairMeasurement], options: SentencePairOptions) -> dict[str, Any]:
         validation = {name: result.validation for name, result in measured.items()}
         training = {name: result.training for name, result in measured.items() if result.training}
         scores: dict[str, Any] = {name: result.means() for name, result in validation.items()}
@@ -140,16 +132,12 @@ class PairTrainingData:
             means = {name: result.means() for name, result in training.items()}
             gain = _intervals_and_gain(training, self.sample_sentences.groups)["gain"]
             scores["training_sample"] = {**means, "gain": gain, "questions": len(self.sample_sentences.sentence_rows)}
-        details = {
-            "measured_on": "validation",
-            "pairs": len(self.evaluation_pairs),
-            "judged_on": self.evaluation_set_name,
-        }
-        return {**scores, **details, "judged_by": self.best_by}
+        sample = {"pairs": len(self.evaluation_pairs), "evaluation_set": self.evaluation_set_name}
+        return scores | {"measured_on": "validation", **sample, "best_by": self.best_by}
 
     def require_evaluation(self, held_out: object) -> None:
         if self.best_by == LOSS and held_out is None:
-            message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
+            message = "there are no validation examples to select a checkpoint: set evaluation_set to a scored set"
             raise TrainingError("nothing_judges", message)
 
     @cached_property
@@ -166,28 +154,27 @@ class PairTrainingData:
 
 
 def _find_evaluation_set(data: PairSet, options: SentencePairOptions) -> PairSet:
-    """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`."""
-    if not options.judged_on.strip():
+    """Return the evaluation set, by default the data. Raises `DataError` and `OptionError`."""
+    if not options.evaluation_set.strip():
         return data
-    evaluation_set = find(options.judged_on)
+    evaluation_set = find(options.evaluation_set)
     expected_kind = PairKind.SCORED if isinstance(options, SentenceOptions) else data.kind
     if evaluation_set.kind is not expected_kind:
-        message = (
-            f"judged_on must name a set of {expected_kind} pairs, and {evaluation_set.name} holds {evaluation_set.kind}"
-        )
-        raise OptionError("judged_on", "judged_on", message)
+        holds = f"{evaluation_set.name} holds {evaluation_set.kind}"
+        message = f"evaluation_set must name a set of {expected_kind} pairs, and {holds}"
+        raise OptionError("evaluation_set", "evaluation_set", message)
     return evaluation_set
 
 
 def _sample_rows(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    """Sample at most so many of the rows, in their order; all if `most` is 0."""
+    """Sample at most `limit` rows, in their order; 0: all."""
     if not 0 < limit < len(rows):
         return rows
     return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit])])
 
 
 def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarray, measure: str) -> PairPredictions:
-    """Judge pairs by the vectors of their distinct sentences, `(n_sentences, dimensions)`."""
+    """Predict scores of pairs from the vectors of their distinct sentences, `(n_sentences, dimensions)`."""
     geometry = {"uniformity": uniformity(vectors)}
     if pairs.kind is PairKind.SENTENCES:
         return PairPredictions("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
@@ -195,26 +182,26 @@ def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarr
     positives = positive_rows(pairs)
     geometry = {"alignment": alignment(first[positives], second[positives]), **geometry}
     gold = pairs.gold if measure else np.zeros(0, np.float32)
-    return PairPredictions(measure, cosines(first, second), gold.astype(np.float32), geometry)
+    return PairPredictions(measure, judgement.cosines(first, second), gold.astype(np.float32), geometry)
 
 
 def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarray) -> dict[str, Any]:
-    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
+    """Return the intervals of all metrics, and the gain from before to after with its paired bootstrap interval."""
     names = [*results]
     gold = results["after"].gold
     if results["after"].measure == ACCURACY:
         hits = np.stack([result.predicted == gold for result in results.values()], axis=1).astype(np.float64)
-        draws = {ACCURACY: resampled_means(hits, groups)}
+        draws = {ACCURACY: judgement.resampled_means(hits, groups)}
         bounds = (0.0, 1.0)
     else:
         predictions = [result.predicted.astype(np.float64) for result in results.values()]
-        by_rank, by_value = resampled_correlations(predictions, gold.astype(float), groups)
+        by_rank, by_value = judgement.resampled_correlations(predictions, gold.astype(float), groups)
         draws = {SPEARMAN: by_rank, PEARSON: by_value}
         bounds = (-1.0, 1.0)
     means = {name: result.means() for name, result in results.items()}
     intervals = {
         name: {
-            measure: bootstrap_interval(means[name][measure], resampled[:, column], bounds)[1:]
+            measure: judgement.bootstrap_interval(means[name][measure], resampled[:, column], bounds)[1:]
             for measure, resampled in draws.items()
         }
         for column, name in enumerate(names)
@@ -222,10 +209,12 @@ def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarr
     measure, resampled = next(iter(draws.items()))
     difference = means["after"][measure] - means["before"][measure]
     resampled_difference = resampled[:, names.index("after")] - resampled[:, names.index("before")]
-    interval = bootstrap_interval(difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
+    interval = judgement.bootstrap_interval(
+        difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0])
+    )
     gain = {"measure": measure, "difference": difference, "interval": [interval.low, interval.high]}
     if np.array_equal(results["after"].predicted, results["before"].predicted):
-        gain["interval"] = [0.0, 0.0]  # the same model: nothing is open
+        gain["interval"] = [0.0, 0.0]  # the same model
     return {"intervals": intervals, "gain": gain}
 
 
@@ -253,15 +242,13 @@ class SentencePairFamily(Family):
         evaluation_details = (
             {}
             if evaluation_set is data
-            else {"judged_on": evaluation_set.name, "judged_on_fingerprint": evaluation_set.fingerprint}
+            else {"evaluation_set": evaluation_set.name, "evaluation_set_fingerprint": evaluation_set.fingerprint}
         )
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
         licence_details = {"licence": licence} if licence else {}
         return {"pairs": len(data), "kind": data.kind.value, **licence_details, **parts, **evaluation_details}
 
-    def prepare_training_data(
-        self, data: PairSet, plan: Any, on_progress: OnProgress | None = None
-    ) -> PairTrainingData:
+    def prepare_training_data(self, data: PairSet, plan: Any, on_progress: OnProgress | None) -> PairTrainingData:
         return PairTrainingData.from_pairs(data, plan.split, plan.options)
 
 
@@ -269,12 +256,11 @@ PAIR_FAMILY = SentencePairFamily()
 
 
 def make_triples(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
-    """Make triples of triplets or of labelled pairs, without those that hold a sentence twice.
+    """Make triples from triplets or labelled pairs, without those that contain a sentence twice.
 
-    Returns the sentences, the triples as their rows `(n, 3)` int64, and which sentences are no negatives of which,
-    `(n_sentences, n_sentences)`.
-    Of labelled pairs, each entailment becomes a triple with a contradiction of the same premise, its contradictions
-    taken in turn; premises without either make none (Gao et al. 2021, 4.1).
+    Returns the sentences, the triples as their rows `(n, 3)` int64, and `(n_sentences, n_sentences)` pairs of sentences
+    that cannot be negatives of each other. In labelled pairs, each entailment forms a triple with a contradiction of
+    the same premise, in turn; premises without either form none (Gao et al. 2021, 4.1).
     """
     distinct = DistinctSentences.from_pairs(pairs)
     rows = distinct.sentence_rows
@@ -285,7 +271,7 @@ def make_triples(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
     sorted_rows = np.sort(rows, axis=1)
     rows = rows[(sorted_rows[:, 1:] != sorted_rows[:, :-1]).all(axis=1)]
     n = len(distinct.sentences)
-    own_rows = np.arange(n)  # a sentence is no negative of itself, nor is what follows from it in any row
+    own_rows = np.arange(n)  # neither a sentence nor its entailments are its negatives
     related = np.concatenate([np.stack([own_rows, own_rows]), entailed_pairs.T], axis=1)
     relevance = csr_array((np.ones(related.shape[1], dtype=np.int32), (related[0], related[1])), shape=(n, n))
     return distinct.sentences, rows, relevance
@@ -310,9 +296,8 @@ def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns,
         case SentenceObjective.TRIPLET | SentenceObjective.SIMCSE_SUPERVISED:
             return _triplet_examples(pairs, in_batch_negatives=options.uses_in_batch_negatives)
         case SentenceObjective.SIMCSE_UNSUPERVISED:
-            return _independent_examples(
-                {"sentence": pairs.sentences, "again": list(pairs.sentences)}, in_batch_negatives=True
-            )
+            columns = {"sentence": pairs.sentences, "again": list(pairs.sentences)}
+            return _independent_examples(columns, in_batch_negatives=True)
         case SentenceObjective.TSDAE:
             damaged_sentences = delete_words(pairs.sentences, options.deletion, options.seed)
             return _independent_examples({"damaged": damaged_sentences, "whole": pairs.sentences})
@@ -331,15 +316,15 @@ def labelled_pairs(pairs: PairSet, labels: np.ndarray) -> tuple[Columns, Example
 
 
 def delete_words(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
-    """Delete words, split at spaces, with the probability `deletion`; at least one is left (Wang et al. 2021, 3)."""
+    """Delete words, split at spaces, with the probability `deletion`; at least one remains (Wang et al. 2021, 3)."""
     rng = np.random.default_rng(seed)
     texts = []
     for sentence in sentences:
         words = sentence.split()
-        is_kept = rng.random(len(words)) >= deletion
-        if len(words) and not is_kept.any():
-            is_kept[rng.integers(len(words))] = True
-        texts.append(" ".join(word for word, is_left in zip(words, is_kept, strict=True) if is_left))
+        remains = rng.random(len(words)) >= deletion
+        if words and not remains.any():
+            remains[rng.integers(len(words))] = True
+        texts.append(" ".join(np.array(words, dtype=object)[remains]))
     return texts
 
 
@@ -350,12 +335,11 @@ def _text_columns(pairs: PairSet) -> Columns:
 def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Columns, Examples]:
     sentences, triples, relevance = make_triples(pairs)
     if not len(triples):
-        message = f"{pairs.name} holds no premise with both an entailed and a contradicted sentence"
+        message = f"{pairs.name} has no premise with both an entailed and a contradicted sentence"
         raise TrainingError("no_triples", message)
-    columns = {
-        name: [sentences[row] for row in column.tolist()]
-        for name, column in zip(("sentence", "positive", "negative"), triples.T, strict=True)
-    }
+    names = ("sentence", "positive", "negative")
+    rows = dict(zip(names, triples.T.tolist(), strict=True))
+    columns = {name: [sentences[row] for row in column] for name, column in rows.items()}
     passage_rows = triples[:, 1:].astype(np.int32)
     lengths = _lengths(columns)
     order = np.arange(len(passage_rows))
@@ -364,9 +348,8 @@ def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Colu
 
 def _independent_examples(columns: Columns, *, in_batch_negatives: bool = False) -> tuple[Columns, Examples]:
     lengths = _lengths(columns)
-    return columns, Examples.independent(
-        lengths, in_batch_negatives=in_batch_negatives, article=np.arange(len(lengths))
-    )
+    order = np.arange(len(lengths))
+    return columns, Examples.independent(lengths, in_batch_negatives=in_batch_negatives, article=order)
 
 
 def _lengths(columns: Columns) -> np.ndarray:
@@ -374,10 +357,7 @@ def _lengths(columns: Columns) -> np.ndarray:
 
 
 class TeacherVectors:
-    """A teacher's normalized vectors, `(dimensions,)` float32 each, one of every pair's first sentence.
-
-    They are stored in the workspace. Raises `OptionError` if the student has other `dimensions`.
-    """
+    """Labels pairs with a teacher's vectors of the first sentences. Raises `OptionError` for other dimensions."""
 
     def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
         self._teacher = teacher
@@ -386,7 +366,7 @@ class TeacherVectors:
         self._sentences: Texts = pairs.texts[0]
         teacher_dimensions = self._encoder().encode("question", ["a"]).shape[1]
         if teacher_dimensions != dimensions:
-            message = f"teacher gives vectors of {teacher_dimensions} dimensions, and the base has {dimensions}: both must be alike"
+            message = f"teacher vectors have {teacher_dimensions} dimensions, those of the base {dimensions}"
             raise OptionError("teacher", "dimensions", message)
 
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
@@ -398,9 +378,8 @@ class TeacherVectors:
 
     def estimate_seconds(self) -> float:
         encoder = self._encoder()
-        return estimate_seconds(
-            lambda sample: encoder.encode("question", sample), sorted(self._distinct_sentences[0], key=len)
-        )
+        sentences = sorted(self._distinct_sentences[0], key=len)
+        return estimate_seconds(lambda sample: encoder.encode("question", sample), sentences)
 
     def _encoder(self, on_progress: Callable[[float], None] | None = None) -> BiEncoder:
         return BiEncoder(find_model(self._teacher), [], precision=self._precision, on_progress=on_progress)

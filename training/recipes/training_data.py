@@ -1,4 +1,4 @@
-"""What rankers learn from and are measured on: question sets, and what a search finds in them."""
+"""Training and validation data of rankers: split question sets and their evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +21,12 @@ from mrc_workbench.training.options import BestBy, QuestionOptions, TrainingErro
 MEASURED_KS = (1, 5, 10)
 _MEASURES = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}")
 _PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
-_MAX_SAMPLE = 100  # training questions that are measured beside the validation questions, at most
-_MAX_TEST_QUESTIONS = (
-    2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
-)
+_MAX_SAMPLE = 100  # training questions that are evaluated in addition to validation questions
+_MAX_TEST_QUESTIONS = 2000
 
 
 class QuestionScores(Scores):
-    """Every measure of every question, as a run stores them."""
+    """All measures of each question, as a run stores them."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: values.tolist() for name, values in self.per_question.items()}
@@ -48,10 +46,10 @@ def summarize(
     sample: QuestionSet,
     test: QuestionSet | None = None,
 ) -> dict[str, Any]:
-    """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too.
+    """Return means with 95% intervals and gains on validation questions and on the training sample.
 
-    Also the gain over BM25 of a reranker mixed with it, and the same on test questions, if the base and the trained
-    model were measured on these.
+    For a reranker, it adds the gain of its interpolation with BM25 over BM25. If the base and the trained model were
+    evaluated on test questions, it adds means and gain on these.
     """
     validation_scores = {name: result.validation for name, result in measured.items()}
     training_scores = {name: result.training for name, result in measured.items() if result.training}
@@ -65,12 +63,13 @@ def summarize(
         },
         "measured_on": "validation",
     }
-    if {"bm25", "interpolated"} <= validation_scores.keys():  # what a reranker is used as, against what it reranks
-        content["mixed_gain"] = _gain(validation_scores, best_by, question_groups(validation), "bm25", "interpolated")
+    if {"bm25", "interpolated"} <= validation_scores.keys():
+        groups = question_groups(validation)
+        content["interpolated_gain"] = _gain(validation_scores, best_by, groups, "bm25", "interpolated")
     if test and {"before", "after"} <= test_scores.keys():
         content["test"] = _summarize_scores(test_scores, best_by, test)
     if validation.generated_counts:
-        content["made_questions"] = validation.generated_counts
+        content["synthetic_questions"] = validation.generated_counts
     return content
 
 
@@ -93,18 +92,18 @@ def _gain(
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The questions to learn from and to measure on, over one corpus."""
+    """Training, validation and test questions over one corpus."""
 
     question_set: QuestionSet
     train: QuestionSet
     validation: QuestionSet
-    learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
-    texts: list[str]  # of the passages, as they are indexed
+    is_trainable: np.ndarray  # (n_passages,) bool: not of an article of test or validation questions
+    texts: list[str]  # indexed texts of the passages
     first_stage: BM25
     marked: MarkedNegatives = ()
-    article_of_passage: np.ndarray | None = None  # (n_passages,) int, as the split has them
+    article_of_passage: np.ndarray | None = None  # (n_passages,) int, the groups of the split
     published_as: Mapping[str, Part] = field(default_factory=dict)  # see `data.split.Split`
-    test: QuestionSet | None = None  # None where there are none; nothing is chosen by these
+    test: QuestionSet | None = None  # selects nothing
 
     @classmethod
     def from_question_set(
@@ -114,28 +113,20 @@ class TrainingData:
         options: QuestionOptions,
         marked: MarkedNegatives = (),
     ) -> Self:
-        """Split the set as planned, its passages without what made questions ask with (`data.records.as_trained`).
-
-        Raises `TrainingError` where there is nothing to learn from or to measure on.
-        """
-        parts = split(question_set, split_options)  # by the titles as they are
+        """Split the set, without source texts of synthetic questions. Raises `TrainingError` for too few questions."""
+        parts = split(question_set, split_options)  # before titles change
         question_set = strip_hidden_text(question_set)
         train, validation, test = (parts.questions(question_set, part) for part in _PARTS)
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
-        if len(train.questions) < 2 or not validation.questions:
-            raise TrainingError(
-                "too_few",
-                f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
-                "use more articles, or change the split",
-            )
+        require_questions(train, validation)
         all_questions = [question.text for question in question_set.questions]
         bm25 = BM25Options(title=options.title)
         return cls(
             question_set=question_set,
             train=train,
             validation=sample_questions(validation, options.evaluation_limit, split_options.seed),
-            learnable=~np.isin(parts.group_of_passage, parts.group_of_passage[held_out]),
-            texts=list(question_set.passages.indexed_texts(title=options.title)),  # a training reads them in any order
+            is_trainable=~np.isin(parts.group_of_passage, parts.group_of_passage[held_out]),
+            texts=list(question_set.passages.indexed_texts(title=options.title)),
             first_stage=BM25("BM25", question_set.passages, bm25, all_questions=all_questions),
             marked=marked,
             article_of_passage=parts.group_of_passage,
@@ -145,53 +136,51 @@ class TrainingData:
 
     @cached_property
     def relevance(self) -> csr_array:
-        """Boolean `(n_train_questions, n_passages)`: questions with the same words share their passages."""
+        """Boolean `(n_train_questions, n_passages)`: questions with the same text share their passages."""
         group_of_text: dict[str, int] = {}
-        group_numbers = [
-            group_of_text.setdefault(question.text.strip(), len(group_of_text)) for question in self.train.questions
-        ]
-        same_text = csr_array(
-            (np.ones(len(group_numbers), dtype=np.int32), (np.arange(len(group_numbers)), group_numbers))
-        )
+        texts = [question.text.strip() for question in self.train.questions]
+        group_numbers = [group_of_text.setdefault(text, len(group_of_text)) for text in texts]
+        ones = np.ones(len(group_numbers), dtype=np.int32)
+        same_text = csr_array((ones, (np.arange(len(group_numbers)), group_numbers)))
         relevance: csr_array = ((same_text @ (same_text.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
         return relevance
 
     @cached_property
     def title_lengths(self) -> np.ndarray:
-        """Characters of each text that are the passage's title and its line break, `(n_passages,)` int64."""
+        """The number of characters of title and line break in each text, `(n_passages,)` int64."""
         lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
         return np.asarray(lengths - self.question_set.passages.texts.lengths())
 
     def positive_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Every training question with each of its relevant passages: rows of both, `(n_pairs,)` each."""
+        """Return rows of training questions and of their relevant passages, `(n_pairs,)` each."""
         pairs: tuple[np.ndarray, np.ndarray] = self.train.relevance.nonzero()
         return pairs
 
     @cached_property
     def sample(self) -> QuestionSet:
-        """Training questions by chance, as many as there are validation questions, at most 100."""
+        """A random sample of training questions, as many as validation questions, at most 100."""
         rows = np.random.default_rng(0).permutation(len(self.train.questions))
         return self.train.with_questions(np.sort(rows[: min(len(self.validation.questions), _MAX_SAMPLE)]))
 
     @cached_property
     def evaluation_questions(self) -> QuestionSet:
-        """The questions that a model is measured on: the validation questions and, after them, the training sample."""
+        """The validation questions, then the training sample."""
         return replace(self.question_set, questions=self.validation.questions + self.sample.questions)
 
     @cached_property
     def held_out(self) -> Self:
-        """The same with validation questions as training questions: any passage may be a negative of theirs."""
-        return replace(self, train=self.validation, learnable=np.ones(len(self.texts), dtype=bool), marked=())
+        """The data with validation questions as training questions: any passage can be their negative."""
+        return replace(self, train=self.validation, is_trainable=np.ones(len(self.texts), dtype=bool), marked=())
 
     def evaluate(self, retriever: Retriever, *, with_test: bool = False) -> QuestionMeasurement:
-        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on `measured` and, with `tested`, on test questions."""
+        """Evaluate a retriever on `evaluation_questions` and, with `with_test`, on test questions."""
         measurement = self.evaluate_rankings(_search(retriever, self.evaluation_questions, DEFAULT_CUTOFF))
         if not with_test or self.test is None:
             return measurement
         return replace(measurement, test=_scores(_search(retriever, self.test, DEFAULT_CUTOFF), self.test))
 
     def evaluate_rankings(self, rankings: Rankings) -> QuestionMeasurement:
-        """The same of rankings of `measured`."""
+        """Evaluate rankings of `evaluation_questions`: Recall@1, @5, @10, MRR@10, nDCG@10."""
         scores = _scores(rankings, self.evaluation_questions).per_question
         end = len(self.validation.questions)
         validation = {name: values[:end] for name, values in scores.items()}
@@ -200,7 +189,7 @@ class TrainingData:
 
     @cached_property
     def first_stage_scores(self) -> QuestionMeasurement:
-        """What BM25 reaches: every model is compared with it."""
+        """The results of BM25, with which models are compared."""
         return self.evaluate(self.first_stage, with_test=True)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
@@ -209,15 +198,22 @@ class TrainingData:
     def baselines(self) -> dict[str, QuestionMeasurement]:
         return {"bm25": self.first_stage_scores}
 
-    def measurement(self, stored: Mapping[str, Any]) -> QuestionMeasurement | None:
+    def read_measurement(self, stored: Mapping[str, Any]) -> QuestionMeasurement | None:
         return QuestionMeasurement.from_dict(stored, QuestionScores.from_dict) if "training" in stored else None
 
-    def summary(self, measured: Mapping[str, QuestionMeasurement], options: QuestionOptions) -> dict[str, Any]:
+    def summarize(self, measured: Mapping[str, QuestionMeasurement], options: QuestionOptions) -> dict[str, Any]:
         return summarize(measured, options.best_by, self.validation, self.sample, self.test)
 
 
+def require_questions(train: QuestionSet, validation: QuestionSet, kind: str = "questions") -> None:
+    """Raise `TrainingError` if training or validation questions are too few."""
+    if len(train.questions) < 2 or not validation.questions:
+        counts = f"{len(train.questions)} training and {len(validation.questions)} validation {kind} are too few"
+        raise TrainingError("too_few", f"{counts}: use more articles, or change the split")
+
+
 def sample_questions(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
-    """Return so many of the questions by chance, in their order; 0: all."""
+    """Return a random sample of at most `limit` questions, in their order; 0: all."""
     if not 0 < limit < len(question_set.questions):
         return question_set
     selected = np.random.default_rng(seed).permutation(len(question_set.questions))[:limit]
@@ -234,7 +230,7 @@ def _scores(rankings: Rankings, question_set: QuestionSet) -> QuestionScores:
 
 
 def count_questions(data: QuestionSet, split_options: SplitOptions) -> dict[str, Any]:
-    """Count questions, passages and the questions of each part, and say how they were split."""
+    """Return the counts of questions, passages and the questions of each part, and a description of the split."""
     partition = split(data, split_options)
     parts = {f"{part.value}_questions": len(partition.rows[part]) for part in _PARTS}
     return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": partition.description}
@@ -254,22 +250,19 @@ class RankerFamily(Family):
         return data.passages.indexed_texts(title=options.title)
 
     def describe(self, data: QuestionSet, split_options: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
-        return count_questions(data, split_options) | (
-            {"made_questions": data.generated_counts} if data.generated_counts else {}
-        )
+        synthetic = {"synthetic_questions": data.generated_counts} if data.generated_counts else {}
+        return count_questions(data, split_options) | synthetic
 
-    def prepare_training_data(
-        self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
-    ) -> TrainingData:
+    def prepare_training_data(self, data: QuestionSet, plan: Any, on_progress: OnProgress | None) -> TrainingData:
         return TrainingData.from_question_set(data, plan.split, plan.options, plan.marked_negatives)
 
     def card_rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        suffix = f", alone over BM25's first {options.rerank_depth}" if options.rerank_depth else ""
+        suffix = f", reranking BM25's first {options.rerank_depth}" if options.rerank_depth else ""
         return {
             "bm25": "BM25",
             "before": f"The base{suffix}",
             "after": f"**This model**{suffix}",
-            "interpolated": f"This model, mixed with BM25 (weight {scores.get('weight', '')})",
+            "interpolated": f"This model, interpolated with BM25 (weight {scores.get('weight', '')})",
         }
 
 

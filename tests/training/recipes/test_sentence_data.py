@@ -7,7 +7,7 @@ from mrc_workbench.data.pairs.store import save_pairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings.encoder import DistinctSentences
 from mrc_workbench.training.options import OptionError, TrainingError
-from mrc_workbench.training.recipes.sentence_material import (
+from mrc_workbench.training.recipes.sentence_data import (
     PAIR_FAMILY,
     PairMeasurement,
     PairPredictions,
@@ -41,7 +41,7 @@ def test_rejects_objective_for_other_pair_kinds(kind: PairKind, objective: Sente
     with pytest.raises(OptionError, match=f"{objective} learns from") as error:
         PAIR_FAMILY.check(pairs, options(objective))
     assert (error.value.option, error.value.code) == ("objective", "pair_kind")
-    others = str(error.value).partition("there are ")[2].split(", ")
+    others = str(error.value).partition("use ")[2].split(", ")
     assert others == [candidate for candidate in SentenceObjective if kind in PAIR_KINDS_OF_OBJECTIVE[candidate]]
 
 
@@ -63,7 +63,7 @@ def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
     judges = save_pairs(make_scored_pairs(50))
     alone = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax))
     assert (alone.measure, alone.best_by, alone.sample) == ("", "loss", None)
-    judged = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax, judged_on=judges.key))
+    judged = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax, evaluation_set=judges.key))
     assert (judged.measure, judged.best_by, judged.sample, judged.evaluation_set_name) == (
         *("spearman", "spearman", None),
         "scored",
@@ -78,8 +78,10 @@ def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
 
 def test_requires_scored_evaluation_set_for_encoder() -> None:
     judges = save_pairs(make_labelled_pairs())
-    with pytest.raises(OptionError, match="judged_on must name a set of scored pairs, and labelled holds labelled"):
-        PAIR_FAMILY.check(make_scored_pairs(), options(judged_on=judges.key))
+    with pytest.raises(
+        OptionError, match="evaluation_set must name a set of scored pairs, and labelled holds labelled"
+    ):
+        PAIR_FAMILY.check(make_scored_pairs(), options(evaluation_set=judges.key))
 
 
 def test_rejects_set_without_training_pairs() -> None:
@@ -99,10 +101,10 @@ def test_makes_triples_of_labelled_pairs() -> None:
         ("a", "a follows too", Label.ENTAILMENT),
         ("a", "a also follows", Label.ENTAILMENT),
         ("a", "a is wrong", Label.CONTRADICTION),
-        ("b", "b follows", Label.ENTAILMENT),  # nothing contradicts it
+        ("b", "b follows", Label.ENTAILMENT),  # no contradiction
         ("a", "a is never", Label.CONTRADICTION),
         ("a", "who knows", Label.NEUTRAL),
-        ("c", "c is wrong", Label.CONTRADICTION),  # nothing follows
+        ("c", "c is wrong", Label.CONTRADICTION),  # no entailment
         ("d", "d", Label.ENTAILMENT),  # the same sentence
         ("d", "d is wrong", Label.CONTRADICTION),
     ]
@@ -130,7 +132,7 @@ def test_metrics_match_other_libraries_and_round_trip() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     predictions = predict_pairs(pairs, distinct, vectors, "spearman")
     of = dict(zip(distinct.sentences, vectors, strict=True))
-    # a sentence beside itself has the cosine 1 however it is rounded
+    # a sentence and itself have the cosine 1 with any rounding
     cosines = [
         1.0 if sentence == other else float(of[sentence] @ of[other])
         for sentence, other in zip(*pairs.texts, strict=True)
@@ -144,12 +146,12 @@ def test_metrics_match_other_libraries_and_round_trip() -> None:
     assert means["uniformity"] == pytest.approx(np.log(np.mean(kernel_values)), abs=1e-5)
     data = PairTrainingData.from_pairs(make_scored_pairs(), SHARES, options())
     stored = PairMeasurement(predictions, predictions, evaluation_key=data.evaluation_pairs.fingerprint).to_dict()
-    read = data.measurement(stored)
+    read = data.read_measurement(stored)
     assert read is not None
     assert read.means() == {"validation": pytest.approx(means), "training": pytest.approx(means)}
     assert PairMeasurement.from_dict({}, PairPredictions.from_dict) is None
     others = PairTrainingData.from_pairs(make_scored_pairs(seed=1), SHARES, options())
-    assert others.measurement(stored) is None  # what was kept is of other pairs
+    assert others.read_measurement(stored) is None  # the stored measurement is of other pairs
 
 
 def test_constant_predictions_have_zero_correlation() -> None:
@@ -165,14 +167,14 @@ def test_gain_uses_paired_bootstrap() -> None:
     rng = np.random.default_rng(1)
     better = PairPredictions("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
     worse = PairPredictions("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
-    content = data.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, options())
+    content = data.summarize({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, options())
     by_hand = [spearmanr(predictions.predicted, gold).statistic for predictions in (worse, better)]
     assert [content[name]["spearman"] for name in ("before", "after")] == pytest.approx(by_hand)
     assert content["gain"]["difference"] == pytest.approx(by_hand[1] - by_hand[0])
     low, high = content["gain"]["interval"]
     resampled = []
     for _ in range(1000):
-        rows = rng.integers(len(gold), size=len(gold))  # here every pair is a group of its own
+        rows = rng.integers(len(gold), size=len(gold))  # each pair is a separate group
         after, before = (
             spearmanr(predictions.predicted[rows], gold[rows]).statistic for predictions in (better, worse)
         )
@@ -180,7 +182,7 @@ def test_gain_uses_paired_bootstrap() -> None:
     assert [low, high] == pytest.approx(np.quantile(resampled, [0.025, 0.975]), abs=0.05)
     interval = content["intervals"]["after"]["spearman"]
     assert interval[0] < by_hand[1] < interval[1]
-    same = data.summary({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, options())
+    same = data.summarize({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, options())
     assert same["gain"] == {"measure": "spearman", "difference": 0.0, "interval": [0.0, 0.0]}
 
 

@@ -1,4 +1,4 @@
-"""What is learned from and what is not: documents on one side each, rows that are always the same, hidden anew."""
+"""Training and validation rows of language models: the split of documents, fixed rows, and masking."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from mrc_workbench.models.language.masking import IGNORED, PERPLEXITY
 from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.language import LANGUAGE_FAMILY
-from mrc_workbench.training.recipes.language_material import UNIGRAM, LanguageTrainingData, assign_part
+from mrc_workbench.training.recipes.language_data import UNIGRAM, LanguageTrainingData, assign_part
 from mrc_workbench.training.text_options import LanguageObjective
 from tests.tiny_models import build_cross_encoder_base
 from tests.training.recipes.language_worlds import SHARES, make_documents, make_options, text_file
@@ -57,7 +57,7 @@ def test_masks_anew_each_epoch_and_repeats_on_resume(data: LanguageTrainingData)
     is_masked = first["labels"] != IGNORED
     whole = np.where(is_masked, first["labels"], first["input_ids"])
     assert np.array_equal(whole, hidden.blocks.read([3, 1, 2], np.random.default_rng(0)).tokens)
-    assert first["shares"].tolist() == [[pytest.approx(3 / is_masked.sum())]] * 3
+    assert first["weights"].tolist() == [[pytest.approx(3 / is_masked.sum())]] * 3
     assert first["attention_mask"].all(), "no place is padding"
 
 
@@ -82,17 +82,17 @@ def test_measures_unigram_baseline_on_same_tokens(data: LanguageTrainingData) ->
     masked_tokens = [token for row in data.validation_rows.labels() for token in row.tolist() if token >= 0]
     chances = (counts[masked_tokens] + 1) / (counts.sum() + len(counts) - 5)
     assert baseline.means()["validation"][PERPLEXITY] == pytest.approx(float(np.exp(-np.log(chances).mean())))
-    assert data.measurement(baseline.to_dict()) is not None
-    hides_more = replace(data, options=make_options(mask_share=0.3))
-    assert hides_more.measurement(baseline.to_dict()) is None, "other tokens are hidden"
+    assert data.read_measurement(baseline.to_dict()) is not None
+    hides_more = replace(data, options=make_options(mask_fraction=0.3))
+    assert hides_more.read_measurement(baseline.to_dict()) is None, "other tokens are hidden"
 
 
 def test_tokenizes_text_once(data: LanguageTrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = find_corpus(text_file(60))
     first = LanguageTrainingData.from_corpus(corpus, SHARES, make_options())
-    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", None)
-    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.gather_documents", None)
-    again = LanguageTrainingData.from_corpus(corpus, SHARES, make_options(mask_share=0.4, size="base"))
+    monkeypatch.setattr("mrc_workbench.training.recipes.language_data.write_tokens", None)
+    monkeypatch.setattr("mrc_workbench.training.recipes.language_data.gather_documents", None)
+    again = LanguageTrainingData.from_corpus(corpus, SHARES, make_options(mask_fraction=0.4, size="base"))
     assert np.array_equal(first.files[Part.TRAIN].tokens, again.files[Part.TRAIN].tokens)
     with pytest.raises(TypeError):
         LanguageTrainingData.from_corpus(corpus, SplitOptions(0.1, 0.1), make_options())
@@ -100,7 +100,7 @@ def test_tokenizes_text_once(data: LanguageTrainingData, monkeypatch: pytest.Mon
 
 
 def test_masks_whole_words(data: LanguageTrainingData) -> None:
-    whole = replace(data, options=make_options(whole_words=WholeWords.SPACES, mask_share=0.3)).training_rows
+    whole = replace(data, options=make_options(whole_words=WholeWords.SPACES, mask_fraction=0.3)).training_rows
     batch = whole.batch(range(8))
     words = whole.blocks.read(range(8), np.random.default_rng(0)).words
     for row in range(8):
@@ -112,11 +112,11 @@ def test_masks_whole_words(data: LanguageTrainingData) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"whole_words": WholeWords.SPACES}, {"objective": LanguageObjective.MLM_NSP}])
 def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: dict[str, Any]) -> None:
-    """As they are trained on, each hidden by its own rows."""
+    """Rows are masked batch by batch, as in training."""
     hidden = replace(data, options=make_options(**changed)).training_rows
     order = np.random.default_rng(0)
     special = hidden.masker.special
-    seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
+    seen = np.zeros(5, dtype=np.int64)  # text, masked, as [MASK], as a random token, unchanged
     follows = list[int]()
     for _ in range(10_000):
         batch = hidden.batch(order.choice(len(hidden), 8, replace=False).tolist())
@@ -129,7 +129,7 @@ def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: d
         other = is_masked & ~masked & ~itself
         seen += [(~special[true]).sum(), is_masked.sum(), masked.sum(), other.sum(), itself.sum()]
         follows.extend(batch["follows"].ravel() if "follows" in batch else ())
-    by_chance = 0.1 / (~special).sum()  # of those shown as another, so many are what they were
+    by_chance = 0.1 / (~special).sum()  # so many random tokens equal the original
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
     assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1 - by_chance, 0.1 + by_chance], abs=0.001)
     assert not follows or np.mean(follows) == pytest.approx(0.5, abs=0.005)

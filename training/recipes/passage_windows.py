@@ -1,9 +1,8 @@
-"""What training questions are shown: passages or their windows, a teacher's scores of them, and what is held out.
+"""Windows of passages for training questions, teachers' scores of passages, and validation examples.
 
-A teacher is a cross-encoder or the untrained mix: what BM25, late interaction and a bi-encoder say together of a
-question's candidates, the passages of the question's article and those that BM25 and the bi-encoder rank first. The
-z-score of each signal among the candidates counts, by `WEIGHTS`: BM25 and late interaction rank better than the vectors
-that are about to be trained. The mix reads no label.
+A teacher is a cross-encoder or the untrained mix. The mix scores a question's candidates: the passages of the
+question's article and those that BM25 and the bi-encoder rank first. Its score is the sum of the z-scores of BM25, late
+interaction and the bi-encoder among the candidates, weighted by `MIX_WEIGHTS`. The mix uses no labels.
 """
 
 import time
@@ -37,19 +36,20 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
     LateOptions,
 )
-from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.training_data import TrainingData
 
-CANDIDATES_PER_QUESTION = 48  # of a question, those of its article among them
-MAX_ARTICLE_CANDIDATES = 24  # passages of the question's article, at most
+CANDIDATES_PER_QUESTION = 48
+MAX_ARTICLE_CANDIDATES = 24  # candidates from the question's article
 MIX_WEIGHTS = {"bm25": 0.4, "late": 0.5, "dense": 0.1}
-_SECONDS_PER_QUESTION = 0.01  # to compare its tokens with those of the candidates, on one core
+_SECONDS_PER_QUESTION = 0.01  # of late interaction with the candidates, on one core
 
 
 @dataclass(frozen=True)
 class MixTeacher:
-    """Labels of examples: the example's passage, its question's candidates, and their scores, higher is better.
+    """Labels examples with their passage, the question's candidates, and the candidates' scores.
 
-    A label is `[passage, candidates..., scores...]`, `1 + 2 * CANDIDATES` numbers; missing candidates are -1.
+    A label is `[passage, candidates..., scores...]`, `1 + 2 * CANDIDATES_PER_QUESTION` numbers; missing candidates are
+    -1, higher scores are better.
     """
 
     base: str
@@ -69,16 +69,15 @@ class MixTeacher:
         scores = np.zeros(candidates.shape, dtype=np.float32)
         positives = dict(zip(self.examples.question.tolist(), self.examples.passages[:, :1].tolist(), strict=True))
         row = 0
-        for block in self.data.first_stage.score_blocks(texts):  # scores of all pairs would fill the memory
+        for block in self.data.first_stage.score_blocks(texts):
             bm25_scores = np.where(np.isfinite(block), block, 0.0)
             for bm25, dense in zip(bm25_scores, questions[row : row + len(block)] @ passages.T, strict=True):
                 rows = self._candidates(positives.get(row, []), bm25, dense)
                 late = max_sim(token_questions.between(row, row + 1), token_passages.select(rows))[0]
                 signals = {"bm25": bm25[rows], "late": late, "dense": dense[rows]}
                 candidates[row, : len(rows)] = rows
-                scores[row, : len(rows)] = sum(
-                    weight * _z_scores(signals[name]) for name, weight in MIX_WEIGHTS.items()
-                )
+                z_scores = (weight * _z_scores(signals[name]) for name, weight in MIX_WEIGHTS.items())
+                scores[row, : len(rows)] = sum(z_scores)
                 row += 1
             on_progress(row / len(texts))
         return self._as_labels(candidates, scores)
@@ -90,7 +89,7 @@ class MixTeacher:
         return self._as_labels(candidates, np.zeros(candidates.shape))
 
     def estimate_seconds(self) -> float:
-        return _SECONDS_PER_QUESTION * len(self.data.train.questions)  # vectors are stored: the base was measured
+        return _SECONDS_PER_QUESTION * len(self.data.train.questions)  # vectors of the base are already stored
 
     def _as_labels(self, candidates: np.ndarray, scores: np.ndarray) -> list[list[float]]:
         questions = self.examples.question
@@ -98,18 +97,14 @@ class MixTeacher:
         return list(np.hstack([passages, candidates[questions], scores[questions]]).astype(np.float64).tolist())
 
     def _candidates(self, positive: list[int], bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
-        """Rows of the passages to score for a training question, those of its positive passage's article first.
-
-        `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
-        """
+        """Return a question's candidates by its scores of all passages; first those of its positive's article."""
         positive_row = np.array(positive, dtype=np.int64)
         article_rows = positive_row
         article_of_passage = self.data.article_of_passage
         if article_of_passage is not None and len(positive_row):
             same_article = np.flatnonzero(article_of_passage == article_of_passage[positive_row])
-            article_rows = np.concatenate(
-                [positive_row, same_article[same_article != positive_row][: MAX_ARTICLE_CANDIDATES - 1]]
-            )
+            others = same_article[same_article != positive_row][: MAX_ARTICLE_CANDIDATES - 1]
+            article_rows = np.concatenate([positive_row, others])
         best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES_PER_QUESTION]
         return np.concatenate([article_rows, best[~np.isin(best, article_rows)]])[:CANDIDATES_PER_QUESTION]
 
@@ -120,13 +115,12 @@ def _z_scores(scores: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
 
 
-PassageWindowCutter = Callable[
-    [str, int], list[Window]
-]  # windows of the passage in a row, beside a question; none where it fits
+# from a question and a passage's row to the passage's windows; none if the passage fits
+PassageWindowCutter = Callable[[str, int], list[Window]]
 
 
 class PassageWindows:
-    """Texts of passages as a training shows them beside training questions; without `cut`, whole."""
+    """Texts of passages in training examples: the best window of a long passage; without a cutter, whole passages."""
 
     def __init__(self, data: TrainingData, window_cutter: PassageWindowCutter | None = None) -> None:
         self._data = data
@@ -151,7 +145,7 @@ class PassageWindows:
         return windowed
 
     def texts(self, questions: np.ndarray, rows: np.ndarray) -> list[str]:
-        """Return what is shown of passages beside training questions, both as rows `(n,)`."""
+        """Return the texts of passages for training questions; both are rows `(n,)`."""
         texts = [self._data.texts[row] for row in rows.tolist()]
         if not self._window_cutter:
             return texts
@@ -162,10 +156,8 @@ class PassageWindows:
                 self._long_passages.add(row)
                 candidates = self._find_answer_windows(question, row, windows) or windows
                 window_texts[position] = [window.text(texts[position]) for window in candidates]
-        self._window_scorer.analyze_texts(
-            [row_questions[position].text for position in window_texts],
-            [text for candidate_texts in window_texts.values() for text in candidate_texts],
-        )
+        long_questions = [row_questions[position].text for position in window_texts]
+        self._window_scorer.analyze_texts(long_questions, [text for texts in window_texts.values() for text in texts])
         for position, candidate_texts in window_texts.items():
             texts[position] = self._window_scorer.find_best(row_questions[position].text, candidate_texts)
         return texts
@@ -175,7 +167,7 @@ class PassageWindows:
         return {"windows": {"passages": len(self._long_passages)}} if self._long_passages else {}
 
     def _find_answer_windows(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:
-        """The windows that hold an answer whole, of a passage of the question's own."""
+        """Return the windows of a relevant passage that contain a whole answer."""
         passages = self._data.question_set.passages
         if passages.ids[row] not in question.relevant:
             return []
@@ -193,30 +185,28 @@ class PassageWindows:
 def make_window_cutter(
     encoder: BiEncoder | TokenEncoder, options: WindowOptions, data: TrainingData
 ) -> PassageWindowCutter | None:
-    """Return the windows of the passages that an encoder does not read whole; None where there are none."""
+    """Return a cutter for an encoder; None if the encoder reads all passages whole."""
     windows = encoder.windows_of(data.texts, data.title_lengths, options)
     return (lambda _, row: windows.windows_of(row)) if len(windows) else None
 
 
 def make_teacher(options: RankerOptions, examples: Examples, data: TrainingData) -> Teacher | None:
-    """Return the teacher that labels these examples; None if the options name none."""
+    """Return the teacher of these examples, or None."""
     match options:
-        case BiEncoderOptions() if options.mix_weight and examples.shared:
+        case BiEncoderOptions() if options.mix_loss_weight and examples.shared:
             return MixTeacher(options.base, data, examples, options.window_options)
         case BiEncoderOptions() | LateOptions() if options.objective in DISTILLATION_OBJECTIVES:
-            bm25_weight = options.teacher_bm25
-            windows = options.window_options
-            return TeacherScores(options.teacher, data, examples, windows, bm25=bm25_weight)
+            return TeacherScores(options.teacher, data, examples, options.window_options, bm25=options.teacher_bm25)
         case CrossEncoderOptions() if options.objective is CrossEncoderObjective.MARGIN_MSE:
             return TeacherScores(options.teacher, data, examples, options.window_options, differences=True)
     return None
 
 
 class _WindowScorer:
-    """How well windows fit questions by the terms of BM25, as the first stage counts them.
+    """Scores windows for questions by the terms of BM25.
 
-    `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages: windows of a
-    passage have one length, which does not count.
+    `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages. All windows
+    of a passage have the same length, which the score ignores.
     """
 
     def __init__(self, data: TrainingData) -> None:
@@ -228,24 +218,20 @@ class _WindowScorer:
         new = list(dict.fromkeys(text for text in (*questions, *windows) if text not in self._counts))
         if not new:
             return
-        analysis = self._data.first_stage.analysis
-        self._counts |= zip(new, map(Counter, analyze(analysis, new)), strict=True)
+        self._counts |= zip(new, map(Counter, analyze(self._data.first_stage.analysis, new)), strict=True)
         terms = list({term for text in questions for term in self._counts[text]} - self._idf.keys())
         statistics = self._statistics
         positions = statistics.positions_of(terms)
         document_frequencies = np.where(positions >= 0, statistics.document_frequencies[positions], 0)
-        self._idf |= zip(
-            terms,
-            np.log1p((statistics.n_passages - document_frequencies + 0.5) / (document_frequencies + 0.5)).tolist(),
-            strict=True,
-        )
+        odds = (statistics.n_passages - document_frequencies + 0.5) / (document_frequencies + 0.5)
+        self._idf |= zip(terms, np.log1p(odds).tolist(), strict=True)
 
     @cached_property
     def _statistics(self) -> TermStatistics:
         return term_statistics(self._data.first_stage.analysis, self._data.texts)
 
     def find_best(self, question: str, windows: Sequence[str]) -> str:
-        """The window that fits best, of equals the first. All were `read`."""
+        """Return the best window; the first one of equal windows. `analyze_texts` has read all texts."""
         return max(windows, key=lambda window: self._score(question, window))
 
     def _score(self, question: str, window: str) -> float:
@@ -261,11 +247,11 @@ def _normalize_nfc(text: str) -> str:
 
 @dataclass(frozen=True)
 class TeacherScores:
-    """Labels of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
+    """Labels examples with a teacher's logits of their passages, `(n_examples, 1 + n_negatives)`.
 
-    With `differences`, the positive's less the negative's. Scores are stored by teacher, corpus and training questions,
-    so only those of new pairs are computed. With `windows` a long passage has the score of its best window. `bm25` is
-    the share of BM25's scores, brought to the spread of the teacher's on each row.
+    With `differences`, a label is the positive's score minus the negative's. Scores are stored by teacher, corpus and
+    training questions; only those of new pairs are computed. With `windows`, a long passage has the score of its best
+    window. `bm25` is the weight of BM25's scores, scaled to the spread of the teacher's in each row.
     """
 
     teacher: str
@@ -314,10 +300,7 @@ class TeacherScores:
 
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of the questions and of the passages of every pair once, and which ones an example has.
-
-        The last are `(n_examples, 1 + n_negatives)` positions among the first two.
-        """
+        """Rows of the questions and passages of the distinct pairs, and the positions of each example's pairs."""
         n_passages = len(self.data.texts)
         codes = self.examples.question[:, None] * n_passages + self.examples.passages.astype(np.int64)
         distinct, pair_of_example = np.unique(codes, return_inverse=True)
@@ -330,7 +313,7 @@ class TeacherScores:
         return PairScores(self._scorer, texts, Meter(), on_progress, windows=self.windows, title_lengths=title_lengths)
 
     def _candidates(self) -> tuple[np.ndarray, Rankings]:
-        """Every pair once as rankings, and the column where each stands."""
+        """Return the column of each distinct pair, and all of them as rankings."""
         rows, passages, _ = self._distinct
         counts = np.bincount(rows, minlength=len(self._questions))
         columns = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
@@ -339,7 +322,7 @@ class TeacherScores:
         return columns, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
 
     def _bm25_scores(self) -> np.ndarray:
-        """BM25's scores of the pairs; 0 if a passage has no word of the question."""
+        """Return BM25's scores of the distinct pairs; 0 if a passage has no word of the question."""
         rows, passages, _ = self._distinct
         scores = np.zeros(len(rows), dtype=np.float32)
         first = 0
@@ -359,16 +342,13 @@ def make_validation_examples(
     make_examples: Callable[..., tuple[Columns, Examples]],
     window_cutter: PassageWindowCutter | None,
 ) -> ValidationExamples | None:
-    """Make examples of the validation questions as they are made of the training questions; see `HeldOut.of`."""
+    """Make validation examples like training examples; see `ValidationExamples.create_if_usable`."""
     validation_data = data.held_out
     try:
         columns, examples = make_examples(options, validation_data)
-    except TrainingError:  # no negative can be drawn
+    except TrainingError:  # no negatives are available
         return None
-    if ValidationExamples.create_if_usable(columns, examples) is None:  # what is shown and taught takes longer
+    if ValidationExamples.create_if_usable(columns, examples) is None:  # windows and labels take longer
         return None
-    return ValidationExamples(
-        PassageWindows(validation_data, window_cutter).columns(columns, examples),
-        examples,
-        make_teacher(options, examples, validation_data),
-    )
+    columns = PassageWindows(validation_data, window_cutter).columns(columns, examples)
+    return ValidationExamples(columns, examples, make_teacher(options, examples, validation_data))
