@@ -92,7 +92,7 @@ class PreparedTokenizer:
         names = map(self.tokenizer.id_to_token, numbers.tolist())
         known = (numbers != self.unknown).tolist()
         texts = [text[start:end] for start, end in spans.tolist()]
-        return [*map(TokenPiece, texts, names, known)]
+        return [TokenPiece(*piece) for piece in zip(texts, names, known, strict=True)]
 
 
 def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:

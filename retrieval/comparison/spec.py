@@ -206,11 +206,15 @@ class RenamedFields(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def with_current_names(cls, values: Any) -> Any:
+    def _read_earlier_names(cls, values: Any) -> Any:
+        return cls.with_current_names(values) if isinstance(values, Mapping) else values
+
+    @classmethod
+    def with_current_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a file or a stored result under the current names."""
-        renamed = {entry.serialization_alias: name for name, entry in cls.model_fields.items()}
-        renamed.pop(None, None)
-        return current_names(values, renamed, cls.__name__) if isinstance(values, Mapping) else values
+        aliases = ((entry.serialization_alias, name) for name, entry in cls.model_fields.items())
+        renamed = {earlier: name for earlier, name in aliases if earlier}
+        return current_names(values, renamed, cls.__name__)
 
 
 class Spec(RenamedFields, ABC):

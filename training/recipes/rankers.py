@@ -244,8 +244,8 @@ class SparseEncoderRecipe(_EncoderRecipe[ranker_options.SparseEncoderOptions]):
 class _LiveSparseEncoder(SparseTextEncoder):
     """An encoder of a model in training: it stores no vectors."""
 
-    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
-        return super()._block(side, texts, keep=False)
+    def _block(self, side: str, texts: list[str], *, store: bool) -> dict[str, np.ndarray]:
+        return super()._block(side, texts, store=False)
 
 
 class CrossEncoderRecipe(Recipe[ranker_options.CrossEncoderOptions, TrainingData]):

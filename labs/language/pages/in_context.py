@@ -268,8 +268,8 @@ def _draw_attention_views(
         labels = [f"{number} {piece.text}" for number, piece in enumerate(sentence_attention.pieces, start=1)]
         st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
         table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
-        texts = (word("inside.attention"), word("inside.map_help"))
-        _draw_grid(table, labels, _MAX_MAP_PIECES, *texts, is_fraction=True)
+        title = word("inside.attention")
+        _draw_grid(table, labels, _MAX_MAP_PIECES, title, word("inside.map_help"), is_fraction=True)
         by_target = zip(AttentionTarget, head_attention.fractions[layer, head], strict=True)
         texts = [f"{target_name(item)} {fraction:.0%}" for item, fraction in by_target if not np.isnan(fraction)]
         description = " · ".join(texts)

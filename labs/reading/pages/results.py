@@ -233,8 +233,7 @@ def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadCol
     relevant = set(view.question_set.relevance[[row]].indices.tolist())
     rows = rankings.indices[row, indices].tolist()
     scores = candidates.retrieval_scores[row, indices].tolist()
-    weight: dict[str, float] = {"weight": answers.weight, "unit": answers.unit}
-    return passages.build_column(name, rows, scores, spans, relevant=relevant, **weight)
+    return passages.build_column(name, rows, scores, spans, relevant=relevant, weight=answers.weight, unit=answers.unit)
 
 
 def _open_in_ask_tab(question: str) -> None:

@@ -1,5 +1,5 @@
 """Fixtures of the retrieval tests."""
 
-from tests.retrieval.conftest import stored_work, sample
+from tests.retrieval.conftest import sample, stored_work
 
-__all__ = ["stored_work", "sample"]
+__all__ = ["sample", "stored_work"]

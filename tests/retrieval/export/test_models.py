@@ -50,7 +50,7 @@ def exported_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pat
 
 
 def test_metrics_stay_within_rounding(exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]) -> None:
-    _, folder, metrics, _ = made
+    _, folder, metrics, _ = exported_models
     assert [(model_metrics.retriever, model_metrics.kind) for model_metrics in metrics] == [
         ("dense", "dense"),
         ("late", "late"),
@@ -72,7 +72,7 @@ def test_script_encodes_like_models(
 ) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
-    base_folder, folder, metrics, _ = made
+    base_folder, folder, metrics, _ = exported_models
     close = 1e-4 if form == MODEL_FILES[0] else 0.2
     source = find_model(str(base_folder / "bi"))
     dense = Model(folder / metrics[0].folder, form)
@@ -96,7 +96,7 @@ def test_stores_large_tables_in_half_precision(
 ) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
-    base_folder, folder, metrics, _ = made
+    base_folder, folder, metrics, _ = exported_models
     monkeypatch.setattr(models, "_MIN_HALVED_SIZE", 1000)
     models.write_onnx_model(tmp_path / "half", "dense", load_bi_encoder(find_model(str(base_folder / "bi")), ()))
     whole = folder / metrics[0].folder

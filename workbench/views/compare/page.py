@@ -86,7 +86,9 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         by_baseline = opened.evidence
         if by_baseline.baseline != view.baseline:
             by_baseline = evidence(comparison, view.baseline)
-        return report(comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation)
+        return report(
+            comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation
+        )
 
     return {
         "report": (report_html, "report.html", "text/html"),

@@ -39,7 +39,11 @@ def differences(value: float, low: float, high: float, p: float) -> dict[str, Va
 
 REFERENCE = Variant(1, {}, "lm", metrics=intervals(0.5, perplexity=60.0))
 BETTER = Variant(
-    2, {"whole_words": "spaces"}, "lm", is_comparable=False, metrics=intervals(0.56, perplexity=50.0),
+    2,
+    {"whole_words": "spaces"},
+    "lm",
+    is_comparable=False,
+    metrics=intervals(0.56, perplexity=50.0),
     differences=differences(0.06, 0.01, 0.11, 0.01),
 )
 CHANCE = Variant(

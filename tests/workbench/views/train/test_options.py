@@ -98,7 +98,13 @@ def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> se
         ),
         (CROSS_ENCODER, STARTER, MARGIN_MSE, {}, OF_A_TRANSFORMER | {"negatives_model"}),
         (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
-        (READER, DEFAULT_READER, SPAN, {"negative_question_fraction": 0.0}, NEVER_OF_A_READER | SAMPLED | NEGATIVES_OF_A_READER),
+        (
+            READER,
+            DEFAULT_READER,
+            SPAN,
+            {"negative_question_fraction": 0.0},
+            NEVER_OF_A_READER | SAMPLED | NEGATIVES_OF_A_READER,
+        ),
     ],
 )
 def test_selects_relevant_options(
