@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from mrc_workbench.data import earlier_names
 from mrc_workbench.data.cache import load_arrays, save_arrays
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.embeddings.encoder import CostPoint
 from mrc_workbench.labs.language.comparison import TokenizerResult
 from mrc_workbench.labs.language.study import TokenizerComparison
@@ -71,7 +71,7 @@ def test_opens_earlier_evaluation_of_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
-    result = evaluate(experiment_of(keep(SET), "starter"), SET)
+    result = evaluate(experiment_of(save_question_set(SET), "starter"), SET)
     study.save_result(result, tmp_path)
     earlier_fields = {name: earlier for earlier, name in study._EARLIER_FIELDS.items()}
     arrays = {}

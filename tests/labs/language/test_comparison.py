@@ -293,7 +293,7 @@ def test_stores_error_of_unreadable_tokenizer(data: StoredSet, monkeypatch: pyte
     reason = result.errors["torn"]
     assert isinstance(reason, LanguageError)
     assert (reason.code, reason.details) == ("no_tokenizer", {"name": "torn"})
-    assert "no tokenizer that can be read" in str(reason)
+    assert "no readable tokenizer" in str(reason)
 
 
 def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,7 +206,7 @@ def test_measures_model_tokenizers(capsys: pytest.CaptureFixture[str], text: Pat
     assert results[str(model)]["tokens_per_word"] == 1.0
     assert results[str(model)]["unknown_rate"] == results[str(model)]["unknown_words"] == 1.0
     assert results[str(model)]["seconds_to_train"] is None
-    assert "no tokenizer" in str(results["starter"]["error"])
+    assert "no readable tokenizer" in str(results["starter"]["error"])
     assert [results[name]["code"] for name in ("no/such/model", "starter")] == ["model_not_found", "no_tokenizer"]
 
 
@@ -223,7 +223,7 @@ def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "nowhere.txt"], "nowhere.txt is no file"),
+        (["--data", "nowhere.txt"], "nowhere.txt is not a readable file"),
         (["--data", "TEXT", "--vocabulary", "10"], "1,000 to 64,000"),
         (["--data", "TEXT", "--held-out", "1"], "below 1"),
     ],
