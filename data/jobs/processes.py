@@ -7,8 +7,8 @@ without delay: a new process needs several seconds to import torch. Forked proce
 server ends with the process that started it, or after some time without a request; its jobs continue.
 
 A server cannot answer while it imports. So there are two: after the import of the few libraries that every job needs,
-it forks a second server, which imports nothing else and is always ready for light jobs, those without a model. Imports
-slow down other processes, such as the first page: heavy libraries wait for `import_heavy_libraries`, or some seconds.
+it forks a second server, which is always ready for light jobs, those without a model. The import of heavy libraries
+waits for `import_heavy_libraries`, or some seconds, because it slows down other processes.
 """
 
 import ctypes
