@@ -1,1 +1,1 @@
-"""The data room: files become question sets, and question sets are audited, split and kept."""
+"""Datasets: read from files, audited, split and stored."""

@@ -57,7 +57,7 @@ def inspect(
     as_json: AsJson = False,
     records: Records = False,
 ) -> int:
-    """Show what a file holds and what is wrong with it.
+    """Show the content of a file and its problems.
 
     Several files are read as one collection.
     """

@@ -1,7 +1,6 @@
-"""Temporary folders that can be removed after their process was killed, and JSON files that users edit.
+"""Temporary folders, which are removed after their process was killed, and JSON files that users edit.
 
-A process holds a lock in each of its temporary folders. A folder with a free lock is a leftover of a killed process. A
-damaged JSON file is copied before a new one replaces it.
+A process holds a lock in each of its temporary folders. A folder with a free lock is a leftover of a killed process.
 """
 
 import json

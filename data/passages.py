@@ -141,7 +141,7 @@ class RowOfId(Mapping[str, int]):
         self._hashes = hashes[self._order]
 
     def rows(self, ids: Sequence[str]) -> np.ndarray:
-        """Return the row of each id, `(n,)` int64, -1 where it is unknown."""
+        """Return the row of each id, `(n,)` int64, -1 for unknown ids."""
         hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
         positions = np.searchsorted(self._hashes, hashes)
         known = positions < len(self._hashes)

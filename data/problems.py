@@ -156,7 +156,7 @@ class ProblemCode(StrEnum):
     MERGED_CELLS = "merged_cells"
     OTHER_SHEETS = "other_sheets"
     DECIMAL_COMMA = "decimal_comma"
-    # what is in the texts
+    # content of the texts
     MARKUP = "markup"
     DAMAGED_TEXT = "damaged_text"
     DECOMPOSED_CHARACTERS = "decomposed_letters"

@@ -263,8 +263,8 @@ def is_generator_label(text: str) -> bool:
 def strip_hidden_text(question_set: QuestionSet) -> QuestionSet:
     """Return the set with the passages for training: without the text of hidden questions.
 
-    Sentences are removed from their passages. If a question is a title, all titles are removed: passages without a
-    title would stand out. Metrics during training use these passages, too. Ids, rows and questions stay.
+    Sentences are removed from their passages. If a question is a title, all titles are removed, because passages
+    without a title would stand out. Ids, rows and questions stay.
     """
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:

@@ -58,7 +58,7 @@ def _store_error(error: Exception) -> dict[str, object]:
 
 
 def _load_error(value: Any) -> Exception:
-    """Return the error as a `Failure`, of its own class if the module of the class has been imported."""
+    """Return the error as an instance of its subclass of `Failure`, or of `Failure` if that is not imported."""
     if isinstance(value, Exception):
         return value
     content = dict(value)

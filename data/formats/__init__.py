@@ -1,1 +1,1 @@
-"""Formats in: a file to rows."""
+"""Readers of file formats, which return rows."""

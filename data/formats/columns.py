@@ -104,8 +104,7 @@ def roles_by_name(
 ) -> dict[str, str]:
     """Return columns by role: each step finds columns among those without a role.
 
-    `known` are the names of each role, `named_columns` the columns named by the user, and `fits` checks whether the
-    values of a column are valid for a role.
+    `named_columns` are the columns named by the user; `fits` checks whether the values of a column fit a role.
     """
     roles = dict(named_columns)
     for find, candidates in steps:
@@ -213,8 +212,7 @@ def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
 def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
     """Yield rows; notes below the table and rows that repeat the header get a problem.
 
-    Notes are rows at the end with only a first cell, unlike all other rows, that begin like a note or follow a blank
-    row.
+    Notes are rows at the end with only a first cell, unlike other rows, that begin like a note or follow a blank row.
     """
     notes = list[RawRow]()
     before = None

@@ -1,7 +1,6 @@
 """Reads documents as tables of passages: the whole document if it is short, else its sections.
 
-This module parses text, Markdown and web pages. `dochan` reads Word documents, slides and Hangul files, PDFium reads
-PDFs.
+`dochan` reads Word documents, slides and Hangul files, PDFium reads PDFs.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Detects the format of a file by its content, and rejects files without rows.
 
 Documents (Word, PowerPoint, Hangul, PDF) are detected by content, then by name. `data.formats.documents` reads most of
-them as passages. If rows are needed, or no library reads the kind of document, the error names a format to save it in.
-There are similar errors for pointers to files, web pages and other structures.
+them as passages; otherwise the error names a format to save them in.
 """
 
 import re

@@ -113,8 +113,7 @@ def is_workbook(content: bytes, name: str = "") -> bool:
 def open_workbook(content: bytes, is_known_name: IsKnownName = is_known) -> Workbook:
     """Return the sheet with a table of questions, else one with known columns, else any sheet.
 
-    Hidden sheets are used only if no visible one has a known column. Raises `DataError` if the workbook is broken,
-    empty or too large.
+    Hidden sheets are used only if no visible one has a known column. Raises `DataError`.
     """
     with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content

@@ -1,1 +1,1 @@
-"""Jobs: work in a subprocess that outlives the page or command that started it, and the folder that has its status."""
+"""Jobs run in processes that outlive the page or command that starts them; their folders hold the status."""

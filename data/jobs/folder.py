@@ -266,8 +266,7 @@ def run_job(
 ) -> Status:
     """Run a job's work in this process and return its final status, which contains any error.
 
-    `work` gets the first status and raises `StopRequested` if a user stopped it. `describe_error` returns the code and
-    the message of an error.
+    `work` gets the first status. `describe_error` returns the code and the message of an error.
     """
     hold_freed_memory()
     pid, pid_started = this_process()

@@ -7,8 +7,8 @@ without delay: a new process needs several seconds to import torch. Forked proce
 server ends with the process that started it, or after some time without a request; its jobs continue.
 
 A server cannot answer while it imports. So there are two: after the import of the few libraries that every job needs,
-it forks a second server, which imports nothing else and is always ready for light jobs, those without a model. Imports
-slow down other processes, such as the first page: heavy libraries wait for `import_heavy_libraries`, or some seconds.
+it forks a second server, which is always ready for light jobs, those without a model. The import of heavy libraries
+waits for `import_heavy_libraries`, or some seconds, because it slows down other processes.
 """
 
 import ctypes
@@ -231,7 +231,7 @@ def import_heavy_libraries() -> None:
 def start_fork_server() -> None:
     """Start the server that forks processes for this process and its jobs. Raises `OSError` if that fails."""
     socket_path = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can access
-    life_line, end = os.pipe()
+    life_line, write_end = os.pipe()
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as light:
         for server_socket, path in ((listener, socket_path), (light, socket_path.with_name(_LIGHT))):
             server_socket.bind(str(path))
@@ -240,7 +240,7 @@ def start_fork_server() -> None:
         options = {"stdout": subprocess.DEVNULL, "pass_fds": inherited, "start_new_session": True}
         start_module("mrc_workbench.data.jobs.processes", *map(str, inherited), **options)
     os.close(life_line)
-    _life_lines.append(end)
+    _life_lines.append(write_end)
     os.environ[_SOCKET_VARIABLE] = str(socket_path)
 
 
@@ -309,19 +309,19 @@ def main() -> None:
 def _two_servers(
     listener: socket.socket, light: socket.socket, life_line: int, server_environment: dict[str, str]
 ) -> _ForkRequest | None:
-    tied, tie = os.pipe()  # closed when the first server ends; then the second one ends
+    read_end, write_end = os.pipe()  # closed when the first server ends; then the second one ends
     is_second = os.fork() == 0
-    os.close(tie if is_second else tied)
+    os.close(write_end if is_second else read_end)
     if is_second:
         setproctitle("python -m mrc_workbench.data.jobs.processes light")
         listener.close()
-        fork_request = _serve(light, [life_line, tied], server_environment, [], None)
+        fork_request = _serve(light, [life_line, read_end], server_environment, [], None)
     else:
         light.close()
         fork_request = _serve(
             listener, [life_line], server_environment, [*HEAVY], _SECONDS_WITHOUT_WORK, delay=_SECONDS_BEFORE_HEAVY
         )
-    os.close(tied if is_second else tie)
+    os.close(read_end if is_second else write_end)
     return fork_request
 
 

@@ -1,8 +1,7 @@
 """A queue of jobs, of which a machine runs one at a time.
 
-Code that queues a job starts a worker, a process that outlives the page. One worker per workspace runs the queued jobs
-in order, each in a separate process, and ends. A running job holds the machine's lock. The operating system releases
-the locks of worker and job when their process ends.
+One worker per workspace, a process that outlives the page, runs the queued jobs in order, each in a separate process,
+and ends. A running job holds the machine's lock. The operating system releases the locks when their process ends.
 """
 
 import getpass

@@ -1,1 +1,1 @@
-"""What is in a text: tokens, sentences, matches, answers."""
+"""Tokens, sentences, matches and answers in texts."""

@@ -3,8 +3,8 @@
 Every analysis composes the text first (Unicode NFC: some systems decompose Korean syllables). Every function takes an
 `Analyzer` as an analysis without options. `data.text.marking` locates the tokens in the text.
 
-The tokens of each part of the texts are stored as arrays: an interrupted analysis continues with the next part, and
-after texts were appended, only the new parts are analyzed.
+The tokens of each part of the texts are stored: an interrupted analysis continues, and of a longer corpus only the new
+parts are analyzed.
 """
 
 import unicodedata

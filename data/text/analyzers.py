@@ -2,8 +2,7 @@
 
 `data.text.analysis` runs them. `JAPANESE` needs no dictionary: its tokens are character bigrams, single kanji and runs
 of one script, which are often words. It has a higher recall on JaQuAD than segmenters (docs/quality.md). The analyzers
-of languages have the names of Elasticsearch and Lucene; each stems the words of its language, see
-`data.text.languages`.
+of languages, named as in Elasticsearch and Lucene, stem words, see `data.text.languages`.
 
 Whether Kiwi splits 고속도로 depends on its dictionary, so the tokens of a question and its passage may differ. A user
 dictionary adds words and synonyms, and `Compounds` has the modes of nori's `decompound_mode` and one that joins nouns.

@@ -1,7 +1,6 @@
 """The positions of an analyzer's tokens in a text, and texts with marked matches, answers and sentences.
 
-Matches are spans that a person would underline. Single bigrams, which BM25 also counts, are not marked: half a word
-inside another word explains nothing.
+Single bigrams, which BM25 also counts, are not marked: half a word inside another word explains nothing.
 """
 
 import unicodedata

@@ -91,12 +91,8 @@ def test_passes_only_given_options(room: App, given: list[dict[str, Any]]) -> No
 def test_parses_choices_columns_and_negative_numbers(room: App, given: list[dict[str, Any]]) -> None:
     words = ["--size", "s", "--columns", "size=크기", "steps=a=b", "--scale", "-5", "5", "--json"]
     assert run(room, ["look", *words]) == 0
-    expected = {
-        "size": Size.VERY_SMALL,
-        "columns": {"size": "크기", "steps": "a=b"},
-        "scale": (-5.0, 5.0),
-        "json": True,
-    }
+    columns = {"size": "크기", "steps": "a=b"}
+    expected = {"size": Size.VERY_SMALL, "columns": columns, "scale": (-5.0, 5.0), "json": True}
     assert given == [expected]
 
 

@@ -96,11 +96,8 @@ def row_lists(draw: st.DrawFn) -> list[Row]:
 
 def _content(question_set: QuestionSet) -> list[tuple[object, ...]]:
     passages = {passage.id: passage for passage in question_set.passages}
-    return [
-        (question.id, question.text, question.answers, passages[id_].title, passages[id_].text)
-        for question in question_set.questions
-        for id_ in question.relevant
-    ]
+    pairs = [(question, passages[id_]) for question in question_set.questions for id_ in question.relevant]
+    return [(question.id, question.text, question.answers, passage.title, passage.text) for question, passage in pairs]
 
 
 def _expected(rows: list[Row]) -> list[tuple[object, ...]]:

@@ -9,50 +9,50 @@ from mrc_workbench.data.questions.read import read, read_files_in_subprocess
 from mrc_workbench.data.subprocess_reader import File
 
 
-def _gathered(*rows: tuple[str, str, str]) -> PassageBuilder:
-    gathered = PassageBuilder()
+def _builder_of(*rows: tuple[str, str, str]) -> PassageBuilder:
+    builder = PassageBuilder()
     for id_, text, title in rows:
-        gathered.add(text, title, id_, is_copy=True)
-    return gathered
+        builder.add(text, title, id_, is_copy=True)
+    return builder
 
 
-def _notices(gathered: PassageBuilder) -> dict[ProblemCode, tuple[object, object]]:
-    return {notice.code: (notice.details["count"], notice.details["examples"]) for notice in gathered.notices()}
+def _notices(builder: PassageBuilder) -> dict[ProblemCode, tuple[object, object]]:
+    return {notice.code: (notice.details["count"], notice.details["examples"]) for notice in builder.notices()}
 
 
 def test_ids_of_merged_copies_become_aliases() -> None:
-    gathered = _gathered(("a", "하나", ""), ("b", "둘", ""), ("c", "하나", ""), ("d", "하나", ""), ("a", "하나", ""))
-    assert gathered.passages().ids == ["a", "b"]
-    assert gathered.aliases() == {"c": "a", "d": "a"}
-    assert _notices(gathered) == {
+    builder = _builder_of(("a", "하나", ""), ("b", "둘", ""), ("c", "하나", ""), ("d", "하나", ""), ("a", "하나", ""))
+    assert builder.passages().ids == ["a", "b"]
+    assert builder.aliases() == {"c": "a", "d": "a"}
+    assert _notices(builder) == {
         ProblemCode.MERGED_PASSAGES: (2, "c → a, d → a"),
         ProblemCode.REPEATED_PASSAGES: (1, "하나"),
     }
 
 
 def test_passage_takes_id_of_its_copy_and_ambiguous_id_is_no_alias() -> None:
-    gathered = _gathered(("", "하나", ""), ("a", "하나", ""), ("b", "하나", ""))
-    assert gathered.passages().ids == ["a"]
-    assert gathered.aliases() == {"b": "a"}
-    gathered = _gathered(("a", "하나", ""), ("b", "둘", ""), ("a", "둘", ""), ("x", "하나", ""), ("x", "둘", ""))
-    assert gathered.aliases() == {}
-    assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (2, "a, x")
+    builder = _builder_of(("", "하나", ""), ("a", "하나", ""), ("b", "하나", ""))
+    assert builder.passages().ids == ["a"]
+    assert builder.aliases() == {"b": "a"}
+    builder = _builder_of(("a", "하나", ""), ("b", "둘", ""), ("a", "둘", ""), ("x", "하나", ""), ("x", "둘", ""))
+    assert builder.aliases() == {}
+    assert _notices(builder)[ProblemCode.CHANGED_IDS] == (2, "a, x")
 
 
 def test_generated_ids_avoid_ids_of_copies_and_are_reported() -> None:
-    gathered = _gathered(("a", "하나", ""), ("p1", "하나", ""), ("", "둘", ""))
-    assert gathered.passages().ids == ["a", "p2"]
-    assert gathered.aliases() == {"p1": "a"}
-    assert _notices(gathered)[ProblemCode.GENERATED_IDS] == (1, "p2")
-    assert _notices(_gathered(("", "하나", ""), ("", "둘", ""))) == {}
+    builder = _builder_of(("a", "하나", ""), ("p1", "하나", ""), ("", "둘", ""))
+    assert builder.passages().ids == ["a", "p2"]
+    assert builder.aliases() == {"p1": "a"}
+    assert _notices(builder)[ProblemCode.GENERATED_IDS] == (1, "p2")
+    assert _notices(_builder_of(("", "하나", ""), ("", "둘", ""))) == {}
     assert list(fill_ids("p", ["", ""], reserved=["p1"])) == ["p2", "p3"]
 
 
 def test_reports_changed_ids_and_conflicting_titles() -> None:
-    gathered = _gathered(("a", "하나", "가"), ("a", "둘", ""), ("b", "하나", "나"), ("c", "셋", ""), ("c", "셋", "다"))
-    assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (1, "a → p1")
-    assert _notices(gathered)[ProblemCode.SEVERAL_TITLES] == (1, "나 → 가")
-    assert list(gathered.passages().titles) == ["가", "", "다"], "a missing title is no conflict"
+    builder = _builder_of(("a", "하나", "가"), ("a", "둘", ""), ("b", "하나", "나"), ("c", "셋", ""), ("c", "셋", "다"))
+    assert _notices(builder)[ProblemCode.CHANGED_IDS] == (1, "a → p1")
+    assert _notices(builder)[ProblemCode.SEVERAL_TITLES] == (1, "나 → 가")
+    assert list(builder.passages().titles) == ["가", "", "다"], "a missing title is no conflict"
 
 
 ROWS = "question,context\n언제 오나?,두루미는 철원에 온다.\n어디에 오나?,두루미는 철원에 온다.\n"

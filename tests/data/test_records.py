@@ -186,9 +186,8 @@ def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
 
 
 def test_removes_all_titles_if_a_hidden_title_is_a_question() -> None:
-    trained = strip_hidden_text(
-        question_set_of(Question("1", "서울", relevant=("a", "c"), generator="title", hidden=True))
-    )
+    question = Question("1", "서울", relevant=("a", "c"), generator="title", hidden=True)
+    trained = strip_hidden_text(question_set_of(question))
     assert list(trained.passages.titles) == ["", "", ""]
     assert list(trained.passages.texts) == [passage.text for passage in SOURCE_PASSAGES]
     question_set = question_set_of(

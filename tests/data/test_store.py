@@ -303,10 +303,8 @@ def shared(tmp_path: Path) -> str:
     """The key of a set that the operator imported by a command."""
     file = tmp_path / "everybody.json"
     passages = {passage.id: passage for passage in small_set().passages}
-    rows = [
-        {"question": question.text, "context": passages[question.relevant[0]].text}
-        for question in small_set().questions
-    ]
+    questions = small_set().questions
+    rows = [{"question": question.text, "context": passages[question.relevant[0]].text} for question in questions]
     file.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
     assert main(["data", "import", str(file)]) == 0
     (stored_set,) = stored()

@@ -64,9 +64,8 @@ def as_csv_lines(rows: list[list[str]]) -> bytes:
 
 def _questions(reading: QuestionSetReading) -> list[tuple[str, str, tuple[str, ...]]]:
     texts = {passage.id: passage.text for passage in reading.question_set.passages}
-    return [
-        (question.text, texts[question.relevant[0]], question.answers) for question in reading.question_set.questions
-    ]
+    questions = reading.question_set.questions
+    return [(question.text, texts[question.relevant[0]], question.answers) for question in questions]
 
 
 EXPECTED = [("강은?", "한강이 흐른다.", ("한강",)), ("산은?", "북한산이 있다.", ("북한산",))]
@@ -89,9 +88,8 @@ def test_reports_title_lines_and_does_not_read_them(write: object, titles: list[
     "notes", [[["※ 출처: 시청", "", ""]], [["", "", ""], ["이 표는 해마다 새로 씁니다", "", ""], ["문의: 02", "", ""]]]
 )
 def test_rejects_and_lists_notes_below_the_table(write: object, notes: list[list[str]]) -> None:
-    reading = read(
-        write([["지문", "제목", "쪽"], ["한강이 흐른다.", "강", "1"], ["북한산이 있다.", "산", "2"], *notes]), "표"
-    )
+    table = [["지문", "제목", "쪽"], ["한강이 흐른다.", "강", "1"], ["북한산이 있다.", "산", "2"]]
+    reading = read(write([*table, *notes]), "표")
     assert list(reading.question_set.passages.texts) == ["한강이 흐른다.", "북한산이 있다."]
     assert [problem.code for problem in reading.problems] == [ProblemCode.NOTE_ROW] * sum(map(any, notes))
     assert list(reading.rejected["지문"]) == [note[0] for note in notes if note[0]]

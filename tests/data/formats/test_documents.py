@@ -118,11 +118,8 @@ def test_uses_encoding_of_the_web_page_and_composes_ids() -> None:
 
 @pytest.mark.parametrize("name", ["word", "hwpx", "pdf"])
 def test_mutated_documents_raise_only_data_errors(name: str) -> None:
-    contents = {
-        "word": (WORD, Format.WORD),
-        "hwpx": (HWPX, Format.HANGUL),
-        "pdf": (pdf(["수달은 강에 산다."]), Format.PDF),
-    }
+    page = pdf(["수달은 강에 산다."])
+    contents = {"word": (WORD, Format.WORD), "hwpx": (HWPX, Format.HANGUL), "pdf": (page, Format.PDF)}
     content, format_ = contents[name]
     generator = random.Random(7)
     refused = 0

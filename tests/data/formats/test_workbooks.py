@@ -34,9 +34,8 @@ def book(change: Callable[[Any], None], rows: list[list[Any]] | None = None) -> 
 
 def ods(*rows: str, merged: str = "") -> bytes:
     cells = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
-    names = " ".join(
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
-    )
+    namespace = 'xmlns:{0}="urn:oasis:names:tc:opendocument:xmlns:{0}:1.0"'
+    names = " ".join(map(namespace.format, ("office", "table", "text")))
     content = (
         f'<?xml version="1.0"?><office:document-content {names}><office:body><office:spreadsheet>'
         f'<table:table table:name="자료">{cells}</table:table>'

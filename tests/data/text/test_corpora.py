@@ -77,10 +77,8 @@ def test_reports_line_of_invalid_text(content: bytes, code: str, line: int | Non
 @given(content=st.binary(max_size=60) | st.text("가나 \n\r배\t\u2028a", max_size=60).map(str.encode))
 @example(content="가나다라마바사".encode() * 3)
 @example(content=b"\xef\xbb\xbf\xef\xbb\xbf\n")
-def test_reads_documents_or_reports_the_first_invalid_line(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(texts, "_BLOCK", 5)  # so that letters stand across two parts
+def test_reports_the_first_invalid_line(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_BLOCK", 5)  # characters are split between blocks
     path = written(tmp_path, content)
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     bad = next((number for number, line in enumerate(lines, start=1) if not is_text(line)), None)
@@ -111,7 +109,7 @@ def test_splits_long_documents_between_words_without_loss(tmp_path: Path, monkey
     monkeypatch.setattr(texts, "_BLOCK", 64)
     documents = [*text_corpus(written(tmp_path, "가" * 1000)).documents()]
     assert max(map(len, documents)) <= 20
-    assert "".join(documents) == "가" * 1000, "a line without a space is cut all the same"
+    assert "".join(documents) == "가" * 1000, "also a line without spaces"
 
 
 LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"

@@ -154,11 +154,8 @@ def test_fingerprint_depends_on_content_only() -> None:
     lines = EVERY_KIND.splitlines()
     assert read("\n".join(reversed(lines))).fingerprint == READ.fingerprint
     assert read(EVERY_KIND.replace("차량, 승용차", "승용차, 차량")) == READ
-    others = [
-        EVERY_KIND.replace("1.5", "1.6"),
-        EVERY_KIND.replace("자동차, 차량", "차량, 자동차"),
-        EVERY_KIND + "서울\n",
-    ]
+    changes = [("1.5", "1.6"), ("자동차, 차량", "차량, 자동차")]
+    others = [*(EVERY_KIND.replace(*change) for change in changes), EVERY_KIND + "서울\n"]
     assert len({READ, *map(read, others)}) == 4
 
 
