@@ -164,9 +164,9 @@ def _select_together(
             raise _no_passages_error([], file_names)  # the broken files may hold passages
     if len(files) == 1 and not (files[0].sources and is_standalone(files[0].sources[0])):
         return select_rows(files[0], name, selection, refused)
-    files, unread = resolve_objects_by_id(files)
+    files, unread = _resolve_objects_by_id(files)
     sources, skipped = _collect_sources(files, selection)
-    sources, describing = exclude_describing_documents(sources)
+    sources, describing = _exclude_describing_documents(sources)
     skipped = [*refused, *unread, *skipped, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
@@ -197,13 +197,13 @@ def _collect_sources(files: Sequence[DetectedFile], selection: Selection) -> tup
         else:
             try:
                 with name_file_in_errors(detected.file.name, files):
-                    sources.append(source_beside_others(detected, selection))
+                    sources.append(_source_beside_others(detected, selection))
             except DataError as error:
                 problems.append(error.problem)
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
-def source_beside_others(detected: DetectedFile, selection: Selection) -> DataSource:
+def _source_beside_others(detected: DetectedFile, selection: Selection) -> DataSource:
     """Return the source of a table that is read together with other files.
 
     Rows without a passage are questions about passages of other files. Raises `DataError` without any question.
@@ -221,7 +221,7 @@ def source_beside_others(detected: DetectedFile, selection: Selection) -> DataSo
     return as_questions(source)
 
 
-def exclude_describing_documents(sources: Sequence[DataSource]) -> tuple[list[DataSource], tuple[Problem, ...]]:
+def _exclude_describing_documents(sources: Sequence[DataSource]) -> tuple[list[DataSource], tuple[Problem, ...]]:
     """Return the sources without documents that describe the passages of other files, and the problems of these."""
     names = [source.name for source in sources if source.shape is SourceShape.DOCUMENT]
     documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
@@ -295,7 +295,7 @@ class _KnownIds:
     has_passages: bool = False
 
 
-def resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedFile], tuple[Problem, ...]]:
+def _resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedFile], tuple[Problem, ...]]:
     """Return the files, with roles for objects by the ids of other files, and the problems of unread objects."""
     if len(files) == 1 or not any(map(_object_value, files)):
         return list(files), ()

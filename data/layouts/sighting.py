@@ -102,22 +102,22 @@ def detect_sources(file: File, selection: Selection, *, is_single: bool) -> Dete
 
     Plain text is a document if there are several files; a single file is a list of passages or sentences.
     """
-    format_ = document_format(file)
+    format_ = _document_format(file)
     if format_ is not None:
         if selection and is_single:
             refuse_document(file.content, file.name)  # a document has no columns
-        return document_source(file, format_)
+        return _document_source(file, format_)
     may_be_document = PurePosixPath(file.name).suffix.lower() in _TEXT_SUFFIXES and not is_single
     try:
         detected = _detect_file(file, selection)
     except DataError as error:
         if may_be_document and error.problem.code is ProblemCode.UNKNOWN_FORMAT:
-            return document_source(file, Format.TEXT)
+            return _document_source(file, Format.TEXT)
         raise
     is_text = detected.recognised is not None and detected.recognised.format is Format.TEXT
     if not (may_be_document and is_text and not detected.sources):
         return detected
-    return _detect_question_lines(detected) or document_source(file, Format.TEXT)
+    return _detect_question_lines(detected) or _document_source(file, Format.TEXT)
 
 
 def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
@@ -134,7 +134,7 @@ def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
     return DetectedFile(detected.file, [replace(source, columns=QuestionColumns(question=question_column))])
 
 
-def document_format(file: File) -> Format | None:
+def _document_format(file: File) -> Format | None:
     """Return the format of a document other than plain text, None for other files."""
     kind = document_kind(file.content, file.name)
     if kind is not None:
@@ -150,8 +150,7 @@ def document_format(file: File) -> Format | None:
     return Format.HTML if is_web_page and suffix not in _DATA_SUFFIXES else None
 
 
-def document_source(file: File, format_: Format) -> DetectedFile:
-    """Return a document as a source of passages; it is opened when its rows are read."""
+def _document_source(file: File, format_: Format) -> DetectedFile:
     id_, title, text = DOCUMENT_COLUMNS
     recognised = RecognisedFile(format_)
     columns = QuestionColumns(id=id_, title=title, context=text)
