@@ -90,9 +90,7 @@ def first_value(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def find_name(cells: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Return the name of the first filled cell whose plain name is one of `names`, in their order."""
-    values = {name: plain_value(value) for name, value in reversed([*cells.items()])}
-    filled = [name for name, value in values.items() if (value if is_collection(value) else not is_blank(value))]
-    by_plain = {plain_name(name): name for name in filled}
+    by_plain = {plain_name(name): name for name, value in reversed([*cells.items()]) if not _is_empty(value)}
     return next((by_plain[name] for name in names if name in by_plain), None)
 
 
@@ -215,6 +213,11 @@ def objects_in_list(value: Any) -> list[dict[str, Any]]:
 def plain_value(value: Any) -> Any:
     """Return an array as a list, any other value unchanged."""
     return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _is_empty(value: Any) -> bool:
+    value = plain_value(value)
+    return not value if is_collection(value) else is_blank(value)
 
 
 @dataclass(frozen=True)
