@@ -86,7 +86,7 @@ def require_columns(selected: Mapping[str, str | None], names: Sequence[str]) ->
         if name is not None and name not in names:
             available = display_text(", ".join(names), 300)
             raise DataError.from_code(
-                ProblemCode.UNKNOWN_COLUMN, role=role, name=display_text(name, 80), available=available
+                ProblemCode.UNKNOWN_COLUMN, role=role, name=display_text(name, 80), found=available
             )
 
 

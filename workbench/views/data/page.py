@@ -193,7 +193,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
 
 
 def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[str, str]]:
-    """Draw the generation settings; returns `GenerationOptions` arguments, and a server's address and access key."""
+    """Draw how questions are generated; returns arguments of `MakerOptions`, and a server's address and access key."""
     kwargs: dict[str, Any] = {"format_func": lambda by: word(f"made.by_{by}"), "key": f"made_by_{language()}"}
     selected = st.segmented_control(
         word("made.how"), [*QuestionGenerator], default=QuestionGenerator.SENTENCE, required=True, **kwargs

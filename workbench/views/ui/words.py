@@ -160,6 +160,10 @@ _CONTROLS = {  # of a page, where a command has flags: the key of its label; oth
     problems.ProblemCode.GUESSED_ENCODING: "other_encoding",
     **dict.fromkeys(ENCODING_PROBLEMS, "encoding"),
 }
+_NAMED_BY_USERS = (
+    problems.ProblemCode.MISSING_COLUMN,
+    problems.ProblemCode.UNKNOWN_COLUMN,
+)  # `found` lists the file's own columns
 
 
 @contextmanager
@@ -264,7 +268,9 @@ def _detail(problem: Problem, name: str, value: str | int, texts: Mapping[str, s
     if name == "flags":
         control = _CONTROLS.get(problem.code, "columns")
         return texts[f"control.{control}"].format(label=texts[f"data_page.{control}"])
-    return _translated(value, texts) if name in _NAMED_BY_READERS else value
+    if name not in _NAMED_BY_READERS or problem.code in _NAMED_BY_USERS:
+        return value
+    return _translated(value, texts)
 
 
 def _translated(value: str, texts: Mapping[str, str]) -> str:
