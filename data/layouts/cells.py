@@ -1,7 +1,4 @@
-"""Reads cells that hold more than text: lists of passages, grades, groups of ids, and this project's metadata.
-
-A list of passages may be texts, objects, [title, sentences] pairs, or the dict of lists that Hugging Face writes.
-"""
+"""Reads cells that hold more than text: lists of passages, grades, groups of ids, and this project's metadata."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

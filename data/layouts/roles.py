@@ -122,10 +122,7 @@ def _is_label(value: object) -> bool:
 
 
 def assign_columns(names: Sequence[str], sample: Sample, selection: Selection | None = None) -> QuestionColumns:
-    """Assign roles to the columns of rows that hold questions, passages, or both.
-
-    `selection` maps roles to columns that the user named. Long texts do not suffice for a column of passages.
-    """
+    """Assign roles to the columns of rows; `selection` maps roles to columns that the user named."""
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (selection or {}).items() if name is not None}
 
