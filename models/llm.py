@@ -80,10 +80,9 @@ def run_requests(
 
 
 class StoredAnswers(Generic[A]):
-    """Answers by their key, a line of a file each, in which it is named `key_name`; any thread may add some.
+    """Answers by their key, a line of a file each, in which the key is named `asked`; any thread may add some.
 
     `read` returns the answer of a line; a line that it cannot read (`KeyError`, `TypeError`, `ValueError`) is skipped.
-    `earlier_names` maps the keys of earlier versions to current ones.
     """
 
     def __init__(

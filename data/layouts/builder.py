@@ -2,18 +2,9 @@
 
 from collections.abc import Sequence
 
+from mrc_workbench.data.formats import tables
 from mrc_workbench.data.formats.rows import MAX_BAD_ROWS, DatasetBuilder, RowReader
-from mrc_workbench.data.formats.tables import (
-    MAX_CHARACTERS,
-    UNKNOWN_START,
-    RawRow,
-    as_text,
-    display_text,
-    is_blank,
-    is_missing,
-    is_missing_mark,
-    other_ids_in,
-)
+from mrc_workbench.data.formats.tables import UNKNOWN_START, RawRow, as_text, display_text
 from mrc_workbench.data.layouts import cells
 from mrc_workbench.data.layouts.questions import (
     LabelTracker,
@@ -124,7 +115,7 @@ class QuestionSetBuilder(DatasetBuilder):
     def _add_passage(self, reader: RowReader) -> Problem | None:
         id_ = reader.text("id", ProblemCode.EMPTY_ID)
         title = reader.text("title")
-        has_only_title = bool(title) and is_blank(reader.cell("context"))
+        has_only_title = bool(title) and tables.is_blank(reader.cell("context"))
         text = reader.text("context", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
         if not id_ or reader.is_refused():
             return reader.problem
@@ -143,7 +134,7 @@ class QuestionSetBuilder(DatasetBuilder):
         location = self._row_plan.source.location
         if location is not None:
             self.names.locations.append((as_text(reader.row.cells.get(location)), position))
-        for alias in other_ids_in(reader.row.cells.get("metadata")):
+        for alias in tables.other_ids_in(reader.row.cells.get("metadata")):
             self.passages.add_alias(alias, position)
             self._position_of.setdefault(alias, position)
 
@@ -169,7 +160,7 @@ class QuestionSetBuilder(DatasetBuilder):
         id_ = reader.text("id")
         if reader.is_refused():
             return reader.problem
-        if is_missing_mark(id_):
+        if tables.is_missing_mark(id_):
             id_ = ""
         position = self.passages.find(context) if context else -1
         passage_position = None if plan.merges_questions else position
@@ -198,7 +189,7 @@ class QuestionSetBuilder(DatasetBuilder):
         return problem
 
     def _is_missing(self, value: object) -> bool:
-        return is_missing(value) if self._row_plan.has_marks else is_blank(value)
+        return tables.is_missing(value) if self._row_plan.has_marks else tables.is_blank(value)
 
     def _note_part(self, question: PendingQuestion, reader: RowReader) -> None:
         cell = reader.cell("part")
@@ -208,9 +199,9 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
         cell = None if self._row_plan.source.columns.answers is None else reader.cell("answers")
-        if is_blank(cell):
+        if tables.is_blank(cell):
             return {}
-        if self._row_plan.separates_answers and isinstance(cell, str) and len(cell) <= MAX_CHARACTERS:
+        if self._row_plan.separates_answers and isinstance(cell, str) and len(cell) <= tables.MAX_CHARACTERS:
             return {reader.mend_text(part.strip()): UNKNOWN_START for part in cell.split("|") if part.strip()}
         return reader.answers()
 
@@ -219,7 +210,7 @@ class QuestionSetBuilder(DatasetBuilder):
         if not self._row_plan.has_context or (self._row_plan.lists and self._is_missing(reader.cell("context"))):
             return ""
         text = reader.text("context", ProblemCode.EMPTY_CONTEXT)
-        if self._row_plan.has_marks and is_missing_mark(text):
+        if self._row_plan.has_marks and tables.is_missing_mark(text):
             reader.refuse(ProblemCode.EMPTY_CONTEXT, "context")
             return ""
         self.passage_rows += reader.row.is_paragraph and bool(text)
@@ -262,7 +253,7 @@ class QuestionSetBuilder(DatasetBuilder):
         cell = None if name is None else reader.row.cells.get(name)
         id_ = "" if cell is None or self._is_missing(cell) else reader.mend_text(as_text(cell))
         title = reader.text("title")
-        if self._row_plan.has_marks and is_missing_mark(title):
+        if self._row_plan.has_marks and tables.is_missing_mark(title):
             title = ""
         position = self._store(id_, context, title, is_copy=is_copy)
         if columns.question is None:

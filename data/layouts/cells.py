@@ -1,7 +1,4 @@
-"""Reads cells that hold more than text: lists of passages, grades, groups of ids, and this project's metadata.
-
-A list of passages may be texts, objects, [title, sentences] pairs, or the dict of lists that Hugging Face writes.
-"""
+"""Reads cells that hold more than text: lists of passages, grades, groups of ids, and this project's metadata."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,9 +88,7 @@ def first_value(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def find_name(cells: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Return the name of the first filled cell whose plain name is one of `names`, in their order."""
-    values = {name: plain_value(value) for name, value in reversed([*cells.items()])}
-    filled = [name for name, value in values.items() if (value if is_collection(value) else not is_blank(value))]
-    by_plain = {plain_name(name): name for name in filled}
+    by_plain = {plain_name(name): name for name, value in reversed([*cells.items()]) if not _is_empty(value)}
     return next((by_plain[name] for name in names if name in by_plain), None)
 
 
@@ -221,6 +216,11 @@ def plain_value(value: Any) -> Any:
 _EARLIER_METADATA = {"made": "generator"}
 
 
+def _is_empty(value: Any) -> bool:
+    value = plain_value(value)
+    return not value if is_collection(value) else is_blank(value)
+
+
 @dataclass(frozen=True)
 class QuestionMetadata:
     """The metadata of a question in an export of this project."""
@@ -261,7 +261,7 @@ def parse_grade(reader: RowReader, role: str) -> int:
         return max(grade, NOT_RELEVANT)
     mark = parse_mark(text)
     if mark is None or any(letter.isdigit() for letter in text):
-        reject_once(reader, ProblemCode.WRONG_GRADE, role, most=MAX_GRADE, value=display_text(cell, 80))
+        _reject_once(reader, ProblemCode.WRONG_GRADE, role, most=MAX_GRADE, value=display_text(cell, 80))
     return int(mark or False)
 
 
@@ -272,7 +272,7 @@ def parse_groups(reader: RowReader) -> list[list[str]]:
         items = [items]
     cells = [list_items(item) for item in items]
     if any(isinstance(id_, dict) or is_collection(id_) for group in cells for id_ in group):
-        reject_once(reader, ProblemCode.NO_LIST, "passage_id", found=describe_kind(reader.cell("passage_id")))
+        _reject_once(reader, ProblemCode.NO_LIST, "passage_id", found=describe_kind(reader.cell("passage_id")))
     groups = [[reader.mend_text(as_text(id_)) for id_ in group] for group in cells]
     return [ids for ids in (list(filter(None, group)) for group in groups) if ids]
 
@@ -297,11 +297,11 @@ def listed_passages(reader: RowReader, names: Iterable[str], role: str) -> list[
             id_, title, text = (reader.mend_text(part) for part in passage[:3])
             longest = max(len(id_), len(title), len(text))
             if longest > MAX_CHARACTERS:
-                reject_once(reader, ProblemCode.TOO_LONG, role, size=longest, limit=MAX_CHARACTERS)
+                _reject_once(reader, ProblemCode.TOO_LONG, role, size=longest, limit=MAX_CHARACTERS)
             elif not is_missing(text):
                 listed.append(ListedPassage(id_, title, text, passage.is_relevant))
         if not passages and list_items(cell):
-            reject_once(reader, ProblemCode.NO_LIST, role, found=describe_kind(cell))
+            _reject_once(reader, ProblemCode.NO_LIST, role, found=describe_kind(cell))
     return listed
 
 
@@ -315,8 +315,7 @@ def list_items(cell: Any) -> list[Any]:
     return [] if is_blank(cell) else [cell]
 
 
-def reject_once(reader: RowReader, code: ProblemCode, role: str, **details: str | int) -> None:
-    """Report why the row cannot be used, unless a reason is known already."""
+def _reject_once(reader: RowReader, code: ProblemCode, role: str, **details: str | int) -> None:
     if reader.problem is None:
         reader.refuse(code, role, **details)
 

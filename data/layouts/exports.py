@@ -47,10 +47,7 @@ def mapped_items_opener(items: Callable[[], Items], transform: Callable[[dict[st
 
 
 def export_opener(recognised: RecognisedFile) -> Opener | None:
-    """Return an opener of an export's table, with nested fields as columns; None if the file is no such export.
-
-    Documents of a search engine may come from a bulk file, elasticdump's lines, or the response to a search.
-    """
+    """Return an opener of an export's table, with nested fields as columns; None if the file is no such export."""
     items = _items_opener(recognised)
     if items is None:
         return None

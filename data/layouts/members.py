@@ -13,35 +13,16 @@ from itertools import chain, count, islice, takewhile
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
+from mrc_workbench.data.formats import text
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
 from mrc_workbench.data.formats.opening import C, Proposal, derive_name, document_kind, file_content
 from mrc_workbench.data.formats.tables import display_text, mend_text
-from mrc_workbench.data.formats.text import (
-    MAX_UNPACKED_BYTES,
-    Content,
-    EncodedText,
-    Unreadable,
-    ZipMember,
-    check_size,
-    decompressed,
-    encodings_to_choose,
-    is_compressed,
-    is_tar,
-    tar_files,
-    unpacked_limit,
-    wrap_archive_errors,
-)
+from mrc_workbench.data.formats.text import Content, check_size
 from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.formats.workbooks import is_workbook
+from mrc_workbench.data.layouts import references
 from mrc_workbench.data.layouts.cells import objects_in_list
-from mrc_workbench.data.layouts.references import (
-    GENERIC_WORDS,
-    ROLE_WORDS,
-    Role,
-    part_from_path,
-    published_parts,
-    tokenize_name,
-)
+from mrc_workbench.data.layouts.references import GENERIC_WORDS, Role, part_from_path, tokenize_name
 from mrc_workbench.data.layouts.sources import DataSource
 from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.passages import id_problems
@@ -68,15 +49,14 @@ _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 def unpack_files(files: Sequence[File]) -> list[File]:
     """Return the files, with each archive replaced by its files. Raises `DataError` for a broken archive or a bomb.
 
-    Files of zip archives are unpacked when they are read. If one of several archives is broken, reading it raises the
-    error. Workbooks stay one file; hidden files are skipped; files that only describe others (`describes_data`) are
-    returned empty.
+    Files of zip archives are unpacked when they are read, and a broken archive among several raises its error then.
+    Workbooks stay one file; hidden files are skipped; files that only describe others are returned empty.
     """
     unpacked_files: list[File] = []
     size = 0
     for file in files:
         try:
-            new = _unpack_file(file, MAX_UNPACKED_BYTES - size)
+            new = _unpack_file(file, text.MAX_UNPACKED_BYTES - size)
         except DataError as error:
             if len(files) == 1:
                 raise
@@ -105,7 +85,7 @@ def propose_or_encodings(
     except DataError as error:
         if error.problem.code not in ENCODING_PROBLEMS:
             raise
-        return Proposal(columns, encodings=encodings_to_choose(file.content for file in unpack_files(files)))
+        return Proposal(columns, encodings=text.encodings_to_choose(file.content for file in unpack_files(files)))
 
 
 def _unpack_file(file: File, bytes_left: int) -> list[File]:
@@ -113,11 +93,11 @@ def _unpack_file(file: File, bytes_left: int) -> list[File]:
         return [file]
     if file.content.signature.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
         return list(_unzip(file, bytes_left))
-    if is_compressed(file.content.signature):
-        file = File(decompressed(file.content, file.name, bytes_left), file.name)
-    if not is_tar(file.content):
+    if text.is_compressed(file.content.signature):
+        file = File(text.decompressed(file.content, file.name, bytes_left), file.name)
+    if not text.is_tar(file.content):
         return [file]
-    inner = ((_display_name(name), content) for name, content in tar_files(file.content, file.name))
+    inner = ((_display_name(name), content) for name, content in text.tar_files(file.content, file.name))
     visible = islice(((name, content) for name, content in inner if not _is_hidden(name)), MAX_FILES + 1)
     return [File(Content(b"" if describes_data(name) else content), name) for name, content in visible]
 
@@ -126,7 +106,7 @@ def _unreadable_file(name: str, error: DataError) -> File:
     """Return a broken archive as a file that raises the error when it is read. Raises the error of a large archive."""
     if error.problem.code is not ProblemCode.BROKEN_ARCHIVE:
         raise error
-    return File(Content(Unreadable(error)), name)
+    return File(Content(text.Unreadable(error)), name)
 
 
 def list_files(path: Path) -> list[File]:
@@ -176,8 +156,8 @@ def _display_name(name: str) -> str:
 
 
 def _unzip(file: File, bytes_left: int) -> Iterator[File]:
-    limit = unpacked_limit(file.content.size, bytes_left)
-    with wrap_archive_errors(file.name):
+    limit = text.unpacked_limit(file.content.size, bytes_left)
+    with text.wrap_archive_errors(file.name):
         archive = _open_zip(file.content)  # stays open: its files are unpacked when they are read
         files = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_hidden(entry.filename)]
         check_size(len(files), "files", MAX_FILES)
@@ -191,11 +171,11 @@ def _unzip(file: File, bytes_left: int) -> Iterator[File]:
                 raise BadZipFile(f"the directory says that {display_text(entry.filename, 80)} is empty, and it is not")
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", limit)
         for entry in sorted(entries, key=lambda entry: entry.filename):
-            inner = File(Content(ZipMember(archive, entry)), _display_name(entry.filename))
+            inner = File(Content(text.ZipMember(archive, entry)), _display_name(entry.filename))
             try:
-                if is_compressed(inner.content.signature):
+                if text.is_compressed(inner.content.signature):
                     limit -= inner.content.size
-                    inner = File(decompressed(inner.content, inner.name, limit), inner.name)
+                    inner = File(text.decompressed(inner.content, inner.name, limit), inner.name)
                     limit -= inner.content.size
             except DataError as error:
                 inner = _unreadable_file(inner.name, error)
@@ -255,7 +235,7 @@ def _files_listed_in(file: File) -> Iterable[str]:
     if path.name != _STATE or not 0 < file.content.size <= _MAX_STATE_BYTES:
         return []
     try:
-        state = parse_json(EncodedText(file.content, file.content.encoding).whole)
+        state = parse_json(text.EncodedText(file.content, file.content.encoding).whole)
     except DataError:
         return []
     entries = objects_in_list(state.get("_data_files")) if isinstance(state, dict) else []
@@ -269,7 +249,7 @@ def with_parts(sources: Sequence[DataSource]) -> list[DataSource]:
     levels = zip(*(PurePosixPath(name).parts[:-1] for name in divided), strict=False)
     shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
     inner_path = {name: "/".join(PurePosixPath(name).parts[shared:]) for name in divided}
-    part_of = published_parts(inner_path.values())
+    part_of = references.published_parts(inner_path.values())
     return [replace(source, part=part_of.get(inner_path.get(source.name, ""), "")) for source in sources]
 
 
@@ -292,7 +272,7 @@ def _collection_path(name: str) -> str:
     parts = PurePosixPath(name).parts
     for depth, part in enumerate(parts):
         words = tokenize_name(part.partition(".")[0])
-        if ROLE_WORDS & set(words):
+        if references.ROLE_WORDS & set(words):
             distinctive_words = [word for word in words if word not in GENERIC_WORDS and not word.isdigit()]
             return "/".join((*_folders(parts[:depth]), *(["-".join(distinctive_words)] if distinctive_words else [])))
     return "/".join(_folders(parts[:-1]))

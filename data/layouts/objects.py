@@ -1,7 +1,4 @@
-"""Flat JSON other than a list of rows: documents by id, columns of cells by row, several lists, JSON in JSON.
-
-Questions, passages, judgements and answers by id may be objects of one file, or separate files.
-"""
+"""Flat JSON other than a list of rows: documents by id, columns of cells by row, several lists, JSON in JSON."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -181,10 +181,7 @@ class QuestionBuilder:
         return self._by_text.get(text)
 
     def use_positions(self, judged_ids: Iterable[str]) -> None:
-        """Let judgements name questions by position, from 1, if their numbers must be positions, as in Cranfield.
-
-        They name most questions, none exceeds the number of questions, some are no id, and some ids are larger.
-        """
+        """Let judgements name questions by position, from 1, if their numbers must be positions, as in Cranfield."""
         numbers = {*map(canonical_id, judged_ids)}
         ids = {*map(canonical_id, self._by_id)}
         if len({question.source for question in self._questions}) != 1 or not all(map(str.isdecimal, numbers | ids)):

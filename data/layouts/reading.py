@@ -1,7 +1,4 @@
-"""Selects the files that form a dataset: their sources in reading order, the layout, and the name.
-
-Files that only describe other files, such as the JSON of `Dataset.save_to_disk`, are not read.
-"""
+"""Selects the files that form a dataset: their sources in reading order, the layout, and the name."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,25 +12,12 @@ from mrc_workbench.data.formats.columns import QuestionColumns, plain_name, requ
 from mrc_workbench.data.formats.opening import Format, derive_name, name_file_in_errors
 from mrc_workbench.data.formats.tables import answers_in, as_text, display_text, is_collection
 from mrc_workbench.data.formats.text_tables import json_table
-from mrc_workbench.data.layouts import objects, sighting
+from mrc_workbench.data.layouts import objects, references, roles, sighting
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction
 from mrc_workbench.data.layouts.members import dataset_name, require_single_collection, select_data_files, with_parts
-from mrc_workbench.data.layouts.references import (
-    JUDGEMENT_WORDS,
-    PassageNames,
-    Role,
-    file_key,
-    role_from_names,
-    tokenize_name,
-)
-from mrc_workbench.data.layouts.roles import (
-    Selection,
-    assign_columns,
-    candidate_columns,
-    holds_texts,
-    missing_passages_error,
-)
+from mrc_workbench.data.layouts.references import PassageNames, Role
+from mrc_workbench.data.layouts.roles import Selection, assign_columns
 from mrc_workbench.data.layouts.sighting import DetectedFile
 from mrc_workbench.data.layouts.sources import (
     DataSource,
@@ -109,10 +93,7 @@ class SelectedSources:
 
 
 def select_sources(files: Sequence[File], name: str, selection: Selection) -> SelectedSources:
-    """Select the sources of a dataset; `name` replaces the name of the files, `selection` names columns by role.
-
-    Raises `DataError` if files cannot be read or are no dataset; its detail `file` names the file if there are several.
-    """
+    """Select the sources of a dataset; `selection` names columns by role. Raises `DataError`, which names a `file`."""
     files, notices = select_data_files(files)
     selected = _select_from_files(files, name, selection)
     return replace(selected, skipped=(*selected.skipped, *notices))
@@ -164,9 +145,9 @@ def _select_together(
             raise _no_passages_error([], file_names)  # the broken files may hold passages
     if len(files) == 1 and not (files[0].sources and is_standalone(files[0].sources[0])):
         return select_rows(files[0], name, selection, refused)
-    files, unread = resolve_objects_by_id(files)
+    files, unread = _resolve_objects_by_id(files)
     sources, skipped = _collect_sources(files, selection)
-    sources, describing = exclude_describing_documents(sources)
+    sources, describing = _exclude_describing_documents(sources)
     skipped = [*refused, *unread, *skipped, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
@@ -197,17 +178,14 @@ def _collect_sources(files: Sequence[DetectedFile], selection: Selection) -> tup
         else:
             try:
                 with name_file_in_errors(detected.file.name, files):
-                    sources.append(source_beside_others(detected, selection))
+                    sources.append(_source_beside_others(detected, selection))
             except DataError as error:
                 problems.append(error.problem)
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
-def source_beside_others(detected: DetectedFile, selection: Selection) -> DataSource:
-    """Return the source of a table that is read together with other files.
-
-    Rows without a passage are questions about passages of other files. Raises `DataError` without any question.
-    """
+def _source_beside_others(detected: DetectedFile, selection: Selection) -> DataSource:
+    """Return the source of a table among other files; rows without a passage are questions. Raises `DataError`."""
     source = sighting.row_source(detected, {role: name for role, name in selection.items() if name in detected.names})
     columns = source.columns
     if columns.has_passages:
@@ -221,7 +199,7 @@ def source_beside_others(detected: DetectedFile, selection: Selection) -> DataSo
     return as_questions(source)
 
 
-def exclude_describing_documents(sources: Sequence[DataSource]) -> tuple[list[DataSource], tuple[Problem, ...]]:
+def _exclude_describing_documents(sources: Sequence[DataSource]) -> tuple[list[DataSource], tuple[Problem, ...]]:
     """Return the sources without documents that describe the passages of other files, and the problems of these."""
     names = [source.name for source in sources if source.shape is SourceShape.DOCUMENT]
     documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
@@ -242,11 +220,11 @@ def _require_passage_column(files: Sequence[DetectedFile], sources: Sequence[Dat
     for detected in tables if len(tables) >= len(sources) else ():
         source = sighting.row_source(detected, selection)
         columns = source.columns
-        proposed = candidate_columns(columns, source.names, source.sample)
+        proposed = roles.candidate_columns(columns, source.names, source.sample)
         candidates = [candidate.context or "" for candidate in proposed]
-        if any(name == columns.answers or holds_texts(name, source.sample) for name in candidates):
+        if any(name == columns.answers or roles.holds_texts(name, source.sample) for name in candidates):
             with name_file_in_errors(detected.file.name, files):
-                raise missing_passages_error(columns, source.names, source.sample)
+                raise roles.missing_passages_error(columns, source.names, source.sample)
 
 
 def _no_passages_error(sources: Sequence[DataSource], names: Sequence[str]) -> DataError:
@@ -295,7 +273,7 @@ class _KnownIds:
     has_passages: bool = False
 
 
-def resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedFile], tuple[Problem, ...]]:
+def _resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedFile], tuple[Problem, ...]]:
     """Return the files, with roles for objects by the ids of other files, and the problems of unread objects."""
     if len(files) == 1 or not any(map(_object_value, files)):
         return list(files), ()
@@ -334,7 +312,8 @@ def _known_ids(detected: DetectedFile) -> _KnownIds:
             for column, cell in row.items():
                 if column != columns.id:
                     texts = ("" if is_collection(item) else as_text(item) for item in list_items(cell))
-                    known.names[column].update(file_key(text) for text in texts if 0 < len(text) <= _MAX_NAME_LENGTH)
+                    names = (text for text in texts if 0 < len(text) <= _MAX_NAME_LENGTH)
+                    known.names[column].update(map(references.file_key, names))
     return known
 
 
@@ -343,7 +322,7 @@ def _sampled_sources(detected: DetectedFile) -> Iterator[tuple[QuestionColumns, 
         if source.shape is SourceShape.NESTED:
             yield source.columns, source.role, (row.cells for row in islice(source.table().rows, _MAX_ROWS))
         elif source.role is not Role.ROWS:
-            by_name = role_from_names([PurePosixPath(detected.file.name).name]) or Role.PASSAGES
+            by_name = references.role_from_names([PurePosixPath(detected.file.name).name]) or Role.PASSAGES
             yield source.columns, by_name if source.role is Role.TEXTS else source.role, source.sample
     if detected.table is not None and all(source.role is Role.ROWS for source in detected.sources):
         yield assign_columns(detected.names, detected.sample), Role.ROWS, detected.sample
@@ -355,14 +334,14 @@ def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> Dete
     recognised = detected.recognised
     role = detected.sources[0].role if detected.sources else None
     file_name = PurePosixPath(detected.file.name).name
-    words = {*tokenize_name(file_name)}
-    role_in_name = role_from_names([file_name])
+    words = {*references.tokenize_name(file_name)}
+    role_in_name = references.role_from_names([file_name])
     has_answer = dict(chain.from_iterable(other.has_answer.items() for other in others))
     is_by_question = 2 * len(has_answer.keys() & value.keys()) > len(has_answer)
     if role is Role.JUDGEMENTS:
         passage_ids = {id_ for other in others for id_ in other.passage_ids}
         named = (id_ for ids in value.values() for id_ in ids)
-        if words & JUDGEMENT_WORDS or (is_by_question and any(id_ in passage_ids for id_ in named)):
+        if words & references.JUDGEMENT_WORDS or (is_by_question and any(id_ in passage_ids for id_ in named)):
             return detected
     # passages have long texts, and their ids may be the same numbers
     lengths = [len(item) for item in value.values() if isinstance(item, str)]
@@ -378,7 +357,7 @@ def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> Dete
         names = objects.ANSWER_NAMES
         source = DataSource(name, Role.ANSWERS, SourceShape.BY_ID, columns, names, opener, recognised)
         return DetectedFile(detected.file, [source], recognised)
-    keys = {file_key(id_) for id_ in value}
+    keys = {references.file_key(id_) for id_ in value}
     cells = [names for other in others for names in other.names.values()]
     is_named = any(2 * len(names & keys) > min(len(names), len(keys)) for names in cells)
     if role is Role.TEXTS and is_named:

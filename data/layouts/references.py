@@ -1,7 +1,4 @@
-"""Interprets names: ids written as numbers, published parts, and the passages that questions refer to.
-
-A column names passages by id, file name or title, depending on which of these most of its values match.
-"""
+"""Interprets names: ids written as numbers, published parts, and the passages that questions refer to."""
 
 import re
 import unicodedata
@@ -250,10 +247,7 @@ def is_file_name(name: str) -> bool:
 
 
 def reference_columns(names: Iterable[str], sample: Sample, passages: PassageNames) -> tuple[Reference, ...]:
-    """Return the columns that name passages, all by the kind of name that most values of the sample match.
-
-    Small numbers match ids of any corpus, and a title may cover many passages: such a column needs a telling name.
-    """
+    """Return the columns that name passages in the same way; small numbers and common titles need a telling name."""
     references: list[Reference] = []
     for name in names:
         if _NOT_REFERENCE.search(plain_name(name)):

@@ -113,7 +113,7 @@ def is_number(item: object) -> bool:
     return not is_collection(item)
 
 
-def is_label(value: object) -> bool:
+def _is_label(value: object) -> bool:
     """Whether a value can be the label of a row: a small whole number, or a word such as yes, no, O and X."""
     text = "" if is_collection(value) else as_text(value)
     if WHOLE_NUMBER.fullmatch(text):
@@ -122,10 +122,7 @@ def is_label(value: object) -> bool:
 
 
 def assign_columns(names: Sequence[str], sample: Sample, selection: Selection | None = None) -> QuestionColumns:
-    """Assign roles to the columns of rows that hold questions, passages, or both.
-
-    `selection` maps roles to columns that the user named. Long texts do not suffice for a column of passages.
-    """
+    """Assign roles to the columns of rows; `selection` maps roles to columns that the user named."""
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (selection or {}).items() if name is not None}
 
@@ -259,7 +256,7 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
         case "part":
             return bool(values) and all(map(parse_part, values))
         case "label":
-            return bool(values) and (plain_name(name) in _UNAMBIGUOUS_LABELS or all(map(is_label, values)))
+            return bool(values) and (plain_name(name) in _UNAMBIGUOUS_LABELS or all(map(_is_label, values)))
         case "start":
             items = [item for value in values for item in list_items(value)]
             return bool(values) and all(WHOLE_NUMBER.fullmatch(as_text(item)) for item in items)

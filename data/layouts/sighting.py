@@ -6,17 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
+from mrc_workbench.data.formats import opening
 from mrc_workbench.data.formats.columns import QuestionColumns, plain_name, require_columns
 from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
-from mrc_workbench.data.formats.opening import (
-    Format,
-    RecognisedFile,
-    document_kind,
-    preview_table,
-    recognise,
-    refuse_document,
-    table_opener,
-)
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawTable, display_text
 from mrc_workbench.data.formats.text import Content, EncodedText, line_table
 from mrc_workbench.data.formats.workbooks import Workbook
@@ -102,22 +95,22 @@ def detect_sources(file: File, selection: Selection, *, is_single: bool) -> Dete
 
     Plain text is a document if there are several files; a single file is a list of passages or sentences.
     """
-    format_ = document_format(file)
+    format_ = _document_format(file)
     if format_ is not None:
         if selection and is_single:
-            refuse_document(file.content, file.name)  # a document has no columns
-        return document_source(file, format_)
+            opening.refuse_document(file.content, file.name)  # a document has no columns
+        return _document_source(file, format_)
     may_be_document = PurePosixPath(file.name).suffix.lower() in _TEXT_SUFFIXES and not is_single
     try:
         detected = _detect_file(file, selection)
     except DataError as error:
         if may_be_document and error.problem.code is ProblemCode.UNKNOWN_FORMAT:
-            return document_source(file, Format.TEXT)
+            return _document_source(file, Format.TEXT)
         raise
     is_text = detected.recognised is not None and detected.recognised.format is Format.TEXT
     if not (may_be_document and is_text and not detected.sources):
         return detected
-    return _detect_question_lines(detected) or document_source(file, Format.TEXT)
+    return _detect_question_lines(detected) or _document_source(file, Format.TEXT)
 
 
 def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
@@ -134,9 +127,9 @@ def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
     return DetectedFile(detected.file, [replace(source, columns=QuestionColumns(question=question_column))])
 
 
-def document_format(file: File) -> Format | None:
+def _document_format(file: File) -> Format | None:
     """Return the format of a document other than plain text, None for other files."""
-    kind = document_kind(file.content, file.name)
+    kind = opening.document_kind(file.content, file.name)
     if kind is not None:
         return _FORMAT_BY_PROBLEM.get(kind)
     suffix = PurePosixPath(file.name).suffix.lower()
@@ -150,8 +143,7 @@ def document_format(file: File) -> Format | None:
     return Format.HTML if is_web_page and suffix not in _DATA_SUFFIXES else None
 
 
-def document_source(file: File, format_: Format) -> DetectedFile:
-    """Return a document as a source of passages; it is opened when its rows are read."""
+def _document_source(file: File, format_: Format) -> DetectedFile:
     id_, title, text = DOCUMENT_COLUMNS
     recognised = RecognisedFile(format_)
     columns = QuestionColumns(id=id_, title=title, context=text)
@@ -182,7 +174,7 @@ def _detect_file(file: File, selection: Selection) -> DetectedFile:
         text = None  # `recognise` reports the encoding
     if text is not None and (sources := _text_sources(file.name, text)):
         return DetectedFile(file, sources)
-    recognised = recognise(file.content, is_known_column, file.name)
+    recognised = opening.recognise(file.content, is_known_column, file.name)
     if (ratings := exports.parse_ratings(recognised.value)) is not None:
         return DetectedFile(file, _rating_sources(file.name, ratings, recognised))
     opener = _flat_opener(recognised)
@@ -197,7 +189,7 @@ def _detect_file(file: File, selection: Selection) -> DetectedFile:
             kind = kind_from_names(names, [value])
             if is_asking or (kind is not None and kind.role is not Role.ROWS):
                 recognised = replace(recognised, format=Format.JSONL, value=None)  # a single line, which is a row
-        opener = openers.get("") or table_opener(file.content, recognised)
+        opener = openers.get("") or opening.table_opener(file.content, recognised)
     return _detect_table(file, recognised, opener, selection)
 
 
@@ -220,13 +212,13 @@ def split_sheets(detected: DetectedFile, selection: Selection) -> list[DetectedF
 
 
 def _detect_table(file: File, recognised: RecognisedFile, opener: Opener, selection: Selection) -> DetectedFile:
-    table, sample = preview_table(opener())
+    table, sample = opening.preview_table(opener())
     if (tree := tree_in_rows(opener, sample)) is not None:
         flat = flat_opener(tree.items)
         if flat is None:
             return DetectedFile(file, [_nested_source(file.name, recognised, tree.table)], recognised)
         opener = flat
-        table, sample = preview_table(opener())
+        table, sample = opening.preview_table(opener())
     else:
         opener, table, sample = flatten_cells(opener, table, sample)
     exports.reject_predictions(table.names, file.name, recognised.value)
@@ -270,7 +262,7 @@ def _source_by_id(name: str, recognised: RecognisedFile) -> DataSource | None:
 def row_source(detected: DetectedFile, selection: Selection) -> DataSource:
     """Return the rows of questions and passages in a file; `selection` names columns by role. Raises `DataError`."""
     file = detected.file
-    recognised = detected.recognised or recognise(file.content, name=file.name)
+    recognised = detected.recognised or opening.recognise(file.content, name=file.name)
     if nested := [source for source in detected.sources if source.shape is SourceShape.NESTED]:
         return nested[0]
     table = detected.table
@@ -280,7 +272,7 @@ def row_source(detected: DetectedFile, selection: Selection) -> DataSource:
         if flat is None and (tree := tree_in(recognised)) is not None:
             return _nested_source(file.name, recognised, tree.table)
         opener = flat or rows_opener(file.content, recognised)
-        table, sample = preview_table(opener())
+        table, sample = opening.preview_table(opener())
         if flat is None:
             _, table, sample = flatten_cells(opener, table, sample)
     joined, sample = with_passage_columns(table, sample)
@@ -305,7 +297,7 @@ def _flat_opener(recognised: RecognisedFile) -> Opener | None:
 def rows_opener(content: Content, recognised: RecognisedFile) -> Opener:
     """Return an opener of the rows of a file with a single table, which may be an export or any shape of JSON."""
     opener = exports.export_opener(recognised) or objects.object_openers(recognised).get("")
-    return opener or table_opener(content, recognised)
+    return opener or opening.table_opener(content, recognised)
 
 
 def _nested_source(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTable]) -> DataSource:
@@ -317,7 +309,7 @@ def _detect_parts(file: File, recognised: RecognisedFile, openers: Mapping[str, 
     sources: list[DataSource] = []
     tables: dict[str, tuple[RawTable, Sample]] = {}
     for part, opener in openers.items():
-        table, sample = preview_table(opener())
+        table, sample = opening.preview_table(opener())
         tables[part] = table, sample
         kind = kind_from_names(table.names, sample)
         if kind is None:

@@ -1,7 +1,4 @@
-"""A file of a collection: its rows, the roles of its columns, and its role among other files.
-
-Rows with only an id and a text are passages or questions, depending on the ids, names and texts of all files.
-"""
+"""A file of a collection: its rows, the roles of its columns, and its role among other files."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -223,10 +220,7 @@ def _text_kind(find_column: FindKnownColumn, sample: Sample) -> SourceKind | Non
 
 
 def assign_roles(sources: Sequence[DataSource]) -> list[DataSource]:
-    """Return the sources with their roles, by judged ids, names, and the length of the texts.
-
-    If judged ids distinguish questions and passages, they overrule tags and names: topics may have <DOC> tags.
-    """
+    """Return the sources with their roles: by judged ids, which overrule tags and names, by names, by text lengths."""
     judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
     judged = {
         role: {canonical_id(id_) for source in judgements for id_ in source.first_texts(name, _MAX_JUDGED_ROWS) if id_}

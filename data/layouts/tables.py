@@ -296,10 +296,7 @@ def _as_object(passage: ListedPassage) -> Cells:
 
 
 def flatten_cells(opener: Opener, table: RawTable, sample: list[Node]) -> tuple[Opener, RawTable, list[Node]]:
-    """Return an opener of a table with plain cells, the open table and a sample; unchanged if the cells are plain.
-
-    Questions in objects become texts, other objects with known keys become columns, lists of sentences one text.
-    """
+    """Return an opener of a table with plain cells instead of objects and lists, the open table and a sample."""
     rows = [with_parsed_cells(row) for row in sample]
     by_plain = {plain_name(name): name for name in reversed(table.names)}
     objects = [name for name in table.names if _all_have_type(name, rows, dict)]

@@ -99,7 +99,7 @@ def tree_in(recognised: RecognisedFile) -> Tree | None:
     if len(value) > 1 and all(map(is_nested, value.values())):
         return _tree(value.values)
     # a single list of rows in an object is a table and not nested
-    is_nested_root = any(children(value)) or (question_lists(value) and context_key(value) is not None)
+    is_nested_root = any(children(value)) or (_question_lists(value) and context_key(value) is not None)
     keys = KeyReport()
     tree = Tree(lambda: [value], lambda: NestedTable(_NAMES, _TreeReader(keys).node_rows(value, "", "", {}), keys=keys))
     return tree if is_nested_root else None
@@ -134,7 +134,7 @@ class _TreeReader:
 
     def list_rows(self, items: Iterable[Any], location: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of a list. Messages name its `location`; `path` is the location without positions."""
-        expected = _PARAGRAPH if is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
+        expected = _PARAGRAPH if _is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
         for position, item in enumerate(items):
             item_location = f"{location}[{position}]"
             if isinstance(item, list) and item:
@@ -149,7 +149,7 @@ class _TreeReader:
         if has_question(node):
             yield self._question_row(node, path, inherited)
             return
-        lists = question_lists(node)
+        lists = _question_lists(node)
         inner = dict(children(node, known=lists))
         context = context_key(node)
         nested_items = [item for child in inner.values() for item in _sample_items(child)]
@@ -162,7 +162,7 @@ class _TreeReader:
             return
         if not lists and not inner and not broken:
             broken = [name for name in _keys_named(_ANSWER_LISTS, names) if isinstance(node[name], list) and node[name]]
-        shared = self._shared_cells(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
+        shared = self._shared_cells(node, path, inherited, context, (*lists, *inner, *_joined_answers(node, lists)))
         if context is not None or lists:
             yield RawRow(0, shared, is_question=False)
         for _ in broken:
@@ -175,7 +175,7 @@ class _TreeReader:
             inner_path = _join_path(path, name)
             if isinstance(child, dict):
                 yield from self.node_rows(child, inner_location, inner_path, shared)
-            elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
+            elif _is_passage_list_name(name) and all(isinstance(item, str) for item in child):
                 rows = [{**shared, PARAGRAPH_ID: None, "context": text} for text in child]
                 yield from (RawRow(0, row, is_question=False) for row in rows)
             else:
@@ -267,18 +267,18 @@ def _is_row(node: Node) -> bool:
 
 
 def _flat_node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
-    lists = question_lists(node)
+    lists = _question_lists(node)
     inner = {name: child for name, child in children(node, known=lists) if is_nested(child)}
     if not lists and not inner:
         yield _flat_question(node, inherited)  # only passages, or a row with a problem
         return
-    used = {*lists, *inner, *joined_answers(node, lists)}
+    used = {*lists, *inner, *_joined_answers(node, lists)}
     roles = passage_roles(node)
     own = {roles.get("title"), roles.get(SPLIT), context_key(node)}
     shared = dict(inherited)
     for name, value in node.items():
         if name not in used:
-            uses_own_name = name in own or (is_passage_list_name(name) and passages_in(value))
+            uses_own_name = name in own or (_is_passage_list_name(name) and passages_in(value))
             shared[name if uses_own_name else _join_path(path, name)] = value
     for questions in lists.values():
         yield from (_flat_question(question, shared) for question in questions)
@@ -304,12 +304,11 @@ def _keys_named(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ..
     return tuple(name for name in names if key_name(name) in known)
 
 
-def is_passage_list_name(name: str) -> bool:
-    """Whether a key of this name is known to hold passages."""
+def _is_passage_list_name(name: str) -> bool:
     return key_name(name) in _PASSAGE_LISTS
 
 
-def question_lists(node: Node) -> dict[str, list[Any]]:
+def _question_lists(node: Node) -> dict[str, list[Any]]:
     """Return the lists of questions of an object by key, joined by position to the answers in a list beside them."""
     lists: dict[str, list[Any]] = {}
     names = tuple(node)
@@ -333,8 +332,8 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
     return {name: _with_answers(items, name, node, answers) for name, items in lists.items() if name not in others}
 
 
-def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
-    """Return the keys whose answers `question_lists` joins to questions."""
+def _joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
+    """Return the keys whose answers `_question_lists` joins to questions."""
     names = _keys_named(_ANSWER_LISTS, tuple(node))
     counts = {len(questions) for questions in lists.values()} if names else ()
     return [name for name in names if name not in lists and len(_answer_items(node[name])) in counts]
@@ -348,7 +347,8 @@ def _with_answers(questions: list[Any], name: str, node: Node, others: Iterable[
     for other in others:
         answers = _answer_items(node[other])
         if other != name and len(answers) == len(questions):
-            return [_with_answer(*pair) for pair in zip(questions, answers, strict=True)]
+            pairs = zip(questions, answers, strict=True)
+            return [_with_answer(question, answer) for question, answer in pairs]
     return questions
 
 
@@ -364,7 +364,7 @@ def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) ->
             continue
         items = _sample_items(value)
         passages: list[Any] = []
-        if is_passage_list_name(name) and isinstance(value, list):
+        if _is_passage_list_name(name) and isinstance(value, list):
             passages = [item for item in items if isinstance(item, dict) and context_key(item)]
             passages += [item for item in items if isinstance(item, str) and item.strip()]
         if passages or any(is_nested(item, depth - 1) for item in items):
@@ -383,4 +383,4 @@ def is_nested(node: Any, depth: int = _MAX_DEPTH) -> bool:
         return any(is_nested(item, depth - 1) for item in node[:_SAMPLE_ITEMS])
     if not isinstance(node, dict) or has_question(node):
         return False
-    return bool(question_lists(node)) or any(children(node, depth))
+    return bool(_question_lists(node)) or any(children(node, depth))

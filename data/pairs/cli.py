@@ -13,17 +13,8 @@ from mrc_workbench.data.commands import AsJson, choice_option, columns_option, c
 from mrc_workbench.data.formats import rows as reports
 from mrc_workbench.data.formats.columns import PairColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
-from mrc_workbench.data.pairs import PairAudit, PairKind, audit_pairs, split_pairs
-from mrc_workbench.data.pairs.store import (
-    PAIR_CATALOG,
-    PairReading,
-    PairReadOptions,
-    obtain_files,
-    read_pair_files_in_subprocess,
-    read_pairs_in_subprocess,
-    save_pairs,
-    stored,
-)
+from mrc_workbench.data.pairs import PairAudit, PairKind, audit_pairs, split_pairs, store
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, PairReading, PairReadOptions
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.terminal import print_line
 
@@ -171,7 +162,7 @@ def import_files(file: PairFile, /, *files: PairFiles, options: PairCommandOptio
     Several files are parts of one dataset.
     """
     reading = _read_pairs((file, *files), options)
-    stored_pairs = save_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
+    stored_pairs = store.save_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
     print_line("\n".join([*reading_lines(reading), f"stored as {stored_pairs.key}"]))
     return 0
 
@@ -180,7 +171,7 @@ def import_files(file: PairFile, /, *files: PairFiles, options: PairCommandOptio
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported sentence pairs, the newest first."""
     return print_stored(
-        stored(),
+        store.stored(),
         lambda pairs: f"{pairs.key}  {pairs.kind.value:<8}  {pairs.rows:>9,} pairs  {pairs.name}",
         as_json=as_json,
         empty="No sentence pairs yet: `mrc pairs import FILE` imports them.",
@@ -196,7 +187,8 @@ def _read_pairs(files: tuple[Path, ...], choices: PairCommandOptions) -> PairRea
     except ValueError as error:
         raise CoercionError(msg=str(error)) from error
     if entry is None:
-        return read_pair_files_in_subprocess(files, options, choices.encoding)
+        return store.read_pair_files_in_subprocess(files, options, choices.encoding)
     given = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
-    reading = read_pairs_in_subprocess(obtain_files(entry), replace(entry.options, columns=options.columns, **given))
+    options = replace(entry.options, columns=options.columns, **given)
+    reading = store.read_pairs_in_subprocess(store.obtain_files(entry), options)
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))

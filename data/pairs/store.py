@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from mrc_workbench.data.formats import opening
 from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
@@ -19,15 +20,7 @@ from mrc_workbench.data.formats.columns import (
     require_columns,
     roles_by_name,
 )
-from mrc_workbench.data.formats.opening import (
-    Format,
-    Proposal,
-    RecognisedFile,
-    derive_name,
-    name_file_in_errors,
-    preview_table,
-    recognise,
-)
+from mrc_workbench.data.formats.opening import Format, Proposal, RecognisedFile
 from mrc_workbench.data.formats.rows import FileReading, reading_fields
 from mrc_workbench.data.formats.tables import RawTable, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.formats.text import Content, line_table
@@ -69,10 +62,7 @@ _SQUAD = ("data", "paragraphs", "qas")  # reported as the columns of a SQuAD fil
 
 @dataclass(frozen=True)
 class PairReadOptions:
-    """Values that are not guessed: columns by role, the kind, the ends of the scale, and the part of each file.
-
-    A part of None is no published part; without `parts` the names of the files decide. Raises `ValueError`.
-    """
+    """Options that replace guesses; a part of None is no published part, without `parts` the names of files decide."""
 
     columns: Selection = field(default_factory=dict)
     kind: PairKind | None = None
@@ -120,17 +110,17 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairReadOp
     options = options or PairReadOptions()
     given = data_files([File(Content.from_bytes(content), name) for content, name in files])
     inputs, notices = select_data_files(given)
-    parts = [*options.parts] or [part_from_name(derive_name(file.name, "")) for file in inputs]
+    parts = [*options.parts] or [part_from_name(opening.derive_name(file.name, "")) for file in inputs]
     parts *= len(inputs) if len(files) == len(parts) == 1 else 1
     with without_garbage_collection():
         opened_files: list[_OpenedFile] = []
         for file in inputs:
-            with name_file_in_errors(file.name, inputs):
+            with opening.name_file_in_errors(file.name, inputs):
                 opened_files.append(_open_file(file, options.columns))
         builder = PairBuilder(*_infer_kind_and_scale(opened_files, options))
         read: list[PairFileReading] = []
         for source, part in zip(opened_files, parts, strict=True):
-            with name_file_in_errors(source.name, opened_files):
+            with opening.name_file_in_errors(source.name, opened_files):
                 known = (*source.recognised.problems, *(() if read else notices))
                 read.append(_read(source, builder, part, known))
     problems = [problem for reading in read for problem in reading.problems]
@@ -138,7 +128,7 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairReadOp
         rows = sum(reading.row_count for reading in read)
         first = next(problem.message for problem in problems if problem.leaves_out_row)
         raise DataError(Problem.from_code(ProblemCode.NO_GOOD_ROW, rows=rows, first=first), problems)
-    names = [derive_name(name, "pairs") for _, name in files]
+    names = [opening.derive_name(name, "pairs") for _, name in files]
     if len(names) > 1:
         names = list(dict.fromkeys(strip_part(name) or "pairs" for name in names))
     pairs = builder.build(display_text(", ".join(names), 200))
@@ -164,19 +154,13 @@ def read_pair_files_in_subprocess(
 def read_pairs_in_subprocess(
     files: Sequence[tuple[bytes | Content, str]], options: PairReadOptions | None = None
 ) -> PairReading:
-    """Run `read_pairs` in a subprocess.
-
-    Raises `UnusableFileError`, also if reading exceeds its limits, and `OSError` if the disk is full.
-    """
+    """Run `read_pairs` in a subprocess. Raises `UnusableFileError`, also for exceeded limits, and `OSError`."""
     given = [File(Content.from_bytes(content), name) for content, name in files]
     return run_in_subprocess(WORK, given, _OPTIONS.dump_python(options or PairReadOptions(), mode="json"))
 
 
 def assign_pair_columns(names: Sequence[str], sample: Sample = (), selection: Selection | None = None) -> PairColumns:
-    """Assign roles to the columns of sentence pairs; `selection` are columns that the user named by role.
-
-    Known names come first, whole or after the last dot ("labels.label"), then columns of texts in order.
-    """
+    """Assign roles to columns: by known names, whole or after the last dot ("labels.label"), then to texts in order."""
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (selection or {}).items() if name is not None}
 
@@ -221,12 +205,12 @@ class _OpenedFile:
 
 
 def _open_file(file: File, selection: Selection) -> _OpenedFile:
-    recognised = recognise(file.content, is_pair_column, file.name)
+    recognised = opening.recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(file.name, recognised, lambda: RawTable((), ()), PairColumns(), _SQUAD, ())
     lines = recognised.text if recognised.format is Format.TEXT else None
     opener = rows_opener(file.content, recognised) if lines is None else partial(line_table, lines)
-    table, sample = preview_table(opener())
+    table, sample = opening.preview_table(opener())
     filled = {name: [row[name] for row in sample if not is_blank(row.get(name))] for name in table.names}
     # most cells must be objects
     objects = [name for name, cells in filled.items() if 2 * sum(isinstance(c, dict) for c in cells) > len(cells)]
@@ -234,7 +218,7 @@ def _open_file(file: File, selection: Selection) -> _OpenedFile:
         flatten = partial(_flatten, objects)
         names = dict.fromkeys(name for cells in (table.names, *map(flatten, sample)) for name in cells)
         opener = mapped_cells_opener(opener, [name for name in names if name not in objects], flatten)
-        table, sample = preview_table(opener())
+        table, sample = opening.preview_table(opener())
     columns = assign_pair_columns(table.names, sample, selection)
     require_columns(selection, table.names)
     return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
@@ -264,7 +248,7 @@ def _values(files: Sequence[_OpenedFile], role: str) -> ColumnValues | None:
     columns = [(file, column) for file in files if (column := getattr(file.columns, role)) is not None]
     values = ColumnValues()
     for file, column in columns:
-        with name_file_in_errors(file.name, files):
+        with opening.name_file_in_errors(file.name, files):
             for row in file.table().rows:
                 value = None if row.problem else row.cells.get(column)
                 values.add("" if is_collection(value) else as_text(value))

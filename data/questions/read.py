@@ -23,20 +23,14 @@ from mrc_workbench.data.formats.rows import FileReading, reading_fields
 from mrc_workbench.data.formats.tables import OTHER_IDS, display_text
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.jobs.processes import without_garbage_collection
+from mrc_workbench.data.layouts import sources
 from mrc_workbench.data.layouts.builder import QuestionSetBuilder
 from mrc_workbench.data.layouts.members import data_files, list_files, list_files_of_paths, propose_or_encodings
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.layouts.roles import Selection, candidate_columns, holds_texts, missing_passages_error
 from mrc_workbench.data.layouts.sighting import DetectedFile, has_sheets, row_source
-from mrc_workbench.data.layouts.sources import (
-    ColumnReport,
-    DataSource,
-    SourceShape,
-    column_report,
-    join_reports,
-    with_references,
-)
+from mrc_workbench.data.layouts.sources import ColumnReport, DataSource, SourceShape
 from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.records import Question, QuestionSet, open_question_set, write_question_set
 from mrc_workbench.data.subprocess_reader import File, OnFilesRead, ReadingTask, report_files_read, run_in_subprocess
@@ -62,7 +56,7 @@ class QuestionSetReading(FileReading):
 
     `row_count` counts rows (questions in SQuAD files), including skipped rows; `paragraph_count` counts contexts before
     equal contexts are merged. `columns` is None for SQuAD files and collections, `layout` is None for single tables.
-    `gaps` are missing relations between files. `has_published_split`: files name the part of questions.
+    `gaps` are missing relations between files.
     """
 
     question_set: InstanceOf[QuestionSet]
@@ -72,7 +66,6 @@ class QuestionSetReading(FileReading):
     files: tuple[CollectionFile, ...] = ()
     judgement_count: int = 0
     gaps: tuple[Problem, ...] = ()
-    has_published_split: bool = False
 
 
 def read_file(path: Path, columns: QuestionColumns | None = None) -> QuestionSetReading:
@@ -105,10 +98,7 @@ def read_paths_in_subprocess(
 def read_files_in_subprocess(
     files: Sequence[File], selection: Selection | None = None, report: OnFilesRead | None = None
 ) -> QuestionSetReading:
-    """Run `read_files` in a subprocess; `report` gets the number of files read and of all files.
-
-    Raises `UnusableFileError`, also if reading exceeds its limits, and `OSError` if the disk is full.
-    """
+    """Run `read_files` in a subprocess. Raises `UnusableFileError`, also for exceeded limits, and `OSError`."""
     return run_in_subprocess(WORK, files, selection or {}, report)
 
 
@@ -168,7 +158,6 @@ def _read(files: Sequence[File], selection: Selection) -> QuestionSetReading:
         files=() if rows is not None else tuple(collection_files),
         judgement_count=builder.questions.judgement_count if rows is None or rows.columns.label else 0,
         gaps=(*builder.gaps(), *unread, *selected.skipped),
-        has_published_split=any(question.part for question in question_set.questions),
         **report._asdict(),
         **reading_fields(selected.sources[0].recognised, builder.rejection, names, first_rows, builder.row_count),
     )
@@ -183,7 +172,7 @@ def _read_sources(
     inputs = [*selected.sources, *(selected.skipped if selected.layout else ())]  # errors name a file among several
     unread: list[Problem] = []  # documents that are broken, encrypted or without text
     for number, given in enumerate(selected.sources, start=1):
-        source = with_references(given, builder.names, selection)
+        source = sources.with_references(given, builder.names, selection)
         try:
             with name_file_in_errors(source.name, inputs):
                 rows, left_out = builder.add(source)
@@ -194,13 +183,13 @@ def _read_sources(
             continue
         finally:
             report_files_read(number, len(selected.sources))
-        reports[source.name] = column_report(source)
+        reports[source.name] = sources.column_report(source)
         file = source.recognised
         first_rows = source.first_rows
         files.append(CollectionFile(source.name, source.role, file.format, file.encoding, rows, left_out, first_rows))
     if unread and not len(builder.passages):
         raise DataError(unread[0], [*unread, *selected.skipped])
-    return files, join_reports(reports), unread
+    return files, sources.join_reports(reports), unread
 
 
 def _save_result(folder: Path, reading: QuestionSetReading) -> dict[str, Any]:
@@ -228,10 +217,7 @@ _Writer = Callable[[QuestionSet, IO[bytes]], None]
 
 
 def export_archive(question_set: QuestionSet, layout: Layout) -> bytes:
-    """Return a zip archive of a folder in one of the layouts `EXPORT_LAYOUTS`, with a card.
-
-    All judgements are written, also grade 0; metadata hold all other fields of questions, and aliases of passages.
-    """
+    """Return a zip archive of a folder in one of `EXPORT_LAYOUTS`, with a card, all judgements and all metadata."""
     out = io.BytesIO()
     folder = folder_name(question_set.name)
     files = _export_files(question_set, layout)

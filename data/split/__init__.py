@@ -10,15 +10,8 @@ import pyarrow.compute as pc
 from scipy.sparse import csr_array
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split.partition import (
-    MIN_QUESTIONS,
-    count_shared_questions,
-    linked_passages,
-    min_questions,
-    passage_groups,
-    select_groups,
-    select_least_shared,
-)
+from mrc_workbench.data.split import partition
+from mrc_workbench.data.split.partition import MIN_QUESTIONS, passage_groups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +178,7 @@ def _target_counts(n_questions: int, fractions: Mapping[Part, float]) -> dict[Pa
 
 
 def _has_enough_questions(counts: Mapping[Part, int], target_counts: Mapping[Part, int]) -> bool:
-    return all(counts[part] >= min_questions(count) for part, count in target_counts.items())
+    return all(counts[part] >= partition.min_questions(count) for part, count in target_counts.items())
 
 
 def _resample_split(question_set: QuestionSet, grouped: Split, target_counts: Mapping[Part, int]) -> Split:
@@ -214,7 +207,7 @@ def _sample_parts(
     relevance = question_set.relevance[question_rows]
     first = relevance.indices[relevance.indptr[:-1]]
     order = np.random.default_rng(seed).permutation(len(question_set.passages))
-    linked = linked_passages(relevance)
+    linked = partition.linked_passages(relevance)
 
     def sample(sampler: Sampler) -> Rows:
         return _sample_in_order(target_counts, len(question_rows), sampler, seed)
@@ -223,7 +216,7 @@ def _sample_parts(
         parts = sample(_group_sampler(labels[first], order))
         if _has_enough_questions({part: len(rows) for part, rows in parts.items()}, target_counts):
             return method, parts
-    grown = sample(lambda rows, n, rng: select_least_shared(relevance[rows], n, rng))
+    grown = sample(lambda rows, n, rng: partition.select_least_shared(relevance[rows], n, rng))
     single = sample(lambda rows, n, rng: np.sort(rng.permutation(len(rows))[:n]))
     if _count_held_out_leaks(relevance, grown) < _count_held_out_leaks(relevance, single):
         return SplitMethod.MINIMUM_LEAKAGE, grown
@@ -231,7 +224,7 @@ def _sample_parts(
 
 
 def _group_sampler(groups: np.ndarray, order: np.ndarray) -> Sampler:
-    return lambda rows, n, _: np.flatnonzero(np.isin(groups[rows], select_groups(groups[rows], n, order)))
+    return lambda rows, n, _: np.flatnonzero(np.isin(groups[rows], partition.select_groups(groups[rows], n, order)))
 
 
 def _sample_in_order(target_counts: Mapping[Part, int], n_questions: int, sampler: Sampler, seed: int) -> Rows:
@@ -248,7 +241,7 @@ def _sample_in_order(target_counts: Mapping[Part, int], n_questions: int, sample
 
 def _count_held_out_leaks(relevance: csr_array, parts: Mapping[Part, np.ndarray]) -> int:
     held_out = [rows for part, rows in parts.items() if part is not Part.TRAIN]
-    return sum(count_shared_questions(relevance, rows, parts[Part.TRAIN]) for rows in held_out)
+    return sum(partition.count_shared_questions(relevance, rows, parts[Part.TRAIN]) for rows in held_out)
 
 
 def _ungrouped_split(question_set: QuestionSet, options: SplitOptions, rows: Rows, method: SplitMethod) -> Split:
@@ -259,7 +252,7 @@ def _ungrouped_split(question_set: QuestionSet, options: SplitOptions, rows: Row
         rows=rows,
         group_counts={part: len(np.unique(relevance[part_rows].indices)) for part, part_rows in rows.items()},
         method=method,
-        leaks=count_shared_questions(relevance, rows[Part.TEST], rows[Part.TRAIN]),
+        leaks=partition.count_shared_questions(relevance, rows[Part.TEST], rows[Part.TRAIN]),
     )
 
 

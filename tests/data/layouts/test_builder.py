@@ -172,7 +172,6 @@ def test_splits_answers_at_bars_if_passages_confirm() -> None:
 def test_reads_the_published_part_of_questions() -> None:
     reading = read("split,question,context\ntrain,a?,x\n검증,b?,y\ntest,c?,z\n".encode(), "set.csv")
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
-    assert reading.has_published_split
 
 
 def test_reads_question_and_passage_ids_from_rows() -> None:

@@ -77,7 +77,7 @@ def test_joins_parts_into_a_dataset(name: str) -> None:
     assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert list(parts(reading).values()) == ["train", "validation", "test"]
     assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
-    assert (reading.left_out, reading.has_published_split, reading.layout) == (0, True, Layout.ROWS)
+    assert (reading.left_out, reading.layout) == (0, Layout.ROWS)
     assert {file.name for file in reading.files} == {*SHARDS[name]}
 
 
@@ -86,7 +86,6 @@ def test_shards_of_a_file_have_no_part() -> None:
     reading = read_all(files)
     assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert {*parts(reading).values()} == {""}
-    assert not reading.has_published_split
 
 
 def test_assigns_repeated_questions_to_the_strictest_part() -> None:

@@ -62,7 +62,7 @@ def test_reads_column_oriented_json() -> None:
 def test_reads_lists_named_as_parts_as_split(first: str, second: str) -> None:
     reading = read_json({"version": "1", first: FLAT[:2], second: FLAT[2:]})
     assert [question.part for question in reading.question_set.questions] == ["train", "train", "validation"]
-    assert (reading.has_published_split, reading.unused_columns) == (True, ("version",))
+    assert reading.unused_columns == ("version",)
 
 
 def test_joins_lists_with_the_same_keys() -> None:

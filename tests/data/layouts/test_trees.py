@@ -114,7 +114,6 @@ def test_questions_inherit_the_published_part_of_their_article() -> None:
     data = [{"split": p, "context": TEXTS[row], "qas": [QA[row]]} for row, p in enumerate(("train", "dev", "test"))]
     reading = read_json(data)
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
-    assert reading.has_published_split
 
 
 def test_reports_broken_parts_and_reads_the_rest() -> None:
