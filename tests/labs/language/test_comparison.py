@@ -148,11 +148,8 @@ def test_failed_model_has_error_code_and_details(
 
 def make_results(tokenizer: PreparedTokenizer, metrics: Fertility) -> list[TokenizerResult]:
     without_morphemes = Fertility(**{**asdict(metrics), "precision": None, "recall": None, "f1": None})
-    return [
-        TokenizerResult("bpe", tokenizer.trained, metrics),
-        TokenizerResult("../gone", {}, None, GONE),
-        TokenizerResult("some/model", {}, without_morphemes),
-    ]
+    results = [TokenizerResult("bpe", tokenizer.trained, metrics), TokenizerResult("../gone", {}, None, GONE)]
+    return [*results, TokenizerResult("some/model", {}, without_morphemes)]
 
 
 @pytest.fixture(scope="module")

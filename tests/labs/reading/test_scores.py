@@ -55,31 +55,30 @@ def test_missing_answer_counts_as_wrong() -> None:
     answer_scores = score_answers(four_questions(), predictions, ScoringRules.KORQUAD)
     assert answer_scores.per_question["em"].tolist() == [1, 0, 0, 1]
     assert answer_scores.per_question["f1"] == pytest.approx([1, 4 / 5, 1, 1])
-    assert answer_scores.means() == pytest.approx(
-        {"em": 0.5, "f1": 0.95, "no_answer_accuracy": 1, "em_answerable": 1 / 3, "f1_answerable": 2.8 / 3}
-    )
+    expected = {"em": 0.5, "f1": 0.95, "no_answer_accuracy": 1, "em_answerable": 1 / 3, "f1_answerable": 2.8 / 3}
+    assert answer_scores.means() == pytest.approx(expected)
     values = np.stack([*answer_scores.per_question.values()], axis=1)
-    assert [*answer_scores.intervals.values()] == [
-        tuple(row) for row in significance.proportion_intervals(values, significance.question_groups(four_questions()))
-    ]
+    ends = significance.proportion_intervals(values, significance.question_groups(four_questions()))
+    assert [*answer_scores.intervals.values()] == [tuple(row) for row in ends]
     answer_scores = score_answers(four_questions(), {"q1": "서울"}, ScoringRules.KLUE)
     assert answer_scores.n_missing == 3
-    assert answer_scores.means() == pytest.approx(
-        {"em": 0.25, "rouge_w": 0.25, "no_answer_accuracy": 0, "em_answerable": 1 / 3, "rouge_w_answerable": 1 / 3}
-    )
+    expected = {
+        "em": 0.25,
+        "rouge_w": 0.25,
+        "no_answer_accuracy": 0,
+        "em_answerable": 1 / 3,
+        "rouge_w_answerable": 1 / 3,
+    }
+    assert answer_scores.means() == pytest.approx(expected)
 
 
 def test_compares_readers_by_each_metric() -> None:
     right = {"q1": "서울", "q2": "한국", "q3": "백", "q4": ""}
-    scores = {
-        "a": score_answers(four_questions(), right, ScoringRules.KORQUAD),
-        "b": score_answers(four_questions(), {"q1": "서울"}, ScoringRules.KORQUAD),
-    }
+    predictions = {"a": right, "b": {"q1": "서울"}}
+    scores = {name: score_answers(four_questions(), item, ScoringRules.KORQUAD) for name, item in predictions.items()}
     tests = compare_readers(four_questions(), scores)
-    assert [(test.a, test.b, test.measure, test.difference) for test in tests] == [
-        ("a", "b", "em", 0.75),
-        ("a", "b", "f1", 0.75),
-    ]
+    assert [(test.a, test.b, test.measure) for test in tests] == [("a", "b", "em"), ("a", "b", "f1")]
+    assert [test.difference for test in tests] == [0.75, 0.75]
     assert (tests[0].wins, tests[0].ties, tests[0].losses) == (3, 1, 0)
     assert compare_readers(four_questions(), {}) == []
 
@@ -140,10 +139,8 @@ def make_question_set() -> QuestionSet:
     passages = [Passage(f"p{index}", f"지문 {index}: 세종은 서울에서 한글을 만들었다.") for index in range(7)]
     texts = ["누가 만들었나?"] * WHO + ["어디에서 만들었나?"] * WHERE + ["왜 만들었나?"]
     answers = ["세종"] * WHO + ["서울"] * WHERE + ["백성"]
-    answerable = [
-        Question(f"q{row}", text, (answer,), (f"p{row // 3}",))
-        for row, (text, answer) in enumerate(zip(texts, answers, strict=True))
-    ]
+    pairs = enumerate(zip(texts, answers, strict=True))
+    answerable = [Question(f"q{row}", text, (answer,), (f"p{row // 3}",)) for row, (text, answer) in pairs]
     unanswerable = [Question(f"n{row}", "언제 만들었나?") for row in range(MIN_SLICE_QUESTIONS)]
     return QuestionSet("questions", passages, (*answerable, *unanswerable))
 
@@ -153,10 +150,8 @@ def readers() -> dict[str, AnswerScores]:
     first = {question.id: "세종" for question in make_question_set().questions}
     second = {question.id: "서울" if "어디" in question.text else "" for question in make_question_set().questions}
     second |= {"q0": "세종", "q3": "세종대왕"}
-    return {
-        "first": score_answers(make_question_set(), first, ScoringRules.KORQUAD),
-        "second": score_answers(make_question_set(), second, ScoringRules.KORQUAD),
-    }
+    predictions = {"first": first, "second": second}
+    return {name: score_answers(make_question_set(), item, ScoringRules.KORQUAD) for name, item in predictions.items()}
 
 
 def test_slices_keep_label_order_and_omit_small_ones() -> None:
