@@ -1,6 +1,6 @@
 """Answer spans that readers extract, from the passage of a question or from the top K retrieved passages.
 
-In its own passage, a question may have no answer. Of K passages, one span is the answer; a wrong answer has a reason.
+Questions may be unanswerable from their own passage. The answer from K passages is one span; wrong answers have a reason.
 """
 
 import unicodedata

@@ -299,7 +299,7 @@ def available_models() -> AvailableModels:
 
 
 def model_error(reference: str) -> ModelError | None:
-    """Return why a model cannot be found, without loading it; None if it can."""
+    """Return the error of a missing model, without loading it."""
     try:
         find_model(reference)
     except ModelError as error:

@@ -259,7 +259,7 @@ def _draw_attention_views(
     index = [*AttentionTarget].index(target)
     fraction = head_attention.fractions[*best, index]
     uniform = head_attention.uniform[index]
-    values = {"layer": best[0] + 1, "head": best[1] + 1, "share": f"{fraction:.0%}", "even": f"{uniform:.0%}"}
+    values = {"layer": best[0] + 1, "head": best[1] + 1, "fraction": f"{fraction:.0%}", "uniform": f"{uniform:.0%}"}
     key = "inside.attention_none" if np.isnan(fraction) else "inside.attention_answer"
     answer.markdown(word(key, target=target_name(target), **values))
     left, right = st.columns([3, 2])
@@ -268,8 +268,8 @@ def _draw_attention_views(
         labels = [f"{number} {piece.text}" for number, piece in enumerate(sentence_attention.pieces, start=1)]
         st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
         table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
-        texts = (word("inside.attention"), word("inside.map_help"))
-        _draw_grid(table, labels, _MAX_MAP_PIECES, *texts, is_fraction=True)
+        title = word("inside.attention")
+        _draw_grid(table, labels, _MAX_MAP_PIECES, title, word("inside.map_help"), is_fraction=True)
         by_target = zip(AttentionTarget, head_attention.fractions[layer, head], strict=True)
         texts = [f"{target_name(item)} {fraction:.0%}" for item, fraction in by_target if not np.isnan(fraction)]
         description = " · ".join(texts)
@@ -310,7 +310,7 @@ def _draw_head_table(head_attention: HeadAttention, target: AttentionTarget) -> 
     table = pd.DataFrame({"layer": rows, "head": columns, **by_target})
     column_config = {name: tables.number(f"inside.{name}", "%d", "") for name in ("layer", "head")}
     for kind, uniform in zip(AttentionTarget, head_attention.uniform, strict=True):
-        explained = word("inside.share_help", even=f"{100 * uniform:.1f}")
+        explained = word("inside.share_help", uniform=f"{100 * uniform:.1f}")
         column_config[kind.value] = st.column_config.NumberColumn(target_name(kind), format="%.1f", help=explained)
     with st.expander(word("inside.heads_table")):
         ranked = table.sort_values(target.value, ascending=False, ignore_index=True)

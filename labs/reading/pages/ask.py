@@ -116,13 +116,12 @@ def _draw_results(
     for name, result in findings.items():
         rows = result.rows[:k]
         scores = result.scores[:k]
-        weight, unit = weights.get(name) or Weight(0.0, mean_score_gap(np.array([scores])) if scores else 1.0)
+        weight = weights.get(name) or Weight(0.0, mean_score_gap(np.array([scores])) if scores else 1.0)
         passage_readings = [readings.get(row, passages.PassageReading()) for row in rows]
         spans = [result.spans for result in passage_readings]
         has_no_answer = all(result.has_no_answer for result in passage_readings)
-        known = context.relevant
         columns[name] = passages.build_column(
-            name, rows, scores, spans, relevant=known, weight=weight, unit=unit, has_no_answer=has_no_answer
+            name, rows, scores, spans, relevant=context.relevant, weight=weight, has_no_answer=has_no_answer
         )
     if reader and any(column.is_read for column in columns.values()):
         passages.draw_legend(others=True)

@@ -261,8 +261,8 @@ def test_matrix_colours_ignore_diagonal() -> None:
 
 
 def test_cost_chart_marks_extrapolated_and_published_values() -> None:
-    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "is_measured": [True, False]})
-    published = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
+    table = pd.DataFrame({"method": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "is_measured": [True, False]})
+    published = pd.DataFrame({"method": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
     dashed, solid, points, reported = layers(further.cost_chart(table, published))
     assert dashed["mark"]["strokeDash"]
     assert solid["transform"] == points["transform"] == [{"filter": "datum.is_measured"}]
