@@ -1,6 +1,6 @@
 """Answer spans that readers extract, from the passage of a question or from the top K retrieved passages.
 
-Questions may be unanswerable from their own passage. The answer from K passages is one span; wrong answers have a reason.
+Questions may have no answer in their own passage. K passages give one answer; wrong answers have a reason.
 """
 
 import unicodedata

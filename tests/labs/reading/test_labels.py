@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.reading.labels import (
-    NO_ANSWER,
-    UNKNOWN,
-    AnswerKind,
-    LabelKind,
-    QuestionWord,
-    classify_answer_kinds,
-    classify_question_words,
-    label_questions,
-)
+from mrc_workbench.labs.reading import labels
+from mrc_workbench.labs.reading.labels import NO_ANSWER, UNKNOWN, LabelKind, label_questions
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 
@@ -152,37 +144,46 @@ KOREAN, ENGLISH, ANSWERS = (
 
 @pytest.mark.parametrize(("expected", "question"), [*KOREAN, *ENGLISH])
 def test_classifies_written_questions(expected: str, question: str) -> None:
-    assert classify_question_words([question]) == [expected]
+    assert labels.classify_question_words([question]) == [expected]
 
 
 def test_composes_decomposed_hangul() -> None:
-    assert classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [QuestionWord.WHERE]
+    assert labels.classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [
+        labels.QuestionWord.WHERE
+    ]
 
 
 @pytest.mark.parametrize(("expected", "answer"), ANSWERS)
 def test_classifies_answers(expected: str, answer: str) -> None:
-    assert classify_answer_kinds([answer]) == [expected]
+    assert labels.classify_answer_kinds([answer]) == [expected]
 
 
 def test_documented_limits_are_unchanged() -> None:
-    words = classify_question_words(["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"])
-    assert words == [QuestionWord.WHEN, QuestionWord.HOW_MANY, QuestionWord.WHERE, QuestionWord.OTHER]
-    kinds = classify_answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
-    assert kinds == [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE, AnswerKind.LONG_PHRASE]
+    words = labels.classify_question_words(
+        ["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"]
+    )
+    assert words == [
+        labels.QuestionWord.WHEN,
+        labels.QuestionWord.HOW_MANY,
+        labels.QuestionWord.WHERE,
+        labels.QuestionWord.OTHER,
+    ]
+    kinds = labels.classify_answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
+    assert kinds == [labels.AnswerKind.NUMBER, labels.AnswerKind.SHORT_PHRASE, labels.AnswerKind.LONG_PHRASE]
 
 
 def test_answer_kinds_keep_order_and_duplicates() -> None:
-    kinds = [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE]
-    assert classify_answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
-    assert classify_answer_kinds([]) == []
+    kinds = [labels.AnswerKind.NUMBER, labels.AnswerKind.SHORT_PHRASE]
+    assert labels.classify_answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
+    assert labels.classify_answer_kinds([]) == []
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))
 def test_classifies_any_text(texts: list[str]) -> None:
-    assert [type(word) for word in classify_question_words(texts)] == [QuestionWord] * len(texts)
-    assert [type(kind) for kind in classify_answer_kinds(texts)] == [AnswerKind] * len(texts)
+    assert [type(word) for word in labels.classify_question_words(texts)] == [labels.QuestionWord] * len(texts)
+    assert [type(kind) for kind in labels.classify_answer_kinds(texts)] == [labels.AnswerKind] * len(texts)
 
 
 def test_classifies_long_texts_quickly() -> None:
     texts = ["1 " * 5000 + "x y", "1월 " * 5000 + "x", "one " * 5000 + "X"]
-    assert classify_answer_kinds(texts) == [AnswerKind.LONG_PHRASE] * 3
+    assert labels.classify_answer_kinds(texts) == [labels.AnswerKind.LONG_PHRASE] * 3

@@ -12,21 +12,9 @@ import pytest
 
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.labs.reading import scores as scoring
 from mrc_workbench.labs.reading.labels import NO_ANSWER, LabelKind
-from mrc_workbench.labs.reading.scores import (
-    MIN_SLICE_QUESTIONS,
-    AnswerScores,
-    ReadingError,
-    ScoringRules,
-    compare_readers,
-    normalize_answer,
-    read_predictions,
-    score_answer,
-    score_answers,
-    score_slices,
-    slice_questions,
-    write_predictions,
-)
+from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules, score_answer, score_answers
 from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import score_words
@@ -62,13 +50,8 @@ def test_missing_answer_counts_as_wrong() -> None:
     assert [*answer_scores.intervals.values()] == [tuple(row) for row in ends]
     answer_scores = score_answers(four_questions(), {"q1": "서울"}, ScoringRules.KLUE)
     assert answer_scores.n_missing == 3
-    expected = {
-        "em": 0.25,
-        "rouge_w": 0.25,
-        "no_answer_accuracy": 0,
-        "em_answerable": 1 / 3,
-        "rouge_w_answerable": 1 / 3,
-    }
+    answerable = {"em_answerable": 1 / 3, "rouge_w_answerable": 1 / 3}
+    expected = {"em": 0.25, "rouge_w": 0.25, "no_answer_accuracy": 0, **answerable}
     assert answer_scores.means() == pytest.approx(expected)
 
 
@@ -76,11 +59,11 @@ def test_compares_readers_by_each_metric() -> None:
     right = {"q1": "서울", "q2": "한국", "q3": "백", "q4": ""}
     predictions = {"a": right, "b": {"q1": "서울"}}
     scores = {name: score_answers(four_questions(), item, ScoringRules.KORQUAD) for name, item in predictions.items()}
-    tests = compare_readers(four_questions(), scores)
+    tests = scoring.compare_readers(four_questions(), scores)
     assert [(test.a, test.b, test.measure) for test in tests] == [("a", "b", "em"), ("a", "b", "f1")]
     assert [test.difference for test in tests] == [0.75, 0.75]
     assert (tests[0].wins, tests[0].ties, tests[0].losses) == (3, 1, 0)
-    assert compare_readers(four_questions(), {}) == []
+    assert scoring.compare_readers(four_questions(), {}) == []
 
 
 def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
@@ -92,9 +75,9 @@ def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
 
 
 def test_predictions_round_trip(tmp_path: Path) -> None:
-    write_predictions({"q1": "서울", "q4": ""}, tmp_path / "predictions.json")
+    scoring.write_predictions({"q1": "서울", "q4": ""}, tmp_path / "predictions.json")
     assert json.loads((tmp_path / "predictions.json").read_text(encoding="utf-8")) == {"q1": "서울", "q4": ""}
-    assert read_predictions(tmp_path / "predictions.json") == {"q1": "서울", "q4": ""}
+    assert scoring.read_predictions(tmp_path / "predictions.json") == {"q1": "서울", "q4": ""}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +88,7 @@ def test_rejects_malformed_predictions(tmp_path: Path, content: str, message: st
     path = tmp_path / "predictions.json"
     path.write_bytes(content.encode("latin-1" if content == "\xff" else "utf-8"))
     with pytest.raises(ReadingError, match=message) as error:
-        read_predictions(path)
+        scoring.read_predictions(path)
     assert error.value.code == "bad_predictions"
     assert "predictions.json" in str(error.value)
 
@@ -141,11 +124,11 @@ def make_question_set() -> QuestionSet:
     answers = ["세종"] * WHO + ["서울"] * WHERE + ["백성"]
     pairs = enumerate(zip(texts, answers, strict=True))
     answerable = [Question(f"q{row}", text, (answer,), (f"p{row // 3}",)) for row, (text, answer) in pairs]
-    unanswerable = [Question(f"n{row}", "언제 만들었나?") for row in range(MIN_SLICE_QUESTIONS)]
+    unanswerable = [Question(f"n{row}", "언제 만들었나?") for row in range(scoring.MIN_SLICE_QUESTIONS)]
     return QuestionSet("questions", passages, (*answerable, *unanswerable))
 
 
-def readers() -> dict[str, AnswerScores]:
+def readers() -> dict[str, scoring.AnswerScores]:
     """Return a reader that answers "세종" to everything, and one that knows where, and has no answer to most others."""
     first = {question.id: "세종" for question in make_question_set().questions}
     second = {question.id: "서울" if "어디" in question.text else "" for question in make_question_set().questions}
@@ -155,19 +138,19 @@ def readers() -> dict[str, AnswerScores]:
 
 
 def test_slices_keep_label_order_and_omit_small_ones() -> None:
-    parts = slice_questions(make_question_set(), LabelKind.QUESTION_WORD)
+    parts = scoring.slice_questions(make_question_set(), LabelKind.QUESTION_WORD)
     assert [(part.label, part.rows.tolist()) for part in parts] == [
         ("who", list(range(WHO))),
         ("where", list(range(WHO, WHO + WHERE))),
         (NO_ANSWER, list(range(19, 24))),
     ]
-    for n_questions, n_slices in ((MIN_SLICE_QUESTIONS - 1, 0), (MIN_SLICE_QUESTIONS, 1)):
+    for n_questions, n_slices in ((scoring.MIN_SLICE_QUESTIONS - 1, 0), (scoring.MIN_SLICE_QUESTIONS, 1)):
         question_set = make_question_set().with_questions(range(n_questions))
-        assert len(slice_questions(question_set, LabelKind.QUESTION_WORD)) == n_slices
+        assert len(scoring.slice_questions(question_set, LabelKind.QUESTION_WORD)) == n_slices
 
 
 def test_slice_means_and_differences_match_by_hand() -> None:
-    slice_scores = score_slices(make_question_set(), readers(), LabelKind.QUESTION_WORD)
+    slice_scores = scoring.score_slices(make_question_set(), readers(), LabelKind.QUESTION_WORD)
     table = slice_scores.set_index(["measure", "slice", "reader"]).sort_index()
     assert list(table.index.unique("measure")) == ["em", "f1"]
     expected = {("who", "first"): 1, ("who", "second"): 1 / 12, ("where", "first"): 0, ("where", "second"): 1}
@@ -182,10 +165,10 @@ def test_slice_means_and_differences_match_by_hand() -> None:
 def test_slice_scores_use_only_its_questions() -> None:
     scores_by_reader = readers()
     groups = significance.question_groups(make_question_set())
-    slice_scores = score_slices(make_question_set(), scores_by_reader, LabelKind.QUESTION_WORD)
+    slice_scores = scoring.score_slices(make_question_set(), scores_by_reader, LabelKind.QUESTION_WORD)
     table = slice_scores[(slice_scores["measure"] == "f1") & (slice_scores["reader"] == "second")].set_index("slice")
     p = []
-    for part in slice_questions(make_question_set(), LabelKind.QUESTION_WORD):
+    for part in scoring.slice_questions(make_question_set(), LabelKind.QUESTION_WORD):
         own_groups = np.unique(groups[part.rows], return_inverse=True)[1]
         first, second = (scores_by_reader[name].per_question["f1"][part.rows] for name in ("first", "second"))
         row = table.loc[part.label]
@@ -199,14 +182,14 @@ def test_slice_scores_use_only_its_questions() -> None:
 
 
 def test_no_difference_for_single_reader_and_no_small_slices() -> None:
-    table = score_slices(make_question_set(), {"only": readers()["second"]}, LabelKind.ANSWER_KIND)
+    table = scoring.score_slices(make_question_set(), {"only": readers()["second"]}, LabelKind.ANSWER_KIND)
     assert set(table["reader"]) == {"only"}
     assert table["p_holm"].isna().all()
     assert table["slice"].tolist() == ["short_phrase", NO_ANSWER] * 2
     few = make_question_set().with_questions(range(3))
     scores_by_reader = {"only": score_answers(few, {"q0": "세종"}, ScoringRules.KLUE)}
     for by in LabelKind:
-        assert score_slices(few, scores_by_reader, by).empty
+        assert scoring.score_slices(few, scores_by_reader, by).empty
 
 
 @pytest.fixture
@@ -254,9 +237,9 @@ def test_scores_cases_by_hand(rules: str, prediction: str, right: list[str], exa
 
 def test_normalizes_answers_by_rules() -> None:
     answer = "  《소나기》(1953),  황순원의 'The' 소설 "
-    assert normalize_answer(answer, ScoringRules.KORQUAD) == "소나기 1953 황순원의 the 소설"
-    assert normalize_answer("《소나기》(1953), The 소설", ScoringRules.SQUAD) == "《소나기》1953 소설"
-    assert normalize_answer("《소나기》(1953), The 소설", ScoringRules.KLUE) == "《소나기》1953 the 소설"
+    assert scoring.normalize_answer(answer, ScoringRules.KORQUAD) == "소나기 1953 황순원의 the 소설"
+    assert scoring.normalize_answer("《소나기》(1953), The 소설", ScoringRules.SQUAD) == "《소나기》1953 소설"
+    assert scoring.normalize_answer("《소나기》(1953), The 소설", ScoringRules.KLUE) == "《소나기》1953 the 소설"
 
 
 @pytest.mark.slow
