@@ -1,8 +1,4 @@
-"""The Retrieval, Cost and Map views: retrieval quality of the same models, the cost of reading pairs, and a map.
-
-Retrieval is measured on the dataset in use. Cost compares reading every pair with a cross-encoder and encoding every
-sentence once. The map shows the sentences of the measured part on a plane, drawn with WebGL.
-"""
+"""The Retrieval, Cost and Map views: retrieval quality of the same models, the cost of reading pairs, and a map."""
 
 import html
 import json

@@ -1,7 +1,4 @@
-"""The Measures view: every metric with its interval, published results, and differences between models.
-
-The Space view shows alignment over uniformity, singular values and anisotropy.
-"""
+"""The Measures view (metrics, published results, differences) and the Space view (geometry of the vectors)."""
 
 import json
 from collections.abc import Sequence

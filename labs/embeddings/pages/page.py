@@ -1,7 +1,4 @@
-"""Embeddings: how well sentence encoders follow human judgement, and how their vectors lie in space.
-
-The user selects the pairs and their part, the models, and the metric. Views draw from an `EvaluationView`.
-"""
+"""The Embeddings page: how well sentence encoders follow human ratings, and the geometry of their vectors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

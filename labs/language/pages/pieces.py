@@ -1,7 +1,4 @@
-"""Views of tokenizers: metrics on held-out text, a sentence split by all tokenizers, and the merges of a BPE.
-
-Texts of users and vocabularies are escaped.
-"""
+"""Views of tokenizers: metrics on held-out text, a sentence split by all tokenizers, and the merges of a BPE."""
 
 import shlex
 import zipfile

@@ -1,7 +1,4 @@
-"""Views of an evaluation: a summary by K with outcomes and differences, slices of the questions, and the questions.
-
-The Questions view filters by outcome and label, and opens one question with its passages.
-"""
+"""Views of an evaluation: a summary by K, slices of the questions, and the questions with their passages."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
