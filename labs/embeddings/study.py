@@ -81,6 +81,9 @@ class _PartData:
         return np.concatenate([measure(vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks])
 
 
+_ProbeParts = tuple[_PartData, _PartData] | None  # training and test data
+
+
 def evaluate(
     pairs: PairSet,
     models: Sequence[str],
@@ -132,7 +135,7 @@ def evaluate(
     )
 
 
-def _probe_parts(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> tuple[_PartData, _PartData] | None:
+def _probe_parts(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> _ProbeParts:
     """Return the probe's training and test data; None without labels or training rows."""
     test_part = evaluation_part(rows) if part is Part.ALL else part
     is_split = test_part in (Part.VALIDATION, Part.TEST) and len(rows[Part.TRAIN])
@@ -143,11 +146,7 @@ def _probe_parts(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> tu
 
 
 def _measure_model(
-    name: str,
-    evaluated: _PartData,
-    probe_parts: tuple[_PartData, _PartData] | None,
-    base: Path | None,
-    on_progress: ProgressCallback,
+    name: str, evaluated: _PartData, probe_parts: _ProbeParts, base: Path | None, on_progress: ProgressCallback
 ) -> _ModelMeasurement:
     all_parts = (evaluated, *(probe_parts or ()))
     corpus = evaluated.pairs.sentences  # the starter model is fitted on all parts
@@ -187,7 +186,7 @@ def _measure_model(
 
 
 def _compare_models(
-    part_data: _PartData, probe_parts: tuple[_PartData, _PartData] | None, measurements: Sequence[_ModelMeasurement]
+    part_data: _PartData, probe_parts: _ProbeParts, measurements: Sequence[_ModelMeasurement]
 ) -> tuple[list[ModelResult], dict[str, list[PairedTest]]]:
     """Return the results with their metrics, all models on the same resamples, and the tests by metric."""
     metrics: dict[str, dict[str, Interval]] = {}

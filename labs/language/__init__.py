@@ -1,1 +1,1 @@
-"""Language models, from the text they learn and the tokenizer that cuts it to what is inside them."""
+"""Language models: their training text, their tokenizers, and their layers."""

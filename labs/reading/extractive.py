@@ -1,6 +1,6 @@
 """Answer spans that readers extract, from the passage of a question or from the top K retrieved passages.
 
-In its own passage, a question may have no answer. Of K passages, one span is the answer; a wrong answer has a reason.
+Questions may have no answer in their own passage. K passages give one answer; wrong answers have a reason.
 """
 
 import unicodedata

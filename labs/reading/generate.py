@@ -15,17 +15,8 @@ import numpy as np
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.workspace import read_number, require_storage, workspace, write_json
-from mrc_workbench.labs.reading.generator import (
-    ChatMessages,
-    GeneratedAnswer,
-    GeneratedScores,
-    GenerationRequest,
-    Generator,
-    GeneratorSpec,
-    load_prompts,
-    require_range,
-    score_generated_answers,
-)
+from mrc_workbench.labs.reading import generator as generation
+from mrc_workbench.labs.reading.generator import GeneratedAnswer, GenerationRequest, Generator, GeneratorSpec
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
 from mrc_workbench.models import llm
 from mrc_workbench.retrieval.comparison.compare import Comparison
@@ -110,7 +101,7 @@ class GeneratedAnswers(llm.StoredAnswers[llm.ChatAnswer]):
         self._folder = workspace() / "generated" / key_of(self._settings)[:16]
         super().__init__(self._folder / "answers.jsonl", "key", _parse_entry, {"asked": "key", "said": "response"})
 
-    def save(self, messages: ChatMessages, answer: llm.ChatAnswer) -> None:
+    def save(self, messages: generation.ChatMessages, answer: llm.ChatAnswer) -> None:
         """Store an answer. Raises `OSError`."""
         if not (self._folder / "generator.json").exists():
             write_json(self._folder / "generator.json", self._settings)
@@ -135,7 +126,7 @@ def _empty_answer_error() -> ReadingError:
 
 
 def _request_answers(
-    new: Mapping[str, ChatMessages],
+    new: Mapping[str, generation.ChatMessages],
     chat: "Chat",
     concurrency: int,
     *,
@@ -149,13 +140,13 @@ def _request_answers(
     done = 0
     ended = None
 
-    def request_answer(messages: ChatMessages) -> llm.ChatAnswer:
+    def request_answer(messages: generation.ChatMessages) -> llm.ChatAnswer:
         answer = llm.exhaust(chat.stream(messages.system, messages.text))
         if _has_text(answer):  # stored by this thread, since the caller may have stopped waiting
             stored_answers.save(messages, answer)
         return answer
 
-    def settle(messages: ChatMessages, answer: llm.ChatAnswer | llm.EndpointError) -> None:
+    def settle(messages: generation.ChatMessages, answer: llm.ChatAnswer | llm.EndpointError) -> None:
         if not isinstance(answer, llm.EndpointError):
             budget.settle(messages.key, answer.usage)
             if not _has_text(answer):
@@ -168,7 +159,7 @@ def _request_answers(
         if not answer.is_fatal:
             failures[messages.key] = answer
 
-    def reserve(messages: ChatMessages) -> bool:
+    def reserve(messages: generation.ChatMessages) -> bool:
         return budget.reserve(messages.key, messages.size)
 
     affordable = llm.run_requests(new.values(), request_answer, concurrency, reserve)
@@ -247,7 +238,7 @@ def generate(
     any after a fatal error of the endpoint (`end_reason` is that error). Raises `ReadingError` (`generator_range`),
     `LimitError` (`megabytes`), and `OSError`.
     """
-    require_range("concurrency", concurrency, 1, 64)
+    generation.require_range("concurrency", concurrency, 1, 64)
     stored_answers = GeneratedAnswers(generator)
     budget = CostBudget(prices)
     messages = {request.id: generator.build_messages(request) for request in requests}
@@ -280,7 +271,7 @@ class RetrieverAnswers:
     """Answers from one retriever's passages; no scores without answers."""
 
     batch: Batch
-    scores: GeneratedScores | None
+    scores: generation.GeneratedScores | None
 
 
 @dataclass(frozen=True)
@@ -326,7 +317,7 @@ def run_generator(
             prices = Prices(spec.price_prompt, spec.price_completion, limit)
             batch = generate(generator, requests, endpoint, prices=prices, on_progress=report)
             spent += batch.spent
-            scores = score_generated_answers(sample, batch.answers, rules) if batch.answers else None
+            scores = generation.score_generated_answers(sample, batch.answers, rules) if batch.answers else None
             answers_by_retriever[name] = RetrieverAnswers(batch, scores)
         return GeneratorResult(spec.name, answers_by_retriever)
     except Exception as error:  # other generators continue
@@ -335,8 +326,8 @@ def run_generator(
 
 def build_generator(spec: GeneratorSpec) -> Generator:
     """Return the generator of a specification. Raises `ReadingError`: also `no_prompt`."""
-    if spec.prompt not in load_prompts():
-        known = ", ".join(load_prompts())
+    if spec.prompt not in generation.load_prompts():
+        known = ", ".join(generation.load_prompts())
         raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
     settings = spec.model_dump(include={"name", "model", "temperature", "max_passages", "max_characters"})
-    return Generator(prompt=load_prompts()[spec.prompt], **settings)
+    return Generator(prompt=generation.load_prompts()[spec.prompt], **settings)

@@ -242,12 +242,8 @@ class GeneratorSpec(BaseModel):
     price_completion: float = Field(default=0.0, ge=0)
     max_cost: float | None = Field(default=None, ge=0)
     _earlier = accept_earlier_names(
-        {
-            "most_passages": "max_passages",
-            "most_characters": "max_characters",
-            "questions": "max_questions",
-            "most_cost": "max_cost",
-        }
+        {"most_passages": "max_passages", "most_characters": "max_characters"}
+        | {"questions": "max_questions", "most_cost": "max_cost"}
     )
 
 

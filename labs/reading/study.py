@@ -27,15 +27,9 @@ from mrc_workbench.data.terminal import end_progress_line, format_table, print_l
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, write_json
+from mrc_workbench.labs.reading import evaluate as evaluation
 from mrc_workbench.labs.reading import scores
-from mrc_workbench.labs.reading.evaluate import (
-    ReaderAnswers,
-    ReaderResult,
-    ReadingExperiment,
-    ReadingResult,
-    evaluate,
-    read_experiment,
-)
+from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingResult, evaluate
 from mrc_workbench.labs.reading.extractive import AnswerOutcome, AnswersByDepth, SpanCandidates
 from mrc_workbench.labs.reading.generate import RetrieverAnswers
 from mrc_workbench.labs.reading.labels import LabelKind
@@ -259,7 +253,7 @@ def _reader_result(
             return current_names(fields, _EARLIER_FIELDS, _ARRAYS)
 
         weight = current_names(content["weights"][name][retriever], EARLIER_SCORE_KEYS, SCORES_FILE)
-        answers[retriever] = ReaderAnswers(
+        answers[retriever] = evaluation.ReaderAnswers(
             AnswersByDepth(experiment.depths_read, **load_fields("depth")),
             SpanCandidates(texts[retriever], **load_fields("read")),
             weight["weight"],
@@ -360,7 +354,7 @@ def evaluate_command(
 
     JSON has fractions from 0 to 1.
     """
-    reading_experiment = read_experiment(experiment)
+    reading_experiment = evaluation.read_experiment(experiment)
     base = experiment.parent
     question_set = find(reading_experiment.data, base)
     with stop_message("Stopped. Rankings and answers are stored: run the same command again to continue."):

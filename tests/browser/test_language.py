@@ -163,7 +163,7 @@ def test_tokenizer_views_match_in_english(korean_module_page: Page, page: Page) 
     wait_until_idle(page)
     assert sorted(read_pieces(page)) == sorted(read_pieces(korean))
     for localized_page, words in ((korean, KO), (page, EN)):
-        open_tab(localized_page, words["tokenizers.view_figures"])
+        open_tab(localized_page, words["tokenizers.view_metrics"])
     expect_same_numbers(korean, page, "tokenizers.answer", "tokenizers.answer_alike")
     expect_no_error(page)
 

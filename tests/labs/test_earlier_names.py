@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,12 @@ from tests.labs.reading.cities import GENERATOR, REQUESTS
 from tests.labs.reading.doubles import SET, NextWord
 from tests.labs.reading.test_job import experiment_of
 
+GENERATOR_SPEC = {"name": "a", "model": "m", "most_passages": 3, "most_characters": 9, "questions": 7, "most_cost": 1.5}
+MAXIMA = {"max_passages": 3, "max_characters": 9, "max_questions": 7, "max_cost": 1.5}
+POINT = {"method": "exact", "sentences": 3, "seconds": 0.5, "measured": True}
+RESULT = {"name": "bpe", "trained": {"kind": "bpe"}, "figures": None}
+COMPARISON = {"corpus": "a", "counted": 7, "tokenizers": [], "occurrences": {}}
+
 
 @pytest.fixture(autouse=True)
 def _log_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -32,37 +37,16 @@ def _log_again(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "earlier", "current"),
+    ("kind", "earlier", "current"),
     [
-        (
-            GeneratorSpec.model_validate,
-            {"name": "a", "model": "m", "most_passages": 3, "most_characters": 9, "questions": 7, "most_cost": 1.5},
-            {"max_passages": 3, "max_characters": 9, "max_questions": 7, "max_cost": 1.5},
-        ),
-        (
-            TypeAdapter(CostPoint).validate_python,
-            {"method": "exact", "sentences": 3, "seconds": 0.5, "measured": True},
-            {"is_measured": True},
-        ),
-        (
-            TypeAdapter(TokenizerResult).validate_python,
-            {"name": "bpe", "trained": {"kind": "bpe"}, "figures": None},
-            {"training_options": {"kind": "bpe"}, "metrics": None},
-        ),
-        (
-            TypeAdapter(TokenizerComparison).validate_python,
-            {"corpus": "a", "counted": 7, "tokenizers": [], "occurrences": {}},
-            {"n_counted_documents": 7},
-        ),
+        (GeneratorSpec, GENERATOR_SPEC, MAXIMA),
+        (CostPoint, POINT, {"is_measured": True}),
+        (TokenizerResult, RESULT, {"training_options": {"kind": "bpe"}, "metrics": None}),
+        (TokenizerComparison, COMPARISON, {"n_counted_documents": 7}),
     ],
 )
-def test_reads_earlier_fields(
-    read: Callable[[Any], object],
-    earlier: dict[str, object],
-    current: dict[str, object],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    spec = read(earlier)
+def test_reads_earlier_fields(kind: Any, earlier: Any, current: Any, caplog: pytest.LogCaptureFixture) -> None:
+    spec = TypeAdapter(kind).validate_python(earlier)
     assert {name: getattr(spec, name) for name in current} == current
     assert len(caplog.messages) == len(current)
 

@@ -1,7 +1,4 @@
-"""The Wrong pairs and Density views compare cosines with human ratings, pair by pair and as distributions.
-
-The Sentences view compares sentences that the user types, and finds the nearest sentences of the set.
-"""
+"""The Wrong pairs and Density views compare cosines with human ratings; the Sentences view compares typed sentences."""
 
 from collections.abc import Sequence
 from typing import Any

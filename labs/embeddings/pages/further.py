@@ -1,8 +1,4 @@
-"""The Retrieval, Cost and Map views: retrieval quality of the same models, the cost of reading pairs, and a map.
-
-Retrieval is measured on the dataset in use. Cost compares reading every pair with a cross-encoder and encoding every
-sentence once. The map shows the sentences of the measured part on a plane, drawn with WebGL.
-"""
+"""The Retrieval, Cost and Map views: retrieval quality of the same models, the cost of reading pairs, and a map."""
 
 import html
 import json
@@ -168,9 +164,9 @@ def _model_field(label: str, **look: Any) -> str:
 
 def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> None:
     method_names = {
-        Method.CROSS_ENCODER: word("embeddings.way_cross_encoder", model=cross_encoder),
-        Method.EXACT: word("embeddings.way_exact", model=bi_encoder),
-        Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
+        Method.CROSS_ENCODER: word("embeddings.method_cross_encoder", model=cross_encoder),
+        Method.EXACT: word("embeddings.method_exact", model=bi_encoder),
+        Method.HNSW: word("embeddings.method_hnsw", model=bi_encoder),
     }
     last = {point.method: point for point in cost.points}
     cross = last[Method.CROSS_ENCODER]
@@ -179,17 +175,17 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
     values = {"cross_encoder": _duration_text(cross), "bi_encoder": _duration_text(exact), "times": times}
     st.markdown(word("embeddings.cost_answer", sentences=f"{exact.sentences:,}", **values))
     rows = [(method_names[item.method], item.sentences, item.seconds, item.is_measured) for item in cost.points]
-    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "is_measured"])
+    table = pd.DataFrame(rows, columns=["method", "sentences", "seconds", "is_measured"])
     published_names = [word(f"embeddings.paper_{method.name.lower()}") for method in _PUBLISHED_SECONDS]
-    published = pd.DataFrame({"way": published_names, "seconds": [*_PUBLISHED_SECONDS.values()]})
+    published = pd.DataFrame({"method": published_names, "seconds": [*_PUBLISHED_SECONDS.values()]})
     published["sentences"] = _PUBLISHED_SENTENCES
     draw_chart(cost_chart, table, published)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
-    st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
+    st.caption(word("embeddings.cost_agreement", fraction=f"{cost.agreement:.1%}"))
     origins = {True: word("embeddings.measured"), False: word("embeddings.computed")}
     displayed = table.assign(how=table["is_measured"].map(origins))
     columns = {
-        "way": tables.text("embeddings.way", "", width="medium"),
+        "method": tables.text("embeddings.method", "", width="medium"),
         "sentences": tables.number("embeddings.sentences", "localized"),
         "seconds": tables.number("embeddings.seconds", "%.2f"),
         "how": tables.text("embeddings.how", ""),
@@ -202,21 +198,21 @@ def _duration_text(point: CostPoint) -> str:
 
 
 def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
-    """A line for each "way" of seconds over sentences; extrapolations are dashed, published results hollow."""
-    ways = list(dict.fromkeys(table["way"]))
+    """A line for each "method" of seconds over sentences; extrapolations are dashed, published results hollow."""
+    methods = list(dict.fromkeys(table["method"]))
     sentences = word("embeddings.sentences")
     seconds = word("embeddings.seconds")
     x = alt.X("sentences:Q", title=sentences, scale=alt.Scale(type="log", domain=[20, 12_000]))
     axis = alt.Axis(format=",.2~f", tickCount=6)
     y = alt.Y("seconds:Q", title=seconds, scale=alt.Scale(type="log"), axis=axis)
-    tooltip = tooltips(("way:N", " "), ("sentences:Q", sentences, ","), ("seconds:Q", seconds, ",.2f"))
-    scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
-    tint = alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1))
+    tooltip = tooltips(("method:N", " "), ("sentences:Q", sentences, ","), ("seconds:Q", seconds, ",.2f"))
+    scale = alt.Scale(domain=methods, range=list(PALETTE[: len(methods)]))
+    tint = alt.Color("method:N", scale=scale, legend=legend(columns=1, symbolOpacity=1))
     base = alt.Chart(table).encode(x, y, tint, tooltip=tooltip)
     measured = base.transform_filter("datum.is_measured")
     reported = alt.Chart(published).mark_point(size=90, strokeWidth=2, color=TEXT_COLOUR).encode(x, y, tooltip=tooltip)
     layers = [base.mark_line(strokeDash=[5, 4]), *marked_lines(measured, size=60, strokeWidth=3), reported]
-    described = charts.describe(seconds, charts.line_texts(table, "way", "sentences", "seconds", ",.2f"))
+    described = charts.describe(seconds, charts.line_texts(table, "method", "sentences", "seconds", ",.2f"))
     return alt.layer(*layers).properties(height=380, description=described)
 
 
@@ -275,10 +271,10 @@ def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
         return np.ones(n_rows, dtype=bool)
     is_rendered = np.zeros(n_rows, dtype=bool)
     is_rendered[np.random.default_rng(0).choice(n_rows, _MAX_RENDERED_POINTS, replace=False)] = True
-    words = {"some": word("embeddings.points_some", shown=f"{_MAX_RENDERED_POINTS:,}"), "all": f"{n_rows:,}"}
+    words = {"some": word("embeddings.points_some", displayed=f"{_MAX_RENDERED_POINTS:,}"), "all": f"{n_rows:,}"}
     look: dict[str, Any] = {"format_func": lambda option: words[option]}
-    look["help"] = word("embeddings.points_drawn_help", shown=words["some"], every=words["all"])
-    selected = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
+    look["help"] = word("embeddings.points_displayed_help", displayed=words["some"], total=words["all"])
+    selected = choose(st.segmented_control, "points", word("embeddings.points_displayed"), [*words], "some", **look)
     if selected == "all":
         return np.ones(n_rows, dtype=bool)
     return is_rendered if matching is None else is_rendered | matching
@@ -304,7 +300,7 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
 
 
 def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, selected: int) -> None:
-    st.markdown(f"**{word('embeddings.chosen')}**")
+    st.markdown(f"**{word('embeddings.selected_sentence')}**")
     st.text(table["sentence"].iloc[selected])
     distinct = page.distinct_of(view.data.key, view.part)
     rows = np.flatnonzero((distinct.sentence_rows == selected).any(axis=1))[:_MAX_PAIRS]
@@ -322,7 +318,7 @@ def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, select
 
 
 def _draw_list(table: pd.DataFrame, n_sentences: int) -> None:
-    counts = {"shown": f"{min(len(table), _MAX_TABLE_ROWS):,}", "every": f"{n_sentences:,}"}
+    counts = {"displayed": f"{min(len(table), _MAX_TABLE_ROWS):,}", "total": f"{n_sentences:,}"}
     with st.expander(word("embeddings.map_table", **counts)):
         columns = {"sentence": tables.text("embeddings.sentence", "", width="large")}
         if "group" in table:

@@ -1,7 +1,4 @@
-"""The Measures view: every metric with its interval, published results, and differences between models.
-
-The Space view shows alignment over uniformity, singular values and anisotropy.
-"""
+"""The Measures view (metrics, published results, differences) and the Space view (geometry of the vectors)."""
 
 import json
 from collections.abc import Sequence
@@ -74,7 +71,7 @@ def _dot_table(view: EvaluationView, published: list[PublishedCorrelation]) -> p
             metric = _scale_metric(view.measure, result.metrics[view.measure])
             rows.append({"model": model, **metric._asdict(), "is_measured_here": True, "source": ""})
     for other in published:
-        name = [word("embeddings.not_ours", model=other.model)]
+        name = [word("embeddings.published_model", model=other.model)]
         if other.encoder == "cross-encoder":
             name.append(word("embeddings.is_cross_encoder"))
         if other.training_data:
@@ -193,8 +190,8 @@ def _draw_probes(view: EvaluationView) -> None:
         ]
         columns = {
             "model": tables.text("embeddings.model", ""),
-            "gold": tables.text("embeddings.people_said", ""),
-            **{label: st.column_config.NumberColumn(word("embeddings.told_as", label=label)) for label in labels},
+            "gold": tables.text("embeddings.gold_label", ""),
+            **{label: st.column_config.NumberColumn(word("embeddings.predicted_as", label=label)) for label in labels},
         }
         st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)
 

@@ -1,7 +1,4 @@
-"""Embeddings: how well sentence encoders follow human judgement, and how their vectors lie in space.
-
-The user selects the pairs and their part, the models, and the metric. Views draw from an `EvaluationView`.
-"""
+"""The Embeddings page: how well sentence encoders follow human ratings, and the geometry of their vectors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -299,7 +296,7 @@ def available_models() -> AvailableModels:
 
 
 def model_error(reference: str) -> ModelError | None:
-    """Return why a model cannot be found, without loading it; None if it can."""
+    """Return the error of a missing model, without loading it."""
     try:
         find_model(reference)
     except ModelError as error:

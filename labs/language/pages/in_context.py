@@ -9,16 +9,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.labs.language.layers import (
-    MAX_SENTENCES,
-    STATIC,
-    AttentionTarget,
-    HeadAttention,
-    SentenceAttention,
-    WordVectors,
-    attention_by_head,
-    project_to_plane,
-)
+from mrc_workbench.labs.language import layers
+from mrc_workbench.labs.language.layers import STATIC, AttentionTarget, WordVectors
 from mrc_workbench.labs.language.pages.page import display_failures, draw_as_table
 from mrc_workbench.labs.language.pages.resources import attention, word_contexts
 from mrc_workbench.retrieval.report.charts import PALETTE
@@ -47,12 +39,12 @@ def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
     left, right = st.columns([1, 3], vertical_alignment="top")
     explained = word("inside.word_help")
     target_word = draw_text_field(left.text_input, "word", word("inside.word"), WORD, max_chars=50, help=explained)
-    look: dict[str, Any] = {"height": 110, "help": word("inside.sentences_help", most=MAX_SENTENCES)}
+    look: dict[str, Any] = {"height": 110, "help": word("inside.sentences_help", most=layers.MAX_SENTENCES)}
     default = "\n".join(SENTENCES_OF_WORD)
     text = draw_text_field(right.text_area, "contexts", word("inside.sentences"), default, **look)
     layer_container = left.container()
     with display_failures():
-        word_vectors = word_contexts(model, target_word, tuple(lines_of(text, MAX_SENTENCES, _MAX_CHARACTERS)))
+        word_vectors = word_contexts(model, target_word, tuple(lines_of(text, layers.MAX_SENTENCES, _MAX_CHARACTERS)))
         _draw_word(word_vectors, answer, layer_container)
 
 
@@ -96,10 +88,10 @@ def _word_answer(word_vectors: WordVectors, similarities: Mapping[int, float], l
         return word("inside.contexts_one", word=plain(word_vectors.word))
     cosines = word_vectors.cosines(layer)[np.triu_indices(count, 1)]
     has_same_pieces = len({occurrence.pieces for occurrence in word_vectors.occurrences}) == 1
-    layers = {"static": f"{similarities[STATIC]:.2f}", "layer": layer, "layers": len(word_vectors.layers) - 1}
+    numbers = {"static": f"{similarities[STATIC]:.2f}", "layer": layer, "layers": len(word_vectors.layers) - 1}
     ends = {"low": f"{cosines.min():.2f}", "high": f"{cosines.max():.2f}"}
     key = "inside.contexts_answer" if has_same_pieces else "inside.contexts_answer_pieces"
-    return word(key, word=plain(word_vectors.word), count=count, **layers, **ends)
+    return word(key, word=plain(word_vectors.word), count=count, **numbers, **ends)
 
 
 def _numbers(word_vectors: WordVectors) -> list[str]:
@@ -107,7 +99,7 @@ def _numbers(word_vectors: WordVectors) -> list[str]:
 
 
 def _draw_plane(word_vectors: WordVectors, layer: int) -> None:
-    planes = {item: project_to_plane(word_vectors.layer_vectors(item)) for item in word_vectors.layer_numbers}
+    planes = {item: layers.project_to_plane(word_vectors.layer_vectors(item)) for item in word_vectors.layer_numbers}
     limit = max(0.1, *(float(np.abs(item.points).max()) for item in planes.values()))
     projection = planes[layer]
     table = pd.DataFrame(projection.points, columns=["x", "y"]).assign(number=_numbers(word_vectors))
@@ -240,9 +232,12 @@ def draw_attention(model: str, _names: Mapping[str, str]) -> None:
 
 
 def _draw_attention_views(
-    attentions: Sequence[SentenceAttention], sentences: Sequence[str], answer: DeltaGenerator, controls: DeltaGenerator
+    attentions: Sequence[layers.SentenceAttention],
+    sentences: Sequence[str],
+    answer: DeltaGenerator,
+    controls: DeltaGenerator,
 ) -> None:
-    head_attention = attention_by_head(attentions)
+    head_attention = layers.attention_by_head(attentions)
     look: dict[str, Any] = {"format_func": target_name, "help": word("inside.target_help"), "width": 200}
     with controls:
         target = AttentionTarget(
@@ -259,7 +254,7 @@ def _draw_attention_views(
     index = [*AttentionTarget].index(target)
     fraction = head_attention.fractions[*best, index]
     uniform = head_attention.uniform[index]
-    values = {"layer": best[0] + 1, "head": best[1] + 1, "share": f"{fraction:.0%}", "even": f"{uniform:.0%}"}
+    values = {"layer": best[0] + 1, "head": best[1] + 1, "fraction": f"{fraction:.0%}", "uniform": f"{uniform:.0%}"}
     key = "inside.attention_none" if np.isnan(fraction) else "inside.attention_answer"
     answer.markdown(word(key, target=target_name(target), **values))
     left, right = st.columns([3, 2])
@@ -289,28 +284,27 @@ def _pick(name: str, label: str, count: int, default: int) -> int:
     return int(choose(st.selectbox, name, word(label), options, options[default], follows=True, width=90)) - 1
 
 
-def _draw_head_map(head_attention: HeadAttention, target: AttentionTarget) -> None:
+def _draw_head_map(head_attention: layers.HeadAttention, target: AttentionTarget) -> None:
     fractions = head_attention.fractions[:, :, [*AttentionTarget].index(target)]
     if np.isnan(fractions).any():
         return
     st.markdown(f"**{word('inside.heads_map', target=target_name(target))}**")
-    layers, count = ([str(number + 1) for number in range(size)] for size in fractions.shape)
-    layer_names = [word("inside.layer_number", layer=name) for name in layers]
-    head_names = [word("inside.head_number", head=name) for name in count]
-    table = grid_cells(fractions, layers, count, layer_names, head_names)
-    draw_chart(grid_chart, table, layers, count, title=target_name(target), is_fraction=True)
+    rows, columns = ([str(number + 1) for number in range(size)] for size in fractions.shape)
+    layer_names = [word("inside.layer_number", layer=name) for name in rows]
+    head_names = [word("inside.head_number", head=name) for name in columns]
+    table = grid_cells(fractions, rows, columns, layer_names, head_names)
+    draw_chart(grid_chart, table, rows, columns, title=target_name(target), is_fraction=True)
     st.caption(word("inside.heads_map_help"))
 
 
-def _draw_head_table(head_attention: HeadAttention, target: AttentionTarget) -> None:
-    layers, count = head_attention.fractions.shape[:2]
-    rows, columns = np.indices((layers, count)).reshape(2, -1) + 1
+def _draw_head_table(head_attention: layers.HeadAttention, target: AttentionTarget) -> None:
+    rows, columns = np.indices(head_attention.fractions.shape[:2]).reshape(2, -1) + 1
     shares = 100 * head_attention.fractions.reshape(-1, len(AttentionTarget))
     by_target = dict(zip(map(str, AttentionTarget), shares.T, strict=True))
     table = pd.DataFrame({"layer": rows, "head": columns, **by_target})
     column_config = {name: tables.number(f"inside.{name}", "%d", "") for name in ("layer", "head")}
     for kind, uniform in zip(AttentionTarget, head_attention.uniform, strict=True):
-        explained = word("inside.share_help", even=f"{100 * uniform:.1f}")
+        explained = word("inside.share_help", uniform=f"{100 * uniform:.1f}")
         column_config[kind.value] = st.column_config.NumberColumn(target_name(kind), format="%.1f", help=explained)
     with st.expander(word("inside.heads_table")):
         ranked = table.sort_values(target.value, ascending=False, ignore_index=True)

@@ -31,7 +31,7 @@ from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
 from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
 
-TOKENIZER_VIEWS = {"figures": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
+TOKENIZER_VIEWS = {"metrics": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
 _DEFAULT_SIZES = (2_000, 8_000, 32_000)
 _CHARACTERS_PER_TOKEN = 20  # characters of Korean articles that a vocabulary needs for each token
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
@@ -123,7 +123,7 @@ def _draw_answer(view: pieces.TokenizersView) -> None:
         sentences.append(word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}"))
     if left_out := [plain(view.name(item)) for item in tokenizers if item not in comparable]:
         key = "tokenizers.answer_unknown" if comparable else "tokenizers.answer_all_unknown"
-        sentences.append(word(key, names=", ".join(left_out), share=f"{pieces.MAX_UNKNOWN_WORDS:.0%}"))
+        sentences.append(word(key, names=", ".join(left_out), fraction=f"{pieces.MAX_UNKNOWN_WORDS:.0%}"))
     st.markdown(" ".join(sentences))
     metrics = tokenizers[0].metrics
     corpus = plain(set_name(view.comparison.corpus))

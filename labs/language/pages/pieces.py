@@ -1,7 +1,4 @@
-"""Views of tokenizers: metrics on held-out text, a sentence split by all tokenizers, and the merges of a BPE.
-
-Texts of users and vocabularies are escaped.
-"""
+"""Views of tokenizers: metrics on held-out text, a sentence split by all tokenizers, and the merges of a BPE."""
 
 import shlex
 import zipfile
@@ -134,7 +131,7 @@ def _draw_chart(view: TokenizersView, table: pd.DataFrame, measure: str) -> None
     )
     draw_chart(size_chart, trained, models, kinds, splits, y=label, is_fraction=measure in FRACTIONS)
     if not chart_data["is_comparable"].all():
-        st.caption(word("tokenizers.hollow", share=f"{MAX_UNKNOWN_WORDS:.0%}"))
+        st.caption(word("tokenizers.hollow", fraction=f"{MAX_UNKNOWN_WORDS:.0%}"))
 
 
 def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
@@ -289,7 +286,7 @@ def _draw_cuts(cuts: Cuts) -> None:
     columns = {
         "tokenizer": tables.text("tokenizers.tokenizer", "", width="medium"),
         "piece": tables.text("tokenizers.piece", ""),
-        "letters": tables.text("tokenizers.letters", ""),
+        "characters": tables.text("tokenizers.characters", ""),
         "number": tables.number("tokenizers.number", "%d"),
         "occurrences": tables.number("tokenizers.occurrences", "localized"),
     }
@@ -320,7 +317,7 @@ def draw_merges(view: TokenizersView) -> None:
     except LanguageError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return
-    counts = {"merges": len(steps) - 1, "letters": len(steps[0].pieces), "pieces": len(steps[-1].pieces)}
+    counts = {"merges": len(steps) - 1, "characters": len(steps[0].pieces), "pieces": len(steps[-1].pieces)}
     answer.markdown(word("tokenizers.built", word=plain(text), **counts))
     _draw_steps(steps)
 
@@ -362,7 +359,7 @@ def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
     items = []
     for piece in pieces:
         details = {"number": piece.number, "count": f"{piece.occurrences:,}"}
-        tooltip = word("tokenizers.piece_told", name=display_token(piece.name), **details)
+        tooltip = word("tokenizers.piece_details", name=display_token(piece.name), **details)
         prefix, text = _split_prefix(piece.name) if piece.is_known else (f"{UNKNOWN} ", piece.text)
         items.append(_item_html(prefix, text, "" if piece.is_known else "unknown", tooltip))
     return _frame_html(name, note, items)

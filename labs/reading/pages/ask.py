@@ -1,7 +1,4 @@
-"""The Ask tab: the passages of each retriever for a question, and the answers of a reader and a language model.
-
-A language model's answer streams, and its citations are checked against the passages.
-"""
+"""The Ask tab: retrieved passages for a question, the answers of a reader and a language model, and their citations."""
 
 import time
 from collections.abc import Sequence
@@ -21,18 +18,10 @@ from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import LimitError, run_as_current_user
+from mrc_workbench.labs.reading import generator as generation
 from mrc_workbench.labs.reading.extractive import mean_score_gap
 from mrc_workbench.labs.reading.generate import AnswerStream, stored_answer, stream_answer
-from mrc_workbench.labs.reading.generator import (
-    CITATION,
-    GeneratedAnswer,
-    GenerationRequest,
-    Generator,
-    Support,
-    check_citations,
-    load_prompts,
-    parse_citations,
-)
+from mrc_workbench.labs.reading.generator import GeneratedAnswer, GenerationRequest, Generator
 from mrc_workbench.labs.reading.pages import page, passages
 from mrc_workbench.labs.reading.pages.evaluation import Weight, format_probability, stored_weights
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
@@ -57,7 +46,7 @@ _MAX_STREAMED_CHARACTERS = 2000  # displayed while the answer streams
 _MAX_ANSWER_CHARACTERS = 20_000
 _MAX_CITATIONS = 50
 _StreamItem = str | GeneratedAnswer | Exception
-_SUPPORT_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
+_SUPPORT_SIGNS = {generation.Support.HOLDS: "✔", generation.Support.LACKS: "✘", generation.Support.NEVER_SENT: "?"}
 
 
 @dataclass(frozen=True)
@@ -116,13 +105,12 @@ def _draw_results(
     for name, result in findings.items():
         rows = result.rows[:k]
         scores = result.scores[:k]
-        weight, unit = weights.get(name) or Weight(0.0, mean_score_gap(np.array([scores])) if scores else 1.0)
+        weight = weights.get(name) or Weight(0.0, mean_score_gap(np.array([scores])) if scores else 1.0)
         passage_readings = [readings.get(row, passages.PassageReading()) for row in rows]
         spans = [result.spans for result in passage_readings]
         has_no_answer = all(result.has_no_answer for result in passage_readings)
-        known = context.relevant
         columns[name] = passages.build_column(
-            name, rows, scores, spans, relevant=known, weight=weight, unit=unit, has_no_answer=has_no_answer
+            name, rows, scores, spans, relevant=context.relevant, weight=weight, has_no_answer=has_no_answer
         )
     if reader and any(column.is_read for column in columns.values()):
         passages.draw_legend(others=True)
@@ -186,8 +174,10 @@ def _draw_generated(
     generated = _generate_answer(container, model, context.question, sent, anchor)
     answer = generated.cited_answer.text if generated and not generated.refused else ""
     if generated and answer:
-        citations = check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
-        supporting = (generated.passages[item.number - 1].id for item in citations if item.support is Support.HOLDS)
+        citations = generation.check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
+        supporting = (
+            generated.passages[item.number - 1].id for item in citations if item.support is generation.Support.HOLDS
+        )
         with container:
             _draw_judging(context.questions, context.question, answer, next(supporting, ""), f"{anchor}-model")
 
@@ -238,7 +228,7 @@ def _generate_answer(
         button = st.empty()
         try:
             request = GenerationRequest("question", question, sent)
-            prompt = load_prompts()[language()]
+            prompt = generation.load_prompts()[language()]
             generator = Generator(name=model.name, model=model.name, prompt=prompt, max_passages=len(sent))
             generated = stored_answer(generator, request)
             if not generated and stopped_key in stopped:
@@ -266,11 +256,13 @@ def answer_html(response: str, anchor: str, count: int) -> str:
     """Return an answer with its citations as links to the passages, except unknown numbers."""
 
     def links(citation: regex.Match[str]) -> str:
-        return "".join(_link_html(number, anchor, count) for number in parse_citations(citation.group()).numbers)
+        return "".join(
+            _link_html(number, anchor, count) for number in generation.parse_citations(citation.group()).numbers
+        )
 
     text = remove_thoughts(response).strip()
     text = text if len(text) <= _MAX_ANSWER_CHARACTERS else f"{text[:_MAX_ANSWER_CHARACTERS]} …"
-    return f'<p class="generated">{CITATION.sub(links, escape(text))}</p>'
+    return f'<p class="generated">{generation.CITATION.sub(links, escape(text))}</p>'
 
 
 def _link_html(number: int, anchor: str, count: int) -> str:
@@ -331,7 +323,7 @@ def _draw_checks(generated: GeneratedAnswer, anchor: str) -> None:
     if generated.refused:
         st.caption(word("answers.refused"))
         return
-    citations = check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
+    citations = generation.check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
     if not citations:
         st.caption(word("answers.cites_nothing"))
         return

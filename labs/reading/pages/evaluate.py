@@ -148,8 +148,8 @@ def _significance_sentences(view: ReadingView, best: str) -> list[str]:
         names = {"name": plain(view.display_names[best]), "other": plain(view.display_names[row["b"]])}
         values |= names | {"points": f"{row['difference']:.1f}"}
         is_identical = not (row["low"] or row["high"])  # for every question
-        key = "not" if is_identical else "sure" if row["sure"] else "unsure"
-        sentences.append(word(f"answers.apart_{key}", **values, k=view.tested_k))
+        key = "none" if is_identical else "sure" if row["sure"] else "unsure"
+        sentences.append(word(f"answers.difference_{key}", **values, k=view.tested_k))
     return sentences
 
 

@@ -1,8 +1,4 @@
-"""The Answers page: answers of a reader and a language model from retrieved passages, and their evaluation.
-
-Without a reader or a language model, the page offers the training of a reader. The user selects the question, the
-retrievers, the reader, K, the questions, the rules and the metric.
-"""
+"""The Answers page: answers of a reader and a language model, their evaluation, or a start without any model."""
 
 import math
 import re

@@ -13,7 +13,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analyzers import Span
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.labs.reading.extractive import combined_scores
-from mrc_workbench.labs.reading.pages.evaluation import format_probability
+from mrc_workbench.labs.reading.pages.evaluation import Weight, format_probability
 from mrc_workbench.models.reader import SpanReader
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -108,18 +108,17 @@ def build_column(
     spans: Sequence[Spans],
     *,
     relevant: Collection[int],
-    weight: float,
-    unit: float,
+    weight: Weight,
     has_no_answer: bool = False,
 ) -> ReadColumn:
     best = np.array([[candidate_spans[0][2] if candidate_spans else -np.inf for candidate_spans in spans]])
-    totals = combined_scores(best, np.array([retrieval_scores], dtype=np.float64), weight, unit)[0]
+    totals = combined_scores(best, np.array([retrieval_scores], dtype=np.float64), *weight)[0]
     passages = tuple(
         ReadPassage(row, score, passage_spans, total, row in relevant)
         for row, score, passage_spans, total in zip(rows, retrieval_scores, spans, totals.tolist(), strict=True)
     )
     selected_index = int(np.argmax(totals)) if len(totals) and np.isfinite(totals).any() else -1
-    return ReadColumn(name, passages, selected_index, weight, unit, is_read=any(spans), has_no_answer=has_no_answer)
+    return ReadColumn(name, passages, selected_index, *weight, is_read=any(spans), has_no_answer=has_no_answer)
 
 
 def selected_answer(column: ReadColumn, question_set: QuestionSet, index: int | None = None) -> str:

@@ -1,7 +1,4 @@
-"""Views of an evaluation: a summary by K with outcomes and differences, slices of the questions, and the questions.
-
-The Questions view filters by outcome and label, and opens one question with its passages.
-"""
+"""Views of an evaluation: a summary by K, slices of the questions, and the questions with their passages."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -47,7 +44,7 @@ def draw_summary(view: ReadingView) -> None:
         draw_chart(curve_chart, curve_data, all_names, oracle, selected_k=view.k, y=measure, label=label)
         st.caption(word("answers.curves_legend"))
     with right:
-        st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
+        st.markdown(f"**{word('answers.lost_answers', k=view.k)}**", help=word("answers.lost_answers_help"))
         labels = {word(f"answers.outcome_{outcome}"): outcome for outcome in OUTCOME_KEYS.values()}
         shares = word("answers.share_of_questions")
         order = [display_names[name] for name in view.answers_by_retriever]
@@ -57,7 +54,7 @@ def draw_summary(view: ReadingView) -> None:
     texts = [f"{row.fraction:.1%} ({row.count:,})" for row in counted.itertuples(name="Row")]
     wide = counted.assign(text=texts).pivot(index="retriever", columns="outcome", values="text")
     wide = wide.loc[list(view.answers_by_retriever)].reset_index()
-    with st.expander(word("answers.lost", k=view.k), expanded=True):
+    with st.expander(word("answers.lost_answers", k=view.k), expanded=True):
         outcomes = {outcome: tables.text(f"answers.outcome_{outcome}") for outcome in OUTCOME_KEYS.values()}
         tables.draw(wide, {"retriever": tables.retriever(), **outcomes})
     _draw_differences(view)
@@ -65,7 +62,7 @@ def draw_summary(view: ReadingView) -> None:
 
 def _draw_metrics(view: ReadingView) -> None:
     table = evaluation.metric_table(view)
-    with st.expander(word("answers.figures", measure=word(f"answers.measure_{view.measure}")), expanded=True):
+    with st.expander(word("answers.metrics", measure=word(f"answers.measure_{view.measure}")), expanded=True):
         columns = {
             "retriever": tables.retriever(),
             **{str(k): tables.labelled_number(f"K = {k}", "%.1f") for k in view.ks},
@@ -77,7 +74,7 @@ def _draw_metrics(view: ReadingView) -> None:
         best = table[str(view.k)] == table[str(view.k)].max()
         styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", str(view.k)]))
         tables.draw(styled, columns)
-        st.caption(word("answers.figures_help", k=view.k))
+        st.caption(word("answers.metrics_help", k=view.k))
 
 
 def _draw_differences(view: ReadingView) -> None:
@@ -233,7 +230,8 @@ def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadCol
     relevant = set(view.question_set.relevance[[row]].indices.tolist())
     rows = rankings.indices[row, indices].tolist()
     scores = candidates.retrieval_scores[row, indices].tolist()
-    return passages.build_column(name, rows, scores, spans, relevant=relevant, weight=answers.weight, unit=answers.unit)
+    weight = evaluation.Weight(answers.weight, answers.unit)
+    return passages.build_column(name, rows, scores, spans, relevant=relevant, weight=weight)
 
 
 def _open_in_ask_tab(question: str) -> None:

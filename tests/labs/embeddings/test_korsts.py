@@ -16,14 +16,9 @@ FOLDER = Path(os.environ.get("MRC_DATA", ""))
 REQUIRED_FILES = ("korsts_test.tsv", "klue_sts_dev.json")
 MODEL = "packaged:multilingual-e5-small"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.packaged,
-    pytest.mark.skipif(
-        not all((FOLDER / name).is_file() for name in REQUIRED_FILES),
-        reason=f"needs {' and '.join(REQUIRED_FILES)} in the folder that MRC_DATA names",
-    ),
-]
+HAS_FILES = all((FOLDER / name).is_file() for name in REQUIRED_FILES)
+REASON = f"needs {' and '.join(REQUIRED_FILES)} in the folder that MRC_DATA names"
+pytestmark = [pytest.mark.slow, pytest.mark.packaged, pytest.mark.skipif(not HAS_FILES, reason=REASON)]
 
 
 @pytest.fixture(scope="module")

@@ -20,14 +20,7 @@ from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, is_held_out
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.language import comparison, study
-from mrc_workbench.labs.language.comparison import (
-    Fertility,
-    HeldOutDocuments,
-    TokenizerGrid,
-    TokenizerResult,
-    compare,
-    measure_fertility,
-)
+from mrc_workbench.labs.language.comparison import TokenizerGrid, TokenizerResult, compare
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind, train_on
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
@@ -145,13 +138,10 @@ def test_failed_model_has_error_code_and_details(
     assert (result.error.code, result.error.details) == (code, details)
 
 
-def make_results(tokenizer: PreparedTokenizer, metrics: Fertility) -> list[TokenizerResult]:
-    without_morphemes = Fertility(**{**asdict(metrics), "precision": None, "recall": None, "f1": None})
-    return [
-        TokenizerResult("bpe", tokenizer.trained, metrics),
-        TokenizerResult("../gone", {}, None, GONE),
-        TokenizerResult("some/model", {}, without_morphemes),
-    ]
+def make_results(tokenizer: PreparedTokenizer, metrics: comparison.Fertility) -> list[TokenizerResult]:
+    without_morphemes = comparison.Fertility(**{**asdict(metrics), "precision": None, "recall": None, "f1": None})
+    results = [TokenizerResult("bpe", tokenizer.trained, metrics), TokenizerResult("../gone", {}, None, GONE)]
+    return [*results, TokenizerResult("some/model", {}, without_morphemes)]
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +151,9 @@ def tokenizer() -> PreparedTokenizer:
 
 @pytest.fixture
 def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
-    results = make_results(tokenizer, measure_fertility(tokenizer, HeldOutDocuments.from_texts(SENTENCES[:20])))
+    results = make_results(
+        tokenizer, comparison.measure_fertility(tokenizer, comparison.HeldOutDocuments.from_texts(SENTENCES[:20]))
+    )
     counts = {0: np.array([3, 0, 5]), 2: np.array([1])}
     result = study.TokenizerComparison("documents", 7, results, counts, dict.fromkeys(counts, tokenizer))
     study.save(result, tmp_path)
@@ -174,7 +166,9 @@ def load_comparison(folder: Path) -> tuple[study.TokenizerComparison, list[study
 
 
 def test_comparison_round_trip(folder: Path, tokenizer: PreparedTokenizer) -> None:
-    expected = make_results(tokenizer, measure_fertility(tokenizer, HeldOutDocuments.from_texts(SENTENCES[:20])))
+    expected = make_results(
+        tokenizer, comparison.measure_fertility(tokenizer, comparison.HeldOutDocuments.from_texts(SENTENCES[:20]))
+    )
     result, (first, last) = load_comparison(folder)
     assert (result.corpus, result.n_counted_documents, [*result.errors]) == ("documents", 7, ["../gone"])
     reason = result.errors["../gone"]

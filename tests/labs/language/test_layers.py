@@ -11,15 +11,7 @@ from scipy.stats import spearmanr
 from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.language import layers as layers_module
-from mrc_workbench.labs.language.layers import (
-    LayerScores,
-    LayerSearch,
-    PoolingMode,
-    ndcg,
-    sample_questions,
-    score_layers,
-    search_with_layers,
-)
+from mrc_workbench.labs.language.layers import PoolingMode, sample_questions
 from mrc_workbench.labs.language.network import TransformerModel, model_prompts
 from tests.labs.language.doubles import raises_failure
 from tests.labs.language.tiny_bert import BELLY, N_LAYERS, PEAR, SHIP, write_model
@@ -56,7 +48,7 @@ def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers_module, "_PAIR_BATCH_SIZE", 3)
     fractions: list[float] = []
-    layer_scores_ = score_layers(network, pairs(), fractions.append)
+    layer_scores_ = layers_module.score_layers(network, pairs(), fractions.append)
     assert layer_scores_.spearman.shape == (N_LAYERS + 1, 3)
     for (layer, pooling), vectors in vectors_by_layer(network, TEXTS).items():
         correlation = layer_scores_.spearman[layer, [*PoolingMode].index(pooling)]
@@ -78,10 +70,10 @@ def test_mean_pooling_matches_sentence_transformers(network: TransformerModel) -
 
 
 def test_best_layer_has_highest_score() -> None:
-    scores = LayerScores(np.array([[0.1, np.nan, 0.2], [0.5, 0.3, 0.4]]), 7)
+    scores = layers_module.LayerScores(np.array([[0.1, np.nan, 0.2], [0.5, 0.3, 0.4]]), 7)
     assert scores.best == (1, PoolingMode.MEAN)
     values = np.array([[[0.1, 0.2], [np.nan, np.nan], [0.5, 0.4]], [[1.0, 0.0], [0.2, 0.2], [0.0, 0.6]]])
-    search = LayerSearch(values, small_set())
+    search = layers_module.LayerSearch(values, small_set())
     assert search.best == (1, PoolingMode.MEAN)
     assert search.means[0, 2] == pytest.approx(0.45)
 
@@ -91,7 +83,7 @@ def test_rejects_unscored_and_few_pairs(network: TransformerModel) -> None:
     unscored = PairSet.from_columns("unscored", PairKind.SENTENCES, [[SHIP]])
     for pair_set, code in ((unscored, "no_scores"), (pairs().at(np.arange(2)), "few_pairs")):
         with raises_failure(code):
-            score_layers(network, pair_set)
+            layers_module.score_layers(network, pair_set)
 
 
 def small_set() -> QuestionSet:
@@ -125,12 +117,12 @@ def test_ndcg_matches_ir_measures(passages: int, most_relevant: int) -> None:
     relevant = np.zeros((30, passages), dtype=bool)
     for row in relevant:
         row[rng.permutation(passages)[: rng.integers(1, most_relevant + 1)]] = True
-    assert ndcg(scores, relevant) == pytest.approx(ndcg_by_ir_measures(scores, relevant))
+    assert layers_module.ndcg(scores, relevant) == pytest.approx(ndcg_by_ir_measures(scores, relevant))
 
 
 def test_ties_keep_order_and_single_question_is_rejected() -> None:
     relevant = np.array([[False, True, False]])
-    assert ndcg(np.ones((1, 3)), relevant) == pytest.approx([1 / np.log2(3)])
+    assert layers_module.ndcg(np.ones((1, 3)), relevant) == pytest.approx([1 / np.log2(3)])
     with raises_failure("few_questions"):
         sample_questions(large_set(), np.array([3]))
 
@@ -139,7 +131,7 @@ def test_ties_keep_order_and_single_question_is_rejected() -> None:
 def test_search_matches_transformers(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers_module, "_TEXT_BATCH_SIZE", 3)
     fractions: list[float] = []
-    search = search_with_layers(network, small_set(), on_progress=fractions.append)
+    search = layers_module.search_with_layers(network, small_set(), on_progress=fractions.append)
     assert search.ndcg.shape == (N_LAYERS + 1, len(PoolingMode), len(RELEVANT_BY_QUESTION))
     texts = [*RELEVANT_BY_QUESTION, *TEXTS]
     texts[texts.index("서울")] = "한강 서울"  # with the title
@@ -163,8 +155,10 @@ def test_prepends_prompts(network: TransformerModel) -> None:
         [Passage(record.id, f"나는 {record.title} {record.text}".replace("  ", " ")) for record in bare.passages],
         tuple(Question(record.id, f"서울 {record.text}", (), record.relevant) for record in bare.questions),
     )
-    expected = search_with_layers(network, with_prompts).ndcg
-    assert search_with_layers(network, bare, ("서울 ", "나는 ")).ndcg == pytest.approx(expected, nan_ok=True)
+    expected = layers_module.search_with_layers(network, with_prompts).ndcg
+    assert layers_module.search_with_layers(network, bare, ("서울 ", "나는 ")).ndcg == pytest.approx(
+        expected, nan_ok=True
+    )
 
 
 @pytest.mark.slow
@@ -184,9 +178,8 @@ def test_sample_contains_relevant_passages() -> None:
     assert len(sample.passages) == layers_module.MAX_PASSAGES
     assert 0 < len(sample.questions) <= layers_module.MAX_QUESTIONS
     assert {int(record.id[1:]) for record in sample.questions} <= {*range(100, 500)}
-    assert [record.relevant for record in sample.questions] == [
-        full_set.questions[int(record.id[1:])].relevant for record in sample.questions
-    ]
+    for record in sample.questions:
+        assert record.relevant == full_set.questions[int(record.id[1:])].relevant
     rows = [int(record.id[1:]) for record in sample.passages]
     assert rows != sorted(rows)
     assert sample_questions(large_set(), np.arange(100, 500)).fingerprint == sample.fingerprint

@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.labs.language.network import (
-    MAX_MASKS,
-    SentenceToken,
-    TransformerModel,
-    fill_masks,
-    load_masked_lm,
-    masked_probabilities,
-    predict_by_checkpoint,
-)
+from mrc_workbench.labs.language import network
+from mrc_workbench.labs.language.network import SentenceToken, TransformerModel, fill_masks, load_masked_lm
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
@@ -99,7 +92,7 @@ def expected_probabilities(source: ModelSource) -> np.ndarray:
 
 
 def test_probabilities_match_transformers(masked: TransformerModel, expected_probabilities: np.ndarray) -> None:
-    predicted = masked_probabilities(masked, TEXT)
+    predicted = network.masked_probabilities(masked, TEXT)
     assert predicted.shape == (1, len(SPECIALS + PIECES))
     assert predicted[0] == pytest.approx(expected_probabilities, abs=1e-6)
     assert predicted.sum(axis=1) == pytest.approx([1.0], abs=1e-12)
@@ -111,18 +104,18 @@ def test_fills_each_mask_with_top_tokens(masked: TransformerModel, expected_prob
     assert [first.token, second.token, third.token] == [(SPECIALS + PIECES)[index] for index in best]
     assert [first.probability, second.probability] == pytest.approx(expected_probabilities[best[:2]], abs=1e-6)
     both = reference_probabilities(Path(masked.reference), ["[CLS]", "[MASK]", "[MASK]", "[SEP]"])
-    assert masked_probabilities(masked, "[MASK] [MASK]") == pytest.approx(both[1:3], abs=1e-6)
+    assert network.masked_probabilities(masked, "[MASK] [MASK]") == pytest.approx(both[1:3], abs=1e-6)
 
 
 def test_word_probability_sums_its_tokens(source: ModelSource, expected_probabilities: np.ndarray) -> None:
     """배 starts a word, ##배 continues one."""
-    predictions = predict_by_checkpoint([source], TEXT)
+    predictions = network.predict_by_checkpoint([source], TEXT)
     both = [(SPECIALS + PIECES).index(piece) for piece in ("배", "##배")]
     assert predictions.word_probability(" 배 ") == pytest.approx([expected_probabilities[both].sum()], abs=1e-6)
 
 
 def test_rejects_word_of_several_tokens(source: ModelSource) -> None:
-    predictions = predict_by_checkpoint([source], TEXT)
+    predictions = network.predict_by_checkpoint([source], TEXT)
     with pytest.raises(LanguageError, match="배 · ##를") as caught:
         predictions.word_probability("배를")
     assert caught.value.code == "not_one_piece"
@@ -134,7 +127,7 @@ def test_predicts_with_each_checkpoint(tmp_path: Path) -> None:
     folders = [tmp_path / f"step-{step}" for step in (1, 2)]
     fractions: list[float] = []
     sources = [write_model(folder, seed=seed) for seed, folder in enumerate(folders)]
-    predictions = predict_by_checkpoint(sources, TEXT, fractions.append)
+    predictions = network.predict_by_checkpoint(sources, TEXT, fractions.append)
     references = [reference_probabilities(folder, TOKENS)[MASK_INDEX] for folder in folders]
     expected = [item[len(SPECIALS) + PIECES.index("서울")] for item in references]
     assert predictions.word_probability("서울") == pytest.approx(expected, abs=1e-6)
@@ -145,7 +138,7 @@ def test_predicts_with_each_checkpoint(tmp_path: Path) -> None:
 
 
 def test_rejects_text_without_mask_or_with_many(masked: TransformerModel) -> None:
-    for text, code in (("배를 탔다", "no_mask"), ("[MASK] " * (MAX_MASKS + 1), "many_masks")):
+    for text, code in (("배를 탔다", "no_mask"), ("[MASK] " * (network.MAX_MASKS + 1), "many_masks")):
         with raises_failure(code):
             fill_masks(masked, text)
 

@@ -11,13 +11,8 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.reading.scores import write_predictions
 from mrc_workbench.models.reader import Spans
 
-PASSAGES = (
-    Passage("p1", "수도 서울 강 한강"),
-    Passage("p2", "수도 부산 바다 남해"),
-    Passage("p3", "산 한라산 섬 제주도"),
-    Passage("p4", "산 백두산"),
-    Passage("p5", "꽃 무궁화"),
-)
+_TEXTS = ("수도 서울 강 한강", "수도 부산 바다 남해", "산 한라산 섬 제주도", "산 백두산", "꽃 무궁화")
+PASSAGES = tuple(Passage(f"p{number}", text) for number, text in enumerate(_TEXTS, start=1))
 QUESTIONS = (
     Question("q1", "나라의 수도", ("서울",), ("p1",)),
     Question("q2", "흐르는 강", ("한강",), ("p1",)),

@@ -46,11 +46,10 @@ def test_no_threshold_if_all_questions_have_answers() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-5, 5)), min_size=1, max_size=12))
 def test_best_threshold_has_highest_overlap(rows: list[tuple[bool, bool, float]]) -> None:
     """Each row: whether there is an answer, whether the span is right, and the margin of "no answer"."""
-    questions = tuple(
-        Question(f"q{row}", "무엇", ("서울",) if answered else (), ("p1",) if answered else ())
-        for row, (answered, _, _) in enumerate(rows)
-    )
-    question_set = replace(SET, questions=(*questions, Question("none", "무엇")))
+    answerable = Question("answerable", "무엇", ("서울",), ("p1",))
+    unanswerable = Question("unanswerable", "무엇")
+    questions = [replace(answerable if row[0] else unanswerable, id=f"q{index}") for index, row in enumerate(rows)]
+    question_set = replace(SET, questions=(*questions, unanswerable))
     answers = ["서울" if right else "부산" for _, right, _ in rows] + ["부산"]
     margins = np.array([margin for _, _, margin in rows] + [0.25])
     context_answers = extractive.ContextAnswers(answers, np.zeros(len(answers)), margins)

@@ -13,50 +13,15 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.reading.labels import (
-    NO_ANSWER,
-    UNKNOWN,
-    AnswerKind,
-    LabelKind,
-    QuestionWord,
-    classify_answer_kinds,
-    classify_question_words,
-    label_questions,
-)
+from mrc_workbench.labs.reading import labels
+from mrc_workbench.labs.reading.labels import NO_ANSWER, UNKNOWN, LabelKind, label_questions
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 
 TEXT = "서울은 한국의 수도이다. 부산은 항구이다. 다시 서울이다."  # 32 letters: thirds begin at 11 and 22
 PASSAGES = (Passage("p1", TEXT), Passage("p2", "가" * 2000), Passage("p3", "나" * 1999))
-QUESTION = st.tuples(
-    st.text(max_size=20),
-    st.lists(st.text(max_size=8), max_size=2),
-    st.booleans(),
-    st.lists(st.integers(-1, 40), max_size=2),
-)
-# shares of 5,774 questions in percent, around what they were where 60 of each were read by hand
-SHARES: dict[LabelKind, dict[str, tuple[float, float]]] = {
-    LabelKind.QUESTION_WORD: {
-        "who": (11, 13),
-        "when": (10, 11.5),
-        "where": (7.5, 9),
-        "what": (20, 23),
-        "why": (0.4, 0.7),
-        "how": (0.4, 0.7),
-        "how_many": (9, 11),
-        "other": (35, 39),
-    },
-    LabelKind.ANSWER_KIND: {"date": (9.5, 11), "number": (11, 13), "short_phrase": (75, 79), "long_phrase": (0.5, 1.2)},
-    LabelKind.ANSWER_LENGTH: {
-        "1–3": (33, 34),
-        "4–6": (37, 38),
-        "7–12": (25, 26),
-        "13–24": (3.5, 3.8),
-        "25+": (0.1, 0.2),
-    },
-    LabelKind.PASSAGE_LENGTH: {"250–499": (59, 61), "500–749": (29, 31), "2,000+": (0.7, 0.9)},
-    LabelKind.ANSWER_POSITION: {"first_third": (46, 47), "second_third": (27.5, 28.5), "last_third": (25, 26)},
-}
+ANSWER_LISTS = st.lists(st.text(max_size=8), max_size=2)
+QUESTION = st.tuples(st.text(max_size=20), ANSWER_LISTS, st.booleans(), st.lists(st.integers(-1, 40), max_size=2))
 
 
 def make_question_set(*questions: Question) -> QuestionSet:
@@ -145,7 +110,7 @@ def test_label_fractions_of_korquad(korquad: QuestionSet, by: LabelKind) -> None
     counts = np.bincount(question_labels.codes, minlength=len(question_labels.names))
     shares = dict(zip(question_labels.names, 100 * counts / 5774, strict=True))
     assert {name: share for name, share in shares.items() if not share}.keys() <= {NO_ANSWER, UNKNOWN, "0–249"}
-    for name, (low, high) in SHARES[by].items():
+    for name, (low, high) in CASES["shares"][by].items():
         assert low <= shares[name] <= high, (name, shares[name])
 
 
@@ -165,52 +130,60 @@ def test_answer_kind_agrees_with_question_word(korquad: QuestionSet) -> None:
 
 def test_first_match_mostly_agrees_with_stored_offset(korquad: QuestionSet) -> None:
     without_offsets = replace(korquad, questions=tuple(replace(question, starts=()) for question in korquad.questions))
-    stored_codes, matched_codes = (
-        label_questions(question_set, LabelKind.ANSWER_POSITION).codes for question_set in (korquad, without_offsets)
-    )
-    assert (stored_codes == matched_codes).mean() > 0.92
+    stored = label_questions(korquad, LabelKind.ANSWER_POSITION)
+    matched = label_questions(without_offsets, LabelKind.ANSWER_POSITION)
+    assert (stored.codes == matched.codes).mean() > 0.92
 
 
 CASES = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
-QUESTIONS = [
-    (word, case) for part in ("korean", "english") for word, several in CASES[part].items() for case in several
-]
-ANSWERS = [(kind, case) for kind, several in CASES["answers"].items() for case in several]
+KOREAN, ENGLISH, ANSWERS = (
+    [(label, case) for label, cases in CASES[part].items() for case in cases]
+    for part in ("korean", "english", "answers")
+)
 
 
-@pytest.mark.parametrize(("expected", "question"), QUESTIONS)
+@pytest.mark.parametrize(("expected", "question"), [*KOREAN, *ENGLISH])
 def test_classifies_written_questions(expected: str, question: str) -> None:
-    assert classify_question_words([question]) == [expected]
+    assert labels.classify_question_words([question]) == [expected]
 
 
 def test_composes_decomposed_hangul() -> None:
-    assert classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [QuestionWord.WHERE]
+    assert labels.classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [
+        labels.QuestionWord.WHERE
+    ]
 
 
 @pytest.mark.parametrize(("expected", "answer"), ANSWERS)
 def test_classifies_answers(expected: str, answer: str) -> None:
-    assert classify_answer_kinds([answer]) == [expected]
+    assert labels.classify_answer_kinds([answer]) == [expected]
 
 
 def test_documented_limits_are_unchanged() -> None:
-    words = classify_question_words(["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"])
-    assert words == [QuestionWord.WHEN, QuestionWord.HOW_MANY, QuestionWord.WHERE, QuestionWord.OTHER]
-    kinds = classify_answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
-    assert kinds == [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE, AnswerKind.LONG_PHRASE]
+    words = labels.classify_question_words(
+        ["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"]
+    )
+    assert words == [
+        labels.QuestionWord.WHEN,
+        labels.QuestionWord.HOW_MANY,
+        labels.QuestionWord.WHERE,
+        labels.QuestionWord.OTHER,
+    ]
+    kinds = labels.classify_answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
+    assert kinds == [labels.AnswerKind.NUMBER, labels.AnswerKind.SHORT_PHRASE, labels.AnswerKind.LONG_PHRASE]
 
 
 def test_answer_kinds_keep_order_and_duplicates() -> None:
-    kinds = [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE]
-    assert classify_answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
-    assert classify_answer_kinds([]) == []
+    kinds = [labels.AnswerKind.NUMBER, labels.AnswerKind.SHORT_PHRASE]
+    assert labels.classify_answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
+    assert labels.classify_answer_kinds([]) == []
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))
 def test_classifies_any_text(texts: list[str]) -> None:
-    assert [type(word) for word in classify_question_words(texts)] == [QuestionWord] * len(texts)
-    assert [type(kind) for kind in classify_answer_kinds(texts)] == [AnswerKind] * len(texts)
+    assert [type(word) for word in labels.classify_question_words(texts)] == [labels.QuestionWord] * len(texts)
+    assert [type(kind) for kind in labels.classify_answer_kinds(texts)] == [labels.AnswerKind] * len(texts)
 
 
 def test_classifies_long_texts_quickly() -> None:
     texts = ["1 " * 5000 + "x y", "1월 " * 5000 + "x", "one " * 5000 + "X"]
-    assert classify_answer_kinds(texts) == [AnswerKind.LONG_PHRASE] * 3
+    assert labels.classify_answer_kinds(texts) == [labels.AnswerKind.LONG_PHRASE] * 3

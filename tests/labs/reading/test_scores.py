@@ -12,21 +12,9 @@ import pytest
 
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.labs.reading import scores as scoring
 from mrc_workbench.labs.reading.labels import NO_ANSWER, LabelKind
-from mrc_workbench.labs.reading.scores import (
-    MIN_SLICE_QUESTIONS,
-    AnswerScores,
-    ReadingError,
-    ScoringRules,
-    compare_readers,
-    normalize_answer,
-    read_predictions,
-    score_answer,
-    score_answers,
-    score_slices,
-    slice_questions,
-    write_predictions,
-)
+from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules, score_answer, score_answers
 from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import score_words
@@ -55,33 +43,27 @@ def test_missing_answer_counts_as_wrong() -> None:
     answer_scores = score_answers(four_questions(), predictions, ScoringRules.KORQUAD)
     assert answer_scores.per_question["em"].tolist() == [1, 0, 0, 1]
     assert answer_scores.per_question["f1"] == pytest.approx([1, 4 / 5, 1, 1])
-    assert answer_scores.means() == pytest.approx(
-        {"em": 0.5, "f1": 0.95, "no_answer_accuracy": 1, "em_answerable": 1 / 3, "f1_answerable": 2.8 / 3}
-    )
+    expected = {"em": 0.5, "f1": 0.95, "no_answer_accuracy": 1, "em_answerable": 1 / 3, "f1_answerable": 2.8 / 3}
+    assert answer_scores.means() == pytest.approx(expected)
     values = np.stack([*answer_scores.per_question.values()], axis=1)
-    assert [*answer_scores.intervals.values()] == [
-        tuple(row) for row in significance.proportion_intervals(values, significance.question_groups(four_questions()))
-    ]
+    ends = significance.proportion_intervals(values, significance.question_groups(four_questions()))
+    assert [*answer_scores.intervals.values()] == [tuple(row) for row in ends]
     answer_scores = score_answers(four_questions(), {"q1": "서울"}, ScoringRules.KLUE)
     assert answer_scores.n_missing == 3
-    assert answer_scores.means() == pytest.approx(
-        {"em": 0.25, "rouge_w": 0.25, "no_answer_accuracy": 0, "em_answerable": 1 / 3, "rouge_w_answerable": 1 / 3}
-    )
+    answerable = {"em_answerable": 1 / 3, "rouge_w_answerable": 1 / 3}
+    expected = {"em": 0.25, "rouge_w": 0.25, "no_answer_accuracy": 0, **answerable}
+    assert answer_scores.means() == pytest.approx(expected)
 
 
 def test_compares_readers_by_each_metric() -> None:
     right = {"q1": "서울", "q2": "한국", "q3": "백", "q4": ""}
-    scores = {
-        "a": score_answers(four_questions(), right, ScoringRules.KORQUAD),
-        "b": score_answers(four_questions(), {"q1": "서울"}, ScoringRules.KORQUAD),
-    }
-    tests = compare_readers(four_questions(), scores)
-    assert [(test.a, test.b, test.measure, test.difference) for test in tests] == [
-        ("a", "b", "em", 0.75),
-        ("a", "b", "f1", 0.75),
-    ]
+    predictions = {"a": right, "b": {"q1": "서울"}}
+    scores = {name: score_answers(four_questions(), item, ScoringRules.KORQUAD) for name, item in predictions.items()}
+    tests = scoring.compare_readers(four_questions(), scores)
+    assert [(test.a, test.b, test.measure) for test in tests] == [("a", "b", "em"), ("a", "b", "f1")]
+    assert [test.difference for test in tests] == [0.75, 0.75]
     assert (tests[0].wins, tests[0].ties, tests[0].losses) == (3, 1, 0)
-    assert compare_readers(four_questions(), {}) == []
+    assert scoring.compare_readers(four_questions(), {}) == []
 
 
 def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
@@ -93,9 +75,9 @@ def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
 
 
 def test_predictions_round_trip(tmp_path: Path) -> None:
-    write_predictions({"q1": "서울", "q4": ""}, tmp_path / "predictions.json")
+    scoring.write_predictions({"q1": "서울", "q4": ""}, tmp_path / "predictions.json")
     assert json.loads((tmp_path / "predictions.json").read_text(encoding="utf-8")) == {"q1": "서울", "q4": ""}
-    assert read_predictions(tmp_path / "predictions.json") == {"q1": "서울", "q4": ""}
+    assert scoring.read_predictions(tmp_path / "predictions.json") == {"q1": "서울", "q4": ""}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +88,7 @@ def test_rejects_malformed_predictions(tmp_path: Path, content: str, message: st
     path = tmp_path / "predictions.json"
     path.write_bytes(content.encode("latin-1" if content == "\xff" else "utf-8"))
     with pytest.raises(ReadingError, match=message) as error:
-        read_predictions(path)
+        scoring.read_predictions(path)
     assert error.value.code == "bad_predictions"
     assert "predictions.json" in str(error.value)
 
@@ -140,39 +122,35 @@ def make_question_set() -> QuestionSet:
     passages = [Passage(f"p{index}", f"지문 {index}: 세종은 서울에서 한글을 만들었다.") for index in range(7)]
     texts = ["누가 만들었나?"] * WHO + ["어디에서 만들었나?"] * WHERE + ["왜 만들었나?"]
     answers = ["세종"] * WHO + ["서울"] * WHERE + ["백성"]
-    answerable = [
-        Question(f"q{row}", text, (answer,), (f"p{row // 3}",))
-        for row, (text, answer) in enumerate(zip(texts, answers, strict=True))
-    ]
-    unanswerable = [Question(f"n{row}", "언제 만들었나?") for row in range(MIN_SLICE_QUESTIONS)]
+    pairs = enumerate(zip(texts, answers, strict=True))
+    answerable = [Question(f"q{row}", text, (answer,), (f"p{row // 3}",)) for row, (text, answer) in pairs]
+    unanswerable = [Question(f"n{row}", "언제 만들었나?") for row in range(scoring.MIN_SLICE_QUESTIONS)]
     return QuestionSet("questions", passages, (*answerable, *unanswerable))
 
 
-def readers() -> dict[str, AnswerScores]:
+def readers() -> dict[str, scoring.AnswerScores]:
     """Return a reader that answers "세종" to everything, and one that knows where, and has no answer to most others."""
     first = {question.id: "세종" for question in make_question_set().questions}
     second = {question.id: "서울" if "어디" in question.text else "" for question in make_question_set().questions}
     second |= {"q0": "세종", "q3": "세종대왕"}
-    return {
-        "first": score_answers(make_question_set(), first, ScoringRules.KORQUAD),
-        "second": score_answers(make_question_set(), second, ScoringRules.KORQUAD),
-    }
+    predictions = {"first": first, "second": second}
+    return {name: score_answers(make_question_set(), item, ScoringRules.KORQUAD) for name, item in predictions.items()}
 
 
 def test_slices_keep_label_order_and_omit_small_ones() -> None:
-    parts = slice_questions(make_question_set(), LabelKind.QUESTION_WORD)
+    parts = scoring.slice_questions(make_question_set(), LabelKind.QUESTION_WORD)
     assert [(part.label, part.rows.tolist()) for part in parts] == [
         ("who", list(range(WHO))),
         ("where", list(range(WHO, WHO + WHERE))),
         (NO_ANSWER, list(range(19, 24))),
     ]
-    for n_questions, n_slices in ((MIN_SLICE_QUESTIONS - 1, 0), (MIN_SLICE_QUESTIONS, 1)):
+    for n_questions, n_slices in ((scoring.MIN_SLICE_QUESTIONS - 1, 0), (scoring.MIN_SLICE_QUESTIONS, 1)):
         question_set = make_question_set().with_questions(range(n_questions))
-        assert len(slice_questions(question_set, LabelKind.QUESTION_WORD)) == n_slices
+        assert len(scoring.slice_questions(question_set, LabelKind.QUESTION_WORD)) == n_slices
 
 
 def test_slice_means_and_differences_match_by_hand() -> None:
-    slice_scores = score_slices(make_question_set(), readers(), LabelKind.QUESTION_WORD)
+    slice_scores = scoring.score_slices(make_question_set(), readers(), LabelKind.QUESTION_WORD)
     table = slice_scores.set_index(["measure", "slice", "reader"]).sort_index()
     assert list(table.index.unique("measure")) == ["em", "f1"]
     expected = {("who", "first"): 1, ("who", "second"): 1 / 12, ("where", "first"): 0, ("where", "second"): 1}
@@ -187,10 +165,10 @@ def test_slice_means_and_differences_match_by_hand() -> None:
 def test_slice_scores_use_only_its_questions() -> None:
     scores_by_reader = readers()
     groups = significance.question_groups(make_question_set())
-    slice_scores = score_slices(make_question_set(), scores_by_reader, LabelKind.QUESTION_WORD)
+    slice_scores = scoring.score_slices(make_question_set(), scores_by_reader, LabelKind.QUESTION_WORD)
     table = slice_scores[(slice_scores["measure"] == "f1") & (slice_scores["reader"] == "second")].set_index("slice")
     p = []
-    for part in slice_questions(make_question_set(), LabelKind.QUESTION_WORD):
+    for part in scoring.slice_questions(make_question_set(), LabelKind.QUESTION_WORD):
         own_groups = np.unique(groups[part.rows], return_inverse=True)[1]
         first, second = (scores_by_reader[name].per_question["f1"][part.rows] for name in ("first", "second"))
         row = table.loc[part.label]
@@ -204,14 +182,14 @@ def test_slice_scores_use_only_its_questions() -> None:
 
 
 def test_no_difference_for_single_reader_and_no_small_slices() -> None:
-    table = score_slices(make_question_set(), {"only": readers()["second"]}, LabelKind.ANSWER_KIND)
+    table = scoring.score_slices(make_question_set(), {"only": readers()["second"]}, LabelKind.ANSWER_KIND)
     assert set(table["reader"]) == {"only"}
     assert table["p_holm"].isna().all()
     assert table["slice"].tolist() == ["short_phrase", NO_ANSWER] * 2
     few = make_question_set().with_questions(range(3))
     scores_by_reader = {"only": score_answers(few, {"q0": "세종"}, ScoringRules.KLUE)}
     for by in LabelKind:
-        assert score_slices(few, scores_by_reader, by).empty
+        assert scoring.score_slices(few, scores_by_reader, by).empty
 
 
 @pytest.fixture
@@ -259,9 +237,9 @@ def test_scores_cases_by_hand(rules: str, prediction: str, right: list[str], exa
 
 def test_normalizes_answers_by_rules() -> None:
     answer = "  《소나기》(1953),  황순원의 'The' 소설 "
-    assert normalize_answer(answer, ScoringRules.KORQUAD) == "소나기 1953 황순원의 the 소설"
-    assert normalize_answer("《소나기》(1953), The 소설", ScoringRules.SQUAD) == "《소나기》1953 소설"
-    assert normalize_answer("《소나기》(1953), The 소설", ScoringRules.KLUE) == "《소나기》1953 the 소설"
+    assert scoring.normalize_answer(answer, ScoringRules.KORQUAD) == "소나기 1953 황순원의 the 소설"
+    assert scoring.normalize_answer("《소나기》(1953), The 소설", ScoringRules.SQUAD) == "《소나기》1953 소설"
+    assert scoring.normalize_answer("《소나기》(1953), The 소설", ScoringRules.KLUE) == "《소나기》1953 the 소설"
 
 
 @pytest.mark.slow

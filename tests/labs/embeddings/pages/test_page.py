@@ -12,13 +12,7 @@ from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.embeddings.encoder import add_model
-from mrc_workbench.labs.embeddings.pages.page import (
-    AvailableModels,
-    available_models,
-    has_seen,
-    model_error,
-    retriever_names,
-)
+from mrc_workbench.labs.embeddings.pages import page as page_module
 from mrc_workbench.labs.embeddings.results import EmbeddingRequest, EvaluationRequest
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
 from mrc_workbench.retrieval.comparison import experiment as experiment_store
@@ -30,18 +24,8 @@ from mrc_workbench.retrieval.comparison.store import save_comparison as keep_com
 from mrc_workbench.workbench.views import choices
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
-from tests.labs.embeddings.pages.worlds import (
-    HUB,
-    LIKE_NOBODY,
-    LIKE_PEOPLE,
-    create_finished_run,
-    failed_result,
-    page,
-    result,
-    scored_set,
-    sentence_set,
-    store_evaluation,
-)
+from tests.labs.embeddings.pages import worlds
+from tests.labs.embeddings.pages.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, page, result, store_evaluation
 from tests.labs.embeddings.worlds import scored_pairs
 from tests.retrieval.compared import LATE, RIGHT, comparison_of
 from tests.workbench.views.driving import opened, run, texts
@@ -50,7 +34,7 @@ EN = catalog("en")
 
 
 def open_with_two_models() -> AppTest:
-    data = store_evaluation(scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
+    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
     return opened(page, pairs=data.key, models=f"starter|{HUB}")
 
 
@@ -84,7 +68,7 @@ def test_marks_models_to_be_downloaded() -> None:
 
 @pytest.mark.parametrize(("look", "tab"), [("density", "vectors"), ("cost", "further"), ("wrong", "wrong")])
 def test_view_address_opens_its_tab(look: str, tab: str) -> None:
-    data = store_evaluation(scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
+    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
     app = opened(page, pairs=data.key, models=f"starter|{HUB}", look=look)
     assert len(app.tabs) == 5
     assert app.query_params["look"] in (tab, [tab])
@@ -111,7 +95,7 @@ def test_answer_shows_best_model_and_significance() -> None:
 def test_interval_with_0_is_not_significant() -> None:
     nearly = LIKE_PEOPLE.copy()
     nearly[[5, 6]] = nearly[[6, 5]]
-    data = store_evaluation(scored_set(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
+    data = store_evaluation(worlds.scored_set(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
     app = opened(page, pairs=data.key, models=f"starter|{HUB}")
     assert "could be chance" in texts(app)
 
@@ -132,7 +116,7 @@ def test_offers_downloads() -> None:
 
 
 def test_reports_failed_model_without_metrics() -> None:
-    data = store_evaluation(scored_set(), result("starter", LIKE_PEOPLE), failed_result(HUB))
+    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_PEOPLE), worlds.failed_result(HUB))
     app = opened(page, pairs=data.key, models=f"starter|{HUB}")
     (message,) = [element.value for element in app.error]
     assert "KR\\-SBERT" in message
@@ -142,7 +126,7 @@ def test_reports_failed_model_without_metrics() -> None:
 
 
 def test_reports_missing_model_and_shows_others() -> None:
-    data = store_evaluation(scored_set(), result("starter", LIKE_PEOPLE))
+    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_PEOPLE))
     write_json(workspace() / "embeddings" / "models.json", {"models": ["no/such/model/at all"]})
     app = opened(page, pairs=data.key, models="starter|no/such/model/at all")
     assert "failed, so it has no scores" in app.error[0].value
@@ -150,7 +134,7 @@ def test_reports_missing_model_and_shows_others() -> None:
 
 
 def test_plain_sentences_have_no_ranking() -> None:
-    data = store_evaluation(sentence_set(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
+    data = store_evaluation(worlds.sentence_set(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     app = opened(page, pairs=data.key, pairs_part="all", models="starter")
     assert EN["embeddings.answer_none"] in texts(app)
     table = app.dataframe[0].value
@@ -168,7 +152,7 @@ def test_selected_metric_is_in_address() -> None:
 
 
 def test_ignores_unreadable_evaluation() -> None:
-    data = store_evaluation(scored_set(), result("starter", LIKE_PEOPLE))
+    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_PEOPLE))
     (path,) = (workspace() / "embeddings").glob("*/scores.json")
     path.write_text(json.dumps({"models": 1}), encoding="utf-8")
     app = opened(page, pairs=data.key, models="starter")
@@ -184,10 +168,10 @@ def unpublished_set() -> StoredPairs:
 
 
 def test_offers_bi_encoders_but_no_rerankers(unpublished_set: StoredPairs) -> None:
-    run = create_finished_run(unpublished_set)
-    create_finished_run(unpublished_set, kind="cross-encoder")
+    run = worlds.create_finished_run(unpublished_set)
+    worlds.create_finished_run(unpublished_set, kind="cross-encoder")
     add_model("a/model")
-    models = available_models()
+    models = page_module.available_models()
     assert [*models.names] == [STARTER, DEFAULT_BI_ENCODER, run.id, "a/model"]
     assert models.names[run.id] == "Mine"
     assert models.default_selection == (STARTER, run.id)
@@ -195,19 +179,21 @@ def test_offers_bi_encoders_but_no_rerankers(unpublished_set: StoredPairs) -> No
 
 
 def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -> None:
-    run = create_finished_run(unpublished_set)
-    assert has_seen(run, unpublished_set, Part.TRAIN)
-    assert has_seen(run, unpublished_set, Part.ALL)
-    assert not has_seen(run, unpublished_set, Part.TEST)
-    assert not has_seen(run, save_pairs(scored_set()), Part.TRAIN)
-    assert has_seen(create_finished_run(unpublished_set, SplitOptions(seed=1)), unpublished_set, Part.TEST)
-    published = save_pairs(scored_set())  # all of it published for testing
-    assert not has_seen(create_finished_run(published, SplitOptions(seed=1)), published, Part.TEST)
+    run = worlds.create_finished_run(unpublished_set)
+    assert page_module.has_seen(run, unpublished_set, Part.TRAIN)
+    assert page_module.has_seen(run, unpublished_set, Part.ALL)
+    assert not page_module.has_seen(run, unpublished_set, Part.TEST)
+    assert not page_module.has_seen(run, save_pairs(worlds.scored_set()), Part.TRAIN)
+    assert page_module.has_seen(
+        worlds.create_finished_run(unpublished_set, SplitOptions(seed=1)), unpublished_set, Part.TEST
+    )
+    published = save_pairs(worlds.scored_set())  # all of it published for testing
+    assert not page_module.has_seen(worlds.create_finished_run(published, SplitOptions(seed=1)), published, Part.TEST)
 
 
 def test_reports_missing_folder_without_hub_request() -> None:
-    assert model_error("no/such/folder") is not None
-    assert model_error(DEFAULT_BI_ENCODER) is None
+    assert page_module.model_error("no/such/folder") is not None
+    assert page_module.model_error(DEFAULT_BI_ENCODER) is None
 
 
 @pytest.fixture
@@ -220,16 +206,16 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> StoredSet:
 
 def test_adds_missing_dense_retrievers(questions: StoredSet) -> None:
     names = {STARTER: "Starter", HUB: "an | encoder"}
-    models = AvailableModels(names, (), (), {})
-    assert retriever_names([STARTER, HUB], models, questions) == ["Dense", "Dense · an / encoder"]
+    models = page_module.AvailableModels(names, (), (), {})
+    assert page_module.retriever_names([STARTER, HUB], models, questions) == ["Dense", "Dense · an / encoder"]
     (spec,) = experiment_store.added_retrievers(questions.fingerprint)
     assert spec == DenseSpec(name="Dense · an / encoder", model=HUB, windows=True)
-    assert retriever_names([HUB], models, questions) == ["Dense · an / encoder"]
+    assert page_module.retriever_names([HUB], models, questions) == ["Dense · an / encoder"]
     assert len(experiment_store.added_retrievers(questions.fingerprint)) == 1
 
 
 def test_compares_correlation_with_retrieval(questions: StoredSet) -> None:
-    data = store_evaluation(scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
+    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
     address = {"pairs": data.key, "models": f"starter|{HUB}", "look": "retrieval"}
     assert EN["embeddings.retrieval_none"] in texts(opened(page, **address))
     specs = (BM25Spec(name="BM25"), DenseSpec(name="Dense"), DenseSpec(name="Mine", model=HUB))
@@ -249,5 +235,5 @@ def test_compares_correlation_with_retrieval(questions: StoredSet) -> None:
 def test_models_have_distinct_names() -> None:
     add_model("a/starter")
     add_model("b/starter")
-    names = [*available_models().names.values()]
+    names = [*page_module.available_models().names.values()]
     assert len(names) == len(set(names))

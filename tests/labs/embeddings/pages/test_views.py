@@ -13,33 +13,16 @@ from mrc_workbench.data.cache import Arrays, save_arrays
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import write_json
+from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import SIZES, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import Projection
 from mrc_workbench.labs.embeddings.pages import cosines, further, measures
 from mrc_workbench.labs.embeddings.pages import further as map_view
-from mrc_workbench.labs.embeddings.results import (
-    CostRequest,
-    EmbeddingRequest,
-    MapRequest,
-    NeighboursRequest,
-    SimilarityRequest,
-)
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.labs.embeddings.pages.worlds import (
-    GOLD,
-    HUB,
-    LIKE_NOBODY,
-    LIKE_PEOPLE,
-    SENTENCES,
-    create_finished_run,
-    page,
-    result,
-    scored_set,
-    sentence_set,
-    store_evaluation,
-)
+from tests.labs.embeddings.pages import worlds
+from tests.labs.embeddings.pages.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, SENTENCES, page, result, store_evaluation
 from tests.workbench.views.driving import opened, texts
 
 EN = catalog("en")
@@ -48,14 +31,16 @@ NAMES = ("one", "two")
 
 @pytest.fixture
 def data() -> StoredPairs:
-    return store_evaluation(scored_set(), result("starter", LIKE_NOBODY, -2.0), result(HUB, LIKE_PEOPLE))
+    return store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY, -2.0), result(HUB, LIKE_PEOPLE))
 
 
 def open_view(data: StoredPairs, view: str, **address: str) -> AppTest:
     return opened(page, pairs=data.key, models=f"starter|{HUB}", look=view, **address)
 
 
-def store_task(request: EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, object]) -> None:
+def store_task(
+    request: results.EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, object]
+) -> None:
     folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     save_arrays(folder / "arrays.npz", arrays)
@@ -77,10 +62,10 @@ def test_space_shows_conventions_and_metrics(data: StoredPairs) -> None:
 
 
 def test_shows_training_path(data: StoredPairs) -> None:
-    run = create_finished_run(data)
+    run = worlds.create_finished_run(data)
     for step, alignment in ((0, 0.5), (10, 0.25)):
         run.add_progress({"step": step, "eval_validation_alignment": alignment, "eval_validation_uniformity": -1.5})
-    learned = store_evaluation(scored_set(), result("starter", LIKE_NOBODY), result(run.id, LIKE_PEOPLE))
+    learned = store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY), result(run.id, LIKE_PEOPLE))
     app = opened(page, pairs=learned.key, models=f"starter|{run.id}", look="space")
     assert EN["embeddings.path_help"] in texts(app)
     path = table_with(app, "step")
@@ -92,7 +77,7 @@ def test_shows_training_path(data: StoredPairs) -> None:
 def test_density_counts_pairs_by_band(data: StoredPairs) -> None:
     table = table_with(open_view(data, "density"), "band")
     assert table["count"].tolist() == 2 * [5, 3, 0, 0, 2]  # a score on a border belongs to the higher band
-    lowest = np.sort(LIKE_PEOPLE[GOLD < 1])
+    lowest = np.sort(LIKE_PEOPLE[worlds.GOLD < 1])
     assert table["median"][0] == pytest.approx(np.median(lowest))
 
 
@@ -107,9 +92,9 @@ def test_wrong_pairs_are_sorted_worst_first(data: StoredPairs) -> None:
     assert (alike["misplaced"] > 0).all()
 
 
-def test_requests_and_shows_similarity_matrix(data: StoredPairs, started: list[EmbeddingRequest]) -> None:
+def test_requests_and_shows_similarity_matrix(data: StoredPairs, started: list[results.EmbeddingRequest]) -> None:
     open_view(data, "sentences", sentences="하나\n둘")
-    request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
+    request = results.SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
     assert started == [request]
     matrix = np.array([[1, 0.25], [0.25, 1]], dtype=np.float32)
     store_task(request, data, {"matrix_0": matrix, "matrix_1": matrix / 2}, {"models": {HUB: {}, "starter": {}}})
@@ -119,7 +104,7 @@ def test_requests_and_shows_similarity_matrix(data: StoredPairs, started: list[E
 
 
 def test_failed_model_has_no_matrix(data: StoredPairs) -> None:
-    request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
+    request = results.SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
     models = {HUB: {"error": "x", "code": "hub_unreachable", "model": HUB}, "starter": {}}
     store_task(request, data, {"matrix_1": np.eye(2, dtype=np.float32)}, {"models": models})
     app = open_view(data, "sentences", sentences="하나\n둘", matrix_of=HUB)
@@ -127,7 +112,7 @@ def test_failed_model_has_no_matrix(data: StoredPairs) -> None:
 
 
 def test_shows_nearest_sentences(data: StoredPairs) -> None:
-    request = NeighboursRequest(data=data.key, model=HUB, part=Part.TEST, sentences=("기차",), k=10)
+    request = results.NeighboursRequest(data=data.key, model=HUB, part=Part.TEST, sentences=("기차",), k=10)
     arrays = {"cosines": np.array([[0.9, 0.5]], dtype=np.float32), "rows": np.array([[2, 3]])}
     store_task(request, data, arrays, {"model": HUB})
     table = table_with(open_view(data, "sentences", near="기차"), "sentence")
@@ -165,7 +150,7 @@ def test_map_samples_points_and_keeps_matches(data: StoredPairs, monkeypatch: py
 
 
 def test_plain_sentences_have_map_only() -> None:
-    data = store_evaluation(sentence_set(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
+    data = store_evaluation(worlds.sentence_set(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     address = {"pairs": data.key, "pairs_part": "all", "models": "starter"}
     assert len(opened(page, **address, look="map").get("deck_gl_json_chart")) == 1
     assert EN["embeddings.no_bands"] in texts(opened(page, **address, look="density"))
@@ -178,7 +163,7 @@ def test_umap_starts_by_button(data: StoredPairs) -> None:
     assert EN["embeddings.start_umap"] in [button.label for button in app.button]
     assert not app.get("deck_gl_json_chart")
     points = np.arange(10, dtype=np.float32).reshape(5, 2)
-    request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.UMAP)
+    request = results.MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.UMAP)
     store_task(request, data, {"points": points, "explained": np.zeros(0)}, {"model": HUB})
     app = open_view(data, "map", projection="umap")
     assert len(app.get("deck_gl_json_chart")) == 1
@@ -190,10 +175,12 @@ def test_reports_missing_umap(data: StoredPairs, monkeypatch: pytest.MonkeyPatch
     assert EN["embeddings.no_umap"] in texts(open_view(data, "map", projection="umap"))
 
 
-def test_cost_starts_by_button_and_marks_extrapolation(data: StoredPairs, started: list[EmbeddingRequest]) -> None:
+def test_cost_starts_by_button_and_marks_extrapolation(
+    data: StoredPairs, started: list[results.EmbeddingRequest]
+) -> None:
     app = open_view(data, "cost")
     assert started == []
-    request = CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
+    request = results.CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
     app.button(key=f"start_{STUDY.job(request, data.fingerprint).id}").click().run()
     assert started == [request]
     factors = {Method.CROSS_ENCODER: 1.0, Method.EXACT: 0.01, Method.HNSW: 0.01}
@@ -261,8 +248,8 @@ def test_matrix_colours_ignore_diagonal() -> None:
 
 
 def test_cost_chart_marks_extrapolated_and_published_values() -> None:
-    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "is_measured": [True, False]})
-    published = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
+    table = pd.DataFrame({"method": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "is_measured": [True, False]})
+    published = pd.DataFrame({"method": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
     dashed, solid, points, reported = layers(further.cost_chart(table, published))
     assert dashed["mark"]["strokeDash"]
     assert solid["transform"] == points["transform"] == [{"filter": "datum.is_measured"}]

@@ -27,10 +27,8 @@ def test_constant_grid_has_colour_scale() -> None:
 
 def test_step_chart_marks_selected_step() -> None:
     table = pd.DataFrame({"step": [0, 10], "word": ["배", "배"], "probability": [0.1, 0.3]})
-    marks = [
-        [layer["mark"]["type"] for layer in step_chart(table, ["배"], selected_step).to_dict()["layer"]]
-        for selected_step in (0, 10)
-    ]
+    charts = [step_chart(table, ["배"], selected_step).to_dict() for selected_step in (0, 10)]
+    marks = [[layer["mark"]["type"] for layer in chart["layer"]] for chart in charts]
     assert marks == [["line", "point"], ["rule", "line", "point"]]
 
 

@@ -175,7 +175,7 @@ def test_tokenizes_and_escapes_sentence(data: StoredSet) -> None:
     for kind, name in zip(KINDS, ("WordPiece · 1,000", "BPE · 1,000"), strict=True):
         rows = table[table["tokenizer"] == name]
         tokenizer = prepared(kind)
-        assert rows["letters"].tolist() == [piece.text for piece in tokenizer.pieces(HOSTILE)]
+        assert rows["characters"].tolist() == [piece.text for piece in tokenizer.pieces(HOSTILE)]
         assert rows["number"].tolist() == tokenizer.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
         assert rows["occurrences"].tolist() == rows["number"].tolist()  # counts of the stored comparison
     assert "Those with an unknown piece" not in texts(app)  # neither knows all of it

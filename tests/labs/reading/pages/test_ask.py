@@ -12,7 +12,7 @@ import pytest
 from mrc_workbench.labs.reading.extractive import combined_scores
 from mrc_workbench.labs.reading.generator import GeneratedAnswer
 from mrc_workbench.labs.reading.pages.ask import _follow_stream, answer_html
-from mrc_workbench.labs.reading.pages.evaluation import format_probability
+from mrc_workbench.labs.reading.pages.evaluation import Weight, format_probability
 from mrc_workbench.labs.reading.pages.passages import build_column, explain_selection, mark_spans, selected_answer
 from mrc_workbench.models.llm import EndpointError, Usage
 from mrc_workbench.models.llm_connection import stopped_call
@@ -121,11 +121,11 @@ def test_escapes_model_output(response: str) -> None:
 
 def test_selects_span_with_highest_combined_score() -> None:
     spans = [[(3, 5, -0.5)], [(3, 5, -0.2), (6, 8, -3.0)]]
-    column = build_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=0.5, unit=4.0)
+    column = build_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=Weight(0.5, 4.0))
     assert [passage.combined_score for passage in column.passages] == pytest.approx([-0.5, -0.2 - 0.5 * 4 / 4])
     assert (column.selected_index, column.relevant_index, column.units_below_best(1)) == (0, 0, 1.0)
     assert selected_answer(column, SET) == SET.passages[0].text[3:5]
-    unweighed = build_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=0.0, unit=4.0)
+    unweighed = build_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=Weight(0.0, 4.0))
     assert unweighed.selected_index == 1
     assert selected_answer(unweighed, SET) == SET.passages[1].text[3:5]
 
@@ -134,17 +134,17 @@ def test_combined_score_matches_evaluation() -> None:
     retrieval_scores = np.array([[3.0, 1.0, -np.inf]])
     scores = np.array([[-1.0, -0.1, -np.inf]])
     spans = [[(0, 1, -1.0)], [(0, 1, -0.1)], []]
-    column = build_column("a", [0, 1, 2], retrieval_scores[0].tolist(), spans, relevant=(), weight=2.0, unit=3.0)
+    column = build_column("a", [0, 1, 2], retrieval_scores[0].tolist(), spans, relevant=(), weight=Weight(2.0, 3.0))
     expected = combined_scores(scores, retrieval_scores, 2.0, 3.0)[0].tolist()
     assert [passage.combined_score for passage in column.passages] == expected
     assert column.relevant_index == -1
 
 
 def test_no_answer_without_spans() -> None:
-    column = build_column("a", [0, 1], [2.0, 1.0], [[], []], relevant={0}, weight=0.0, unit=1.0)
+    column = build_column("a", [0, 1], [2.0, 1.0], [[], []], relevant={0}, weight=Weight(0.0, 1.0))
     assert (column.selected_index, column.is_read, selected_answer(column, SET)) == (-1, False, "")
     assert explain_selection(column, SET) == ""
-    assert build_column("a", [], [], [], relevant={0}, weight=0.0, unit=1.0).selected_index == -1
+    assert build_column("a", [], [], [], relevant={0}, weight=Weight(0.0, 1.0)).selected_index == -1
 
 
 def test_excerpt_shows_best_span() -> None:

@@ -24,14 +24,8 @@ from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.labs.reading.pages.worlds import (
-    DISPUTED,
-    QUESTIONS,
-    create_finished_run,
-    page,
-    replace_readers,
-    store_evaluation,
-)
+from tests.labs.reading.pages import worlds
+from tests.labs.reading.pages.worlds import QUESTIONS, page
 from tests.workbench.views.driving import opened, press, run, texts
 
 EN = catalog("en")
@@ -41,13 +35,13 @@ NAMES = ("one", "two", "three")
 
 @pytest.fixture
 def data() -> StoredSet:
-    return save_question_set(DISPUTED)
+    return save_question_set(worlds.DISPUTED)
 
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
     """Records experiments instead of starting jobs, which would outlive the test."""
-    replace_readers(monkeypatch)
+    worlds.replace_readers(monkeypatch)
     experiments: list[ReadingExperiment] = []
     monkeypatch.setattr(StudyJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments
@@ -55,7 +49,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
 
 def experiment_of(data: StoredSet) -> ReadingExperiment:
     """Return the experiment of `open_tab`, with a trained reader."""
-    reader = ReaderSpec(name="Mine", model=create_finished_run(data).id)
+    reader = ReaderSpec(name="Mine", model=worlds.create_finished_run(data).id)
     specs = tuple(choices_for(data).needed(BOTH.split("|")))
     return ReadingExperiment(data=data.key, retriever=specs, reader=(reader,))
 
@@ -63,7 +57,7 @@ def experiment_of(data: StoredSet) -> ReadingExperiment:
 @pytest.fixture
 def view(data: StoredSet) -> evaluation.ReadingView:
     experiment = experiment_of(data)
-    store_evaluation(experiment, data)
+    worlds.store_evaluation(experiment, data)
     folder = STUDY.job(experiment, data.fingerprint).folder
     stored = evaluation.open_reading(data.key, folder)
     assert stored
