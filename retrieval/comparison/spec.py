@@ -199,17 +199,14 @@ def omit_if_default(default: Any, **constraints: Any) -> Any:
 
 
 class RenamedFields(BaseModel):
-    """A model whose fields may have an earlier name, as their `serialization_alias`.
-
-    Files may still use it, and keys of stored results contain it (`by_alias`), so that they stay the same.
-    """
+    """A model of fields with earlier names (`serialization_alias`), which files may use and stored keys contain."""
 
     @model_validator(mode="before")
     @classmethod
     def with_current_names(cls, values: Any) -> Any:
         """Return the values of a file or a stored result under the current names."""
-        renamed = {entry.serialization_alias: name for name, entry in cls.model_fields.items()}
-        renamed.pop(None, None)
+        aliases = ((entry.serialization_alias, name) for name, entry in cls.model_fields.items())
+        renamed = {alias: name for alias, name in aliases if alias}
         return current_names(values, renamed, cls.__name__) if isinstance(values, Mapping) else values
 
 

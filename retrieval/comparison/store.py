@@ -149,9 +149,6 @@ class StoredComparison:
     metrics: dict[str, dict[str, float]]  # mean of every measure by retriever, without failed ones
 
 
-_STORED = TypeAdapter(StoredComparison)
-
-
 class _Scores(BaseModel):
     """The content of `scores.json`: metrics and fields of a `Result`, or the error, by retriever."""
 
@@ -173,6 +170,7 @@ class _StoredCosts(SearchCosts):
 
 
 _COSTS = TypeAdapter(_StoredCosts)
+_STORED = TypeAdapter(StoredComparison)
 _ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", allows_unsealed=True)
 
 
