@@ -196,7 +196,12 @@ def _changed_spec(name: str, change: OptionChange) -> Spec:
 
 def _experiment(parts: SplitOptions, part: Part, *retrievers: Spec) -> Experiment:
     return Experiment(
-        data="", split=part, validation_fraction=parts.validation, test_fraction=parts.test, ks=(1, 10), retriever=retrievers
+        data="",
+        split=part,
+        validation_fraction=parts.validation,
+        test_fraction=parts.test,
+        ks=(1, 10),
+        retriever=retrievers,
     )
 
 

@@ -124,7 +124,9 @@ def _trained_retrievers(runs: dict[str, Run]) -> Iterator[Spec]:
     yield LearnedSpec(name=_UNTRAINED, retrievers=(_BM25, _DENSE, "Late"), max_training_queries=5000)
     yield RerankSpec(name=_RERANKED, first_stage=_UNTRAINED, model=reranker, rerank_top_k=_DEPTH, weight=1.0)
     for name in (*runs,)[1:]:
-        yield LearnedSpec(name=f"Best mix with {name}", retrievers=(_BM25, _DENSE, "Late", name), max_training_queries=5000)
+        yield LearnedSpec(
+            name=f"Best mix with {name}", retrievers=(_BM25, _DENSE, "Late", name), max_training_queries=5000
+        )
     yield LearnedSpec(name=_MIX, retrievers=(_BM25, _DENSE, "Late", *runs), max_training_queries=5000)
 
 

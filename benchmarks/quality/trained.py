@@ -143,7 +143,9 @@ def pretrained_training() -> list[str]:
 
 def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
     weights = (bm25_weight, 1 - bm25_weight)
-    return HybridSpec(name=name, retrievers=(_BM25, dense), fusion=Fusion.Z_SCORE, weights=weights, selected_on=Part.VALIDATION)
+    return HybridSpec(
+        name=name, retrievers=(_BM25, dense), fusion=Fusion.Z_SCORE, weights=weights, selected_on=Part.VALIDATION
+    )
 
 
 _WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
@@ -210,7 +212,9 @@ def pretrained_reranking() -> list[str]:
 
 def _rerank_spec(name: str, model: str, weight: float) -> RerankSpec:
     selected_on = Part.VALIDATION if weight < 1 else None
-    return RerankSpec(name=name, first_stage=_MIX, model=model, rerank_top_k=_DEPTH, weight=weight, selected_on=selected_on)
+    return RerankSpec(
+        name=name, first_stage=_MIX, model=model, rerank_top_k=_DEPTH, weight=weight, selected_on=selected_on
+    )
 
 
 _KS = (1, 2, 3, 5)

@@ -91,10 +91,7 @@ def band_counts(ranks: np.ndarray) -> np.ndarray:
 
 
 def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
-    """Return the column of `ranks` with the most questions that only it or only `first` finds in the top k.
-
-    `first` itself is returned if there is no other column.
-    """
+    """Return the column (`first` if single) with the most questions that only it or only `first` finds in the top k."""
     hits = _is_within(ranks, k)
     differences = (hits != hits[:, [first]]).sum(axis=0)
     differences[first] = -1
@@ -102,10 +99,7 @@ def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
 
 
 def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
-    """Return how much the retrievers disagree on each question, `(n_questions,)`: `log(worst rank / best rank)`.
-
-    Passages below rank `depth` count as rank `depth + 1`.
-    """
+    """Return `log(worst rank / best rank)` of each question, `(n_questions,)`; deeper ranks are `depth + 1`."""
     capped = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
     ratio = capped.max(axis=1) / capped.min(axis=1)  # a ratio, so that ties stay ties
     return np.asarray(np.log(ratio))
@@ -127,10 +121,8 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
 def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return rows of the questions that contain `text` in their words, id or answers, in any case."""
     text = text.strip().lower()
-    has_text = [
-        text == question.id.lower() or any(text in field.lower() for field in (question.text, *question.answers))
-        for question in question_set.questions
-    ]
+    fields = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
+    has_text = [text == id_.lower() or any(text in field.lower() for field in texts) for id_, texts in fields]
     return np.flatnonzero(has_text)
 
 

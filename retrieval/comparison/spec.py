@@ -310,8 +310,8 @@ class ReadingSpec(Spec):
 class RetrieverContext:
     """The data and models of an experiment's retrievers; retrievers with the same model share it.
 
-    Paths start at `base`. `on_progress` gets the progress of the running retriever, 0 to 1. `depths` and `specs` are by
-    name. A learned mix trains on the `full_set` and avoids the evaluated part of its split.
+    Paths start at `base`. `on_progress` gets the progress of the running retriever, 0 to 1. A learned mix trains on the
+    `full_set` without the evaluated part.
     """
 
     def __init__(

@@ -49,8 +49,8 @@ class EngineRequest:
 class EngineConfig:
     """The requests of an engine, or the arguments of Milvus's client.
 
-    `hit_paths` locate hits in a response. `free_queries` search one signal each, without a paid licence; `empty_queries`
-    have no results, by kind of query, for a question without values. `files` are further files by name.
+    `hit_paths` locate hits in a response. `free_queries` search one signal each, without a paid licence. By kind of
+    query, `empty_queries` have no results, for questions without values. `files` are further files by name.
     """
 
     index: str

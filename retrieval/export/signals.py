@@ -308,7 +308,7 @@ def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, 
     """
     codes = list[str]()
     exported = (HybridSpec, MilvusSpec, *([SparseSpec] if sparse else []))
-    for spec in (needed_spec.local_spec for needed_spec in with_dependencies(specs, [name])):
+    for spec in (component.local_spec for component in with_dependencies(specs, [name])):
         if isinstance(spec, BM25Spec | DenseSpec):
             codes += _difference_codes(spec)
         elif isinstance(spec, LearnedSpec):
@@ -386,10 +386,10 @@ def _join_plans(
     for plan, slope in plans:
         if len(plan.parts) != 1 or "title_weight" in plan.differences:
             left_out.append(plan.name)
-            continue
-        parts.append(WeightedSignal(plan.parts[0].signal, **slope))
-        left_out += plan.left_out
-        differences += plan.differences
+        else:
+            parts.append(WeightedSignal(plan.parts[0].signal, **slope))
+            left_out += plan.left_out
+            differences += plan.differences
     return ExportPlan(spec.name, tuple(parts), spec.top_k, by_rank, tuple(left_out), tuple(differences))
 
 
@@ -397,10 +397,9 @@ def _difference_codes(spec: Spec) -> list[str]:
     """Return the codes of what differs for a single signal in any engine."""
     differences: dict[str, object] = {}
     if isinstance(spec, BM25Spec):
-        formula = spec.engine is not BM25Engine.POSTINGS
-        differences = {"feedback": spec.fb_docs, "title_weight": spec.title_weight, "formula": formula}
+        differences = {"feedback": spec.fb_docs, "title_weight": spec.title_weight}
+        differences["formula"] = spec.engine is not BM25Engine.POSTINGS
     elif isinstance(spec, DenseSpec):
-        approximate = spec.index is not IndexKind.EXACT
-        precision = spec.precision is not Precision.AUTO
-        differences = {"windows": spec.windows, "approximate": approximate, "precision": precision}
+        differences = {"windows": spec.windows, "approximate": spec.index is not IndexKind.EXACT}
+        differences["precision"] = spec.precision is not Precision.AUTO
     return [code for code, is_so in differences.items() if is_so]

@@ -186,7 +186,8 @@ def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation
         DenseSpec(name=str(number), model=variant.tuned, windows=True) for number, variant in by_number.items()
     )
     comparison = compare(
-        Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs), question_set()
+        Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs),
+        question_set(),
     )
     groups = question_groups(comparison.question_set)
     assert by_number[REFERENCE].differences == {}

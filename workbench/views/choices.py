@@ -285,7 +285,9 @@ def method_line(spec: Spec, choices: RetrieverChoices) -> str:
 def _description(spec: Spec, choices: RetrieverChoices) -> str:
     match spec:
         case multistage.HybridSpec():
-            weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.retrievers)]
+            weights = [
+                "" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.retrievers)
+            ]
             parts = [retriever_name(name) + weight for name, weight in zip(spec.retrievers, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
         case multistage.RerankSpec():

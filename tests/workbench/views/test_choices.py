@@ -196,7 +196,11 @@ BOTH = ("BM25", "Dense")
         (SparseSpec(name="Sparse", model="a/splade"), "weighted by a model, a/splade", "중요도로 찾음. a/splade"),
         (RunSpec(name="Run", path="/x.trec"), "results of another engine", "다른 엔진의 검색 결과"),
         (HybridSpec(name="Hybrid", retrievers=BOTH), "BM25 + Dense", "BM25 + Dense 결과를 결합"),
-        (HybridSpec(name="W", retrievers=BOTH, weights=(0.3, 0.7)), "BM25 × 0.3 + Dense × 0.7", "BM25 × 0.3 + Dense × 0.7"),
+        (
+            HybridSpec(name="W", retrievers=BOTH, weights=(0.3, 0.7)),
+            "BM25 × 0.3 + Dense × 0.7",
+            "BM25 × 0.3 + Dense × 0.7",
+        ),
         (
             RerankSpec(name="Reranked", first_stage="BM25", model=RANKER),
             f"reranks BM25's top 20 with {RANKER}",

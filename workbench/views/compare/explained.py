@@ -238,7 +238,9 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, duel: PassagePair) -> 
         else:
             ranks = {"before": entry.rank_before, "after": entry.rank_after}
             st.markdown(word(f"why.{side}_moved", score=f"{entry.score:.3f}", **ranks))
-    read = [{spec.first_stage: entry.first, spec.name: entry.reranker} if entry.first else {} for entry in (right, wrong)]
+    read = [
+        {spec.first_stage: entry.first, spec.name: entry.reranker} if entry.first else {} for entry in (right, wrong)
+    ]
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in entry.items() if part} for entry in read])
     if spec.windows and any(read):

@@ -254,7 +254,10 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
     if engine_score:
         st.markdown(drift_words((engine_score.engine_score - engine_score.workbench_score) * 100))
         if engine in TRAITS:
-            lines = [word("takeaway.kept"), *(_differs(code, engine_score.left_out) for code in engine_score.differences)]
+            lines = [
+                word("takeaway.kept"),
+                *(_differs(code, engine_score.left_out) for code in engine_score.differences),
+            ]
             st.markdown("\n".join(f"- {line}" for line in lines))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}

@@ -80,7 +80,9 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         by_baseline = (
             opened.evidence if opened.evidence.baseline == view.baseline else evidence(comparison, view.baseline)
         )
-        return report(comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation)
+        return report(
+            comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation
+        )
 
     return {
         "report": (report_html, "report.html", "text/html"),
@@ -244,7 +246,9 @@ def _draw_stored(stored: StoredComparison) -> None:
     data = selected_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(kept.title_of(stored)))
-    st.info(word("kept.shown", made=moment(stored.created_at), part=word(f"part.{stored.part}")), icon=":material/history:")
+    st.info(
+        word("kept.shown", made=moment(stored.created_at), part=word(f"part.{stored.part}")), icon=":material/history:"
+    )
     answer = st.container()
     settings = _settings()
     with settings:
