@@ -1,4 +1,4 @@
-"""Laboratories: what they try, and what they found counted by hand or by another way."""
+"""Labs: their variants, and results that are recomputed by hand or another method."""
 
 from pathlib import Path
 
@@ -321,7 +321,7 @@ def test_reranking_stays_below_ceiling(sample: QuestionSet) -> None:
         bool({question_set.row_of_passage[id_] for id_ in question.relevant} & {*rows[:20].tolist()})
         for rows, question in zip(first.indices, question_set.questions, strict=True)
     ]
-    assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
+    assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: any hit ranks first
 
 
 def test_computes_ceiling() -> None:

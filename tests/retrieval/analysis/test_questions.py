@@ -1,4 +1,4 @@
-"""Single questions: their ranks, which to look at, and where they are lost."""
+"""Single questions: ranks, selections, and the step that loses them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass

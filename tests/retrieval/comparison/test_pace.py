@@ -77,7 +77,7 @@ def test_reports_no_time_until_all_speeds_are_known() -> None:
     pace.update("BM25", 0.0)
     clock.now = 5.0
     pace.update("BM25", 0.5)
-    assert pace.seconds_left is None  # nobody knows what Dense takes
+    assert pace.seconds_left is None  # the time of Dense is unknown
     pace.update("Dense", 0.0)
     clock.now = 7.0  # its model is loaded
     pace.update("Dense", 0.1)
@@ -133,7 +133,7 @@ def test_cached_rankings_take_no_time_and_are_not_measured() -> None:
 
 
 def test_does_not_measure_retrievers_that_read_nothing() -> None:
-    """Vectors or tokens may be kept, or come with the sample, where rankings are not."""
+    """Vectors or tokens may be cached, or ship with the sample, without rankings."""
     clock = Clock()
     pace = started_estimator(clock, "Dense", "Reranked")
     for name in SPECS["Dense"].name, SPECS["Reranked"].name:

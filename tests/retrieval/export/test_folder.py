@@ -1,4 +1,4 @@
-"""A folder taken away is loaded, asked and checked as its README says, by the script that lies in it."""
+"""An exported folder is loaded, searched and checked by its script, as its README says."""
 
 import json
 import os
@@ -61,7 +61,7 @@ for folder, url, *words in json.loads(sys.argv[1]):
 def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = True) -> subprocess.CompletedProcess[str]:
     """Run scripts of folders, each with the engine's address and its words, one after the other in one process.
 
-    Without `packages` it has the standard library alone.
+    Without `packages` only the standard library is available.
     """
     options = ["-P"] if packages else ["-P", "-S"]
     command = [
@@ -84,7 +84,7 @@ IN_MILVUS = {
 
 @pytest.fixture(scope="module")
 def milvus_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What each folder's script writes: loaded and checked by Python alone, asked with the workbench beside it."""
+    """The output of each folder's script: load and check without the workbench, ask with it."""
     base_folder = tmp_path_factory.mktemp("milvus")
     folders = [written(ExportTarget.MILVUS, base_folder / case, *of) for case, of in IN_MILVUS.items()]
     done = run_scripts(*((folder, "", word) for folder in folders for word in ("load", "check")))

@@ -190,7 +190,7 @@ def vespa_by_loop(
 def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
     scores = signals(1)
     lists = lists_of(scores, "per_range", by_rank=by_rank)
-    if late:  # of the candidates alone, it orders them too
+    if late:  # it scores only the candidates
         tokens = WeightedSignal(LateScored("tokens", np.random.default_rng(5).uniform(0, 1, (6, N))), per_range=0.4)
         lists = SignalRankings(replace(lists.plan, parts=(*lists.plan.parts, tokens)), lists.questions)
     mix = build_mix(ExportTarget.VESPA, lists)

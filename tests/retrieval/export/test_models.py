@@ -1,4 +1,4 @@
-"""Models as ONNX say what the models say, and what is measured of them is what they say."""
+"""Models as ONNX agree with the original models, and so do their metrics."""
 
 import json
 from operator import mul
@@ -117,7 +117,7 @@ def test_exports_late_interaction_to_vespa(tmp_path: Path, exported_models: Expo
         ExportTarget.ELASTICSEARCH,
         ExportTarget.OPENSEARCH,
         ExportTarget.VESPA,
-    ]  # engines with late interaction of their own
+    ]  # engines that support late interaction
     assert [engine_metrics.engine for engine_metrics in metrics] == [
         *own,
         ExportTarget.LANGCHAIN,
