@@ -153,7 +153,7 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     depth = min(ranking.indices.shape[1] for ranking in rankings)
     ranks = rank_map([full_ranking.first(depth) for full_ranking in rankings], question_set).ranks
     spreads = spread(ranks, depth)
-    order = [int(row) for row in np.argsort(-spreads, kind="stable") if spreads[row] > 0]
+    order = [row for row in np.argsort(-spreads, kind="stable").tolist() if spreads[row] > 0]
     leaders = np.where(ranks == 0, depth + 1, ranks).argmin(axis=1)
     first_led = {leaders[row]: row for row in reversed(order)}
     selected = sorted(first_led.values(), key=order.index)[:count]
@@ -332,8 +332,7 @@ def slice_tests(
         p_of = {test.b: test.p for test in tests if test.a == first}
         p_values += [np.nan, *(p_of[name] for name in others)]
     p = np.array(p_values)
-    tested = ~np.isnan(p)
-    p[tested] = holm(p[tested])
+    p[~np.isnan(p)] = holm(p[~np.isnan(p)])
     return p
 
 
@@ -358,7 +357,7 @@ def matched_terms(question_set: QuestionSet) -> np.ndarray:
     Words are Kiwi's content morphemes in Korean, else those of the default analyzer. The best relevant passage counts.
     """
     analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
-    rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # a letter pair is no word
+    rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # words, not bigrams
     most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)
     return most

@@ -164,11 +164,10 @@ class CachedRetriever:
         if cut_off is None or len(questions) == 1:
             return {}
         try:
-            count = int(cut_off())
+            return {"cut_off": count} if (count := int(cut_off())) else {}
         except (ModelError, OSError) as error:  # the rankings are valid
             logger.warning("the passages that %r truncates are unknown: %s", self.name, error)
             return {}
-        return {"cut_off": count} if count else {}
 
     def _built_retriever(self, questions: Sequence[str]) -> Retriever:
         with self._build_lock:
@@ -397,6 +396,6 @@ class RetrieverContext:
 
 def _passage_cost_fraction(question_set: QuestionSet) -> float:
     """Return the fraction of the cost of reading passages and questions that passages cause."""
+    lengths = np.array([len(question.text) for question in question_set.questions])
     passages = reading_costs(question_set.passages.texts.lengths()).sum()
-    questions = reading_costs(np.array([len(question.text) for question in question_set.questions])).sum()
-    return float(passages / max(1.0, passages + questions))
+    return float(passages / max(1.0, passages + reading_costs(lengths).sum()))

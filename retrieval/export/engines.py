@@ -310,15 +310,13 @@ def _vespa(mix: Mix, index: str) -> EngineConfig:
     fusion_expression = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
     weighted = zip(mix.weights, parts, strict=True)
     is_single = len(parts) == 1
-    first_phase = (
-        parts[0].score if is_single else " + ".join(f"{weight:.9g} * {score}" for weight, score in first_phase_terms)
-    )
+    first_phase = " + ".join(f"{weight:.9g} * {score}" for weight, score in first_phase_terms)
     global_phase = " + ".join(f"{weight} * {fusion_expression.format(part.score)}" for weight, part in weighted)
     schema = template(_HERE / "vespa.sd.jinja", keep_newline=True).render(
         index=index,
         parts=parts,
         properties=[line for part in parts for line in part.properties],
-        first=first_phase,
+        first=parts[0].score if is_single else first_phase,
         # a tensor scores all passages, also those that share no term
         drops_others=is_single and isinstance(mix.signals[0], SparseTerms),
         mixed="" if is_single else global_phase,

@@ -221,9 +221,8 @@ def search_mix(mix: Mix, signal_rankings: SignalRankings, k: int) -> Rankings:
         return _mix_candidates(mix, signal_rankings.questions, k)
     value = _by_rank if mix.by_rank else _engine_traits(mix.engine, signal_rankings.plan).value
     zeros = np.zeros(len(signal_rankings.questions))
-    components = [
-        (ranking, value(ranking), zeros, weight) for ranking, weight in zip(rankings, mix.weights, strict=True)
-    ]
+    weighted = zip(rankings, mix.weights, strict=True)
+    components = [(ranking, value(ranking), zeros, weight) for ranking, weight in weighted]
     return sum_by_passage(components, mix.signals[0].n_passages, k)
 
 
@@ -239,10 +238,8 @@ def measure_engine(
 
 
 def _engine_traits(engine: ExportTarget, plan: ExportPlan) -> Traits:
-    by_deviation = engine is ExportTarget.OPENSEARCH and all(
-        part.per_deviation and not part.constant for part in plan.parts
-    )
-    return _OPENSEARCH_Z_SCORE if by_deviation else TRAITS[engine]
+    by_deviation = all(part.per_deviation and not part.constant for part in plan.parts)
+    return _OPENSEARCH_Z_SCORE if engine is ExportTarget.OPENSEARCH and by_deviation else TRAITS[engine]
 
 
 def _select_signals(
@@ -278,9 +275,8 @@ def _signal_weight(part: WeightedSignal, rankings: Rankings, value: ScoreTransfo
         return part.per_deviation + part.per_range + part.constant
     deviations = np.nanstd(scores[known], axis=1)
     contributions = part.per_deviation * ranges[known] / deviations + part.per_range + part.constant * ranges[known]
-    return float(
-        contributions.mean() / _score_range(value(Rankings(rankings.indices[known], rankings.scores[known]))).mean()
-    )
+    values = value(Rankings(rankings.indices[known], rankings.scores[known]))
+    return float(contributions.mean() / _score_range(values).mean())
 
 
 def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:

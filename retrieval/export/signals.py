@@ -284,21 +284,19 @@ def plan_export(name: str, context: RetrieverContext) -> ExportPlan:
     """Return the signals of a retriever. Raises `ExportError` if no engine supports any, and errors of a model."""
     local = context.specs[name].local_spec
     if isinstance(local, LateSpec) and (first := local.first_stage):
-        message = (
-            f"{name!r} scores only the results of {first!r}, which `export` does not support. Export {first!r}, or "
-        )
-        message += (
+        advice = (
             "late interaction without `first_stage` (elasticsearch, opensearch, vespa), or use langchain or llamaindex"
         )
+        problem = f"{name!r} scores only the results of {first!r}, which `export` does not support"
+        message = f"{problem}. Export {first!r}, or {advice}"
         raise ExportError("over_candidates", message, name=name, first=first)
     plan = _Planner(context).plan(context.specs[name])
     if not plan.parts:
         message = f"{name!r} cannot be exported: choose a retriever that uses BM25 or a model"
         raise ExportError("nothing_to_take", message, name=name)
     differences = (*plan.differences, *(("left_out",) if plan.left_out else ()))
-    return replace(
-        plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differences=tuple(dict.fromkeys(differences))
-    )
+    left_out = tuple(dict.fromkeys(plan.left_out))
+    return replace(plan, name=name, left_out=left_out, differences=tuple(dict.fromkeys(differences)))
 
 
 def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
@@ -356,9 +354,8 @@ class _Planner:
                 return replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
             case _:
                 return ExportPlan(spec.name, (), left_out=(spec.name,))
-        return ExportPlan(
-            spec.name, (WeightedSignal(signal, constant=1.0),), differences=tuple(_difference_codes(local))
-        )
+        parts = (WeightedSignal(signal, constant=1.0),)
+        return ExportPlan(spec.name, parts, differences=tuple(_difference_codes(local)))
 
     def _learned(self, spec: LearnedSpec) -> ExportPlan:
         mix = cast(LearnedMix, self._context.get_retriever(spec.name).retriever)

@@ -263,17 +263,15 @@ def unreachable(address: str, error: Exception) -> str:
 
 def min_max_scaled(score: float, scores: list[float]) -> float:
     """Return a score of a list scaled to 0 to 1; the score itself if all are equal."""
-    low = min(scores)
-    high = max(scores)
-    return (score - low) / (high - low) if high > low else score
+    span = max(scores) - min(scores)
+    return (score - min(scores)) / span if span else score
 
 
 def raise_if_refused(answer: Any) -> None:
     """End the program if a document was refused."""
     items = answer if isinstance(answer, list) else answer.get("items", [])
     for item in items:
-        error = item.get("index", {}).get("error") or item.get("result", {}).get("errors")
-        if error:
+        if error := item.get("index", {}).get("error") or item.get("result", {}).get("errors"):
             raise SystemExit(f"a document was not taken: {error}\n`load --recreate` begins again")
 
 
@@ -346,26 +344,20 @@ class MilvusEngine:
         name = self.request["collection"]
         if not self.client.has_collection(name):
             raise SystemExit(f"{name} is not in milvus{NOT_LOADED}")
-        known = [
-            (index, field) for index, field in enumerate(self.request["fields"]) if is_known(values[field["name"]])
-        ]
+        fields = enumerate(self.request["fields"])
+        known = [(index, field) for index, field in fields if is_known(values[field["name"]])]
         if not known:
             return []
         result_options: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
         if len(known) == 1:
             _, field = known[0]
-            search_arguments = {
-                "data": [values[field["name"]]],
-                "anns_field": field["name"],
-                "search_params": field["search"],
-            }
-            (hits,) = self.client.search(name, **search_arguments, **result_options)
+            options = {"anns_field": field["name"], "search_params": field["search"], **result_options}
+            (hits,) = self.client.search(name, data=[values[field["name"]]], **options)
         else:
             request = self.library.AnnSearchRequest
             weights = self.request["ranker"]["weights"]
-            requests = [
-                request([values[field["name"]]], field["name"], field["search"], limit=depth) for _, field in known
-            ]
+            named = [(field["name"], field["search"]) for _, field in known]
+            requests = [request([values[name]], name, search, limit=depth) for name, search in named]
             by_rank = self.library.RRFRanker(self.request["ranker"]["constant"])
             ranker = self.library.WeightedRanker(*(weights[index] for index, _ in known)) if weights else by_rank
             (hits,) = self.client.hybrid_search(name, requests, ranker, **result_options)

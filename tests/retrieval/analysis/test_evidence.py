@@ -230,9 +230,8 @@ def graded(n_judged: int) -> QuestionSet:
     """Questions of which the first passages were judged, one of them relevant, by their own place in the corpus."""
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(30))
     grades = {f"p{row}": int(row == 0) for row in range(n_judged)}
-    return QuestionSet(
-        "graded", passages, tuple(Question.from_grades(f"q{row}", f"{row}?", grades) for row in range(MANY))
-    )
+    questions = tuple(Question.from_grades(f"q{row}", f"{row}?", grades) for row in range(MANY))
+    return QuestionSet("graded", passages, questions)
 
 
 def test_pool_holds_unjudged_results_of_all_retrievers() -> None:

@@ -167,9 +167,8 @@ def test_name_lists_selected_and_present_options() -> None:
     taken = selected_spec(lab, "fb docs 3 · fb weight 0.5")
     assert taken.name == "Mine · title weight 2 · fb docs 3"  # its share is the usual one
     assert selected_spec(lab, UNCHANGED).name == present.name
-    again = lexical_lab(
-        COMPARED.model_copy(update={"retriever": (taken,)}), taken.name, [option_changes(title_weight=[None])]
-    )
+    compared = COMPARED.model_copy(update={"retriever": (taken,)})
+    again = lexical_lab(compared, taken.name, [option_changes(title_weight=[None])])
     assert selected_spec(again, "title weight none").name == "Mine · fb docs 3"
 
 

@@ -449,9 +449,8 @@ def test_reads_earlier_field_names(kind: str, tmp_path: Path, caplog: pytest.Log
     values = dict(experiment.retriever[1])
     assert values["selected_on"] is Part.TEST
     assert {name: values[name] for name in current} == current
-    assert all(
-        f"{line.split(' =')[0]!r} is now" in caplog.text for line in [*top.split("\n"), *earlier.split("\n")[-1:]]
-    )
+    names = [line.split(" =")[0] for line in (*top.split("\n"), earlier.split("\n")[-1])]
+    assert all(f"{name!r} is now" in caplog.text for name in names)
     assert experiment.model_dump(by_alias=True)["test_share"] == 0.3, "keys of stored results keep the earlier names"
 
 

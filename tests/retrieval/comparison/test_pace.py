@@ -30,9 +30,7 @@ RERANKED = RerankSpec(name="Reranked", first_stage="BM25", rerank_top_k=3)
 SPECS = {spec.name: spec for spec in (BM25, DENSE, HYBRID, RERANKED)}
 DATASET = small_set()
 END = pace_module._FINAL_SECONDS
-LENGTHS = [
-    np.array([len(text_record.text) for text_record in texts]) for texts in (DATASET.passages, DATASET.questions)
-]
+LENGTHS = [np.array([len(item.text) for item in items]) for items in (DATASET.passages, DATASET.questions)]
 CHARACTERS = sum(int(lengths.sum()) for lengths in LENGTHS)
 COSTS = sum(round(reading_costs(lengths).sum()) for lengths in LENGTHS)
 
@@ -223,9 +221,8 @@ def model(folder: Path, **configuration: object) -> str:
 def test_forecasts_by_characters_until_measured() -> None:
     for spec in (BM25, DenseSpec(name="LSA")):
         assert forecast(spec) == Forecast(pytest.approx(characters(spec) * 5e-5))
-    write_json(
-        workspace() / "cache" / "pace.json", {reader_key(BM25): {"setup_seconds": 2.0, "seconds_per_character": 0.5}}
-    )
+    rates = {"setup_seconds": 2.0, "seconds_per_character": 0.5}
+    write_json(workspace() / "cache" / "pace.json", {reader_key(BM25): rates})
     assert forecast(BM25) == Forecast(2.0 + 0.5 * characters(BM25), is_measured=True)
 
 

@@ -64,13 +64,8 @@ def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = Tru
     Without `packages` only the standard library is available.
     """
     options = ["-P"] if packages else ["-P", "-S"]
-    command = [
-        sys.executable,
-        *options,
-        "-c",
-        SCRIPTS,
-        json.dumps([[*map(str, argument_list)] for argument_list in calls]),
-    ]
+    words = json.dumps([[*map(str, call)] for call in calls])
+    command = [sys.executable, *options, "-c", SCRIPTS, words]
     given = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
@@ -120,9 +115,7 @@ STEMS = WORDS | {"name": "Stems", "analyzer": "english"}
 NO_STOP_WORDS = STEMS | {"name": "No stop words", "stop_words": True}
 
 
-@pytest.mark.parametrize(
-    "specs", [(), (PAIRS,), (STEMS,), (NO_STOP_WORDS,)], ids=["usual", "pairs", "stems", "stop-words"]
-)
+@pytest.mark.parametrize("specs", [(), (PAIRS,), (STEMS,), (NO_STOP_WORDS,)])
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.VESPA, ExportTarget.MILVUS])
 def test_encodes_new_question_like_compared_ones(
     engine: ExportTarget, specs: tuple[dict[str, object], ...], tmp_path: Path
@@ -131,9 +124,8 @@ def test_encodes_new_question_like_compared_ones(
     signal = read_json(folder / MANIFEST)["signals"][0]
     for spec in specs:
         defaults = {"analyzer": "word", "pairs": False, "stop_words": False}
-        assert {name: signal[name] for name in defaults} == {
-            name: spec.get(name, value) for name, value in defaults.items()
-        }
+        expected = {name: spec.get(name, value) for name, value in defaults.items()}
+        assert {name: signal[name] for name in defaults} == expected
     exported_questions = lines(folder / "questions.jsonl")
     values = new_question_values(folder, [question["text"] for question in exported_questions])
     assert json.loads(json.dumps(values)) == [question["values"] for question in exported_questions]
@@ -243,9 +235,8 @@ def test_command_writes_folder_and_prints_metrics(key: str, tmp_path: Path, caps
     assert main(["export", key, str(ODD["name"]), "--to", "opensearch", "--out", str(tmp_path / "made")]) == 0
     unit, head, *rows, written_to = capsys.readouterr().out.splitlines()
     assert (unit[:10], head.split()[0], written_to) == ("in percent", "nDCG@10", f"written to {tmp_path / 'made'}")
-    assert [line.split()[0] for line in rows] == [
-        target.value for target in ExportTarget if target is not ExportTarget.ONNX
-    ]
+    targets = [target.value for target in ExportTarget if target is not ExportTarget.ONNX]
+    assert [line.split()[0] for line in rows] == targets
     assert all(-100 <= float(cell) <= 100 for line in rows for cell in line.split()[1:])
     assert (tmp_path / "made" / "engine.json").is_file()
     assert main(["export", "0" * 16, "x", "--to", "vespa", "--out", str(tmp_path / "no")]) == 2

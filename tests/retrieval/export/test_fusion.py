@@ -146,9 +146,8 @@ def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, se
     lists = lists_of(scores, slope)
     mix = build_mix(engine, lists)
     expected = [weight_by_loop(mix.technique, *item) for item in zip(scores, [slope] * 2, WEIGHTS, strict=True)]
-    assert mix.technique == (
-        "z_score" if (engine, slope) == (ExportTarget.OPENSEARCH, "per_deviation") else TRAITS[engine][1]
-    )
+    is_z_score = (engine, slope) == (ExportTarget.OPENSEARCH, "per_deviation")
+    assert mix.technique == ("z_score" if is_z_score else TRAITS[engine].technique)
     assert mix.weights == pytest.approx([item / sum(expected) for item in expected], abs=1e-5)
     assert sum(mix.weights) == pytest.approx(1, abs=1e-9)
     assert rows_of(search_mix(mix, lists, K).indices) == mixed_by_loop(mix.technique, scores, mix.weights)
