@@ -168,12 +168,10 @@ def hybrid_lab(
 
     A compared hybrid of exactly these two is the reference.
     """
-    pair = (first, second)
+    grid = [(fusion, (weight, round(1 - weight, 9))) for fusion, weight in product(fusions, weights)]
     variants = [
-        HybridSpec(
-            name=f"{fusion} · {weight:g}", retrievers=pair, fusion=fusion, weights=(weight, round(1 - weight, 9))
-        )
-        for fusion, weight in product(fusions, weights)
+        HybridSpec(name=f"{fusion} · {pair[0]:g}", retrievers=(first, second), fusion=fusion, weights=pair)
+        for fusion, pair in grid
     ]
     hybrids = [spec for spec in compared.retriever if isinstance(spec, HybridSpec)]
     current = [spec.name for spec in hybrids if {*spec.retrievers} == {first, second}]
@@ -340,9 +338,8 @@ def _with_ceilings(table: pd.DataFrame, lab: Comparison, measure: str) -> pd.Dat
 def best_setting_name(table: pd.DataFrame) -> str:
     """Return the name with the highest mean; of equal ones a single component, then the least depth, then the first."""
     top = table[table["value"] == table["value"].max()]
-    return str(
-        top.sort_values([name for name in ("is_variant", "rerank_top_k") if name in top], kind="stable")["name"].iloc[0]
-    )
+    criteria = [name for name in ("is_variant", "rerank_top_k") if name in top]
+    return str(top.sort_values(criteria, kind="stable")["name"].iloc[0])
 
 
 def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float:

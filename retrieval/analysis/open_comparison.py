@@ -329,9 +329,8 @@ class OpenComparison:
         if len(lists) < len(spec.retrievers) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
             return None
         depths = [self.comparison.experiment.specs[name].scored_depth(spec.top_k) for name in spec.retrievers]
-        return standing.fusion_contributions(
-            lists, row, passage, depth=spec.top_k, fusion=spec.fusion, weights=spec.weights, depths=depths
-        )
+        options: dict[str, Any] = {"fusion": spec.fusion, "weights": spec.weights}
+        return standing.fusion_contributions(lists, row, passage, depth=spec.top_k, depths=depths, **options)
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> standing.RerankExplanation | None:
         """Explain the move of a passage; None if the ranking before is not stored, or the model's weight is gone."""

@@ -91,10 +91,7 @@ def band_counts(ranks: np.ndarray) -> np.ndarray:
 
 
 def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
-    """Return the column of `ranks` with the most questions that only it or only `first` finds in the top k.
-
-    `first` itself is returned if there is no other column.
-    """
+    """Return the column (`first` if single) with the most questions that only it or only `first` finds in the top k."""
     hits = _is_within(ranks, k)
     differences = (hits != hits[:, [first]]).sum(axis=0)
     differences[first] = -1
@@ -102,10 +99,7 @@ def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
 
 
 def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
-    """Return how much the retrievers disagree on each question, `(n_questions,)`: `log(worst rank / best rank)`.
-
-    Passages below rank `depth` count as rank `depth + 1`.
-    """
+    """Return `log(worst rank / best rank)` of each question, `(n_questions,)`; deeper ranks are `depth + 1`."""
     capped = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
     ratio = capped.max(axis=1) / capped.min(axis=1)  # a ratio, so that ties stay ties
     return np.asarray(np.log(ratio))
@@ -127,10 +121,8 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
 def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return rows of the questions that contain `text` in their words, id or answers, in any case."""
     text = text.strip().lower()
-    has_text = [
-        text == question.id.lower() or any(text in field.lower() for field in (question.text, *question.answers))
-        for question in question_set.questions
-    ]
+    fields = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
+    has_text = [text == id_.lower() or any(text in field.lower() for field in texts) for id_, texts in fields]
     return np.flatnonzero(has_text)
 
 
@@ -161,7 +153,7 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     depth = min(ranking.indices.shape[1] for ranking in rankings)
     ranks = rank_map([full_ranking.first(depth) for full_ranking in rankings], question_set).ranks
     spreads = spread(ranks, depth)
-    order = [int(row) for row in np.argsort(-spreads, kind="stable") if spreads[row] > 0]
+    order = [row for row in np.argsort(-spreads, kind="stable").tolist() if spreads[row] > 0]
     leaders = np.where(ranks == 0, depth + 1, ranks).argmin(axis=1)
     first_led = {leaders[row]: row for row in reversed(order)}
     selected = sorted(first_led.values(), key=order.index)[:count]
@@ -340,8 +332,7 @@ def slice_tests(
         p_of = {test.b: test.p for test in tests if test.a == first}
         p_values += [np.nan, *(p_of[name] for name in others)]
     p = np.array(p_values)
-    tested = ~np.isnan(p)
-    p[tested] = holm(p[tested])
+    p[~np.isnan(p)] = holm(p[~np.isnan(p)])
     return p
 
 
@@ -366,7 +357,7 @@ def matched_terms(question_set: QuestionSet) -> np.ndarray:
     Words are Kiwi's content morphemes in Korean, else those of the default analyzer. The best relevant passage counts.
     """
     analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
-    rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # a letter pair is no word
+    rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # words, not bigrams
     most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)
     return most

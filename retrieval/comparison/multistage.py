@@ -36,9 +36,8 @@ class HybridSpec(Spec):
     @model_validator(mode="after")
     def _check_weights(self) -> "HybridSpec":
         if self.weights is not None and (len(self.weights) != len(self.retrievers) or not any(self.weights)):
-            raise ValueError(
-                f"weights must be {len(self.retrievers)} numbers, one for each of `retrievers`, and not all 0"
-            )
+            expected = f"{len(self.retrievers)} numbers, one for each of `retrievers`"
+            raise ValueError(f"weights must be {expected}, and not all 0")
         return self
 
     @property
@@ -157,9 +156,8 @@ class LearnedSpec(Spec):
 
         # these determine the training questions, which the first search selects
         split = astuple(context.split_options), context.evaluated_part
-        return context.cached_retriever(
-            self, build, full_set.fingerprint, *split, trained, depths, _LEARNING_VERSION, own_components=own_signals
-        )
+        content = full_set.fingerprint, *split, trained, depths, _LEARNING_VERSION
+        return context.cached_retriever(self, build, *content, own_components=own_signals)
 
     def signals(self, context: RetrieverContext) -> Iterator[TermSpec]:
         """Yield variants of the first BM25 of the mix, each with one changed value."""

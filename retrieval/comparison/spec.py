@@ -164,11 +164,10 @@ class CachedRetriever:
         if count_truncated is None or len(questions) == 1:
             return {}
         try:
-            count = int(count_truncated())
+            return {"cut_off": count} if (count := int(count_truncated())) else {}
         except (ModelError, OSError) as error:  # the rankings are valid
             logger.warning("the passages that %r truncates are unknown: %s", self.name, error)
             return {}
-        return {"cut_off": count} if count else {}
 
     def _built_retriever(self, questions: Sequence[str]) -> Retriever:
         with self._build_lock:
@@ -199,10 +198,7 @@ def omit_if_default(default: Any, **constraints: Any) -> Any:
 
 
 class RenamedFields(BaseModel):
-    """A model whose fields may have an earlier name, as their `serialization_alias`.
-
-    Files may still use it, and keys of stored results contain it (`by_alias`), so that they stay the same.
-    """
+    """A model of fields with earlier names (`serialization_alias`), which files may use and stored keys contain."""
 
     @model_validator(mode="before")
     @classmethod
@@ -317,8 +313,8 @@ class ReadingSpec(Spec):
 class RetrieverContext:
     """The data and models of an experiment's retrievers; retrievers with the same model share it.
 
-    Paths start at `base`. `on_progress` gets the progress of the running retriever, 0 to 1. `depths` and `specs` are by
-    name. A learned mix trains on the `full_set` and avoids the evaluated part of its split.
+    Paths start at `base`. `on_progress` gets the progress of the running retriever, 0 to 1. A learned mix trains on the
+    `full_set` without the evaluated part.
     """
 
     def __init__(
@@ -404,6 +400,6 @@ class RetrieverContext:
 
 def _passage_cost_fraction(question_set: QuestionSet) -> float:
     """Return the fraction of the cost of reading passages and questions that passages cause."""
+    lengths = np.array([len(question.text) for question in question_set.questions])
     passages = reading_costs(question_set.passages.texts.lengths()).sum()
-    questions = reading_costs(np.array([len(question.text) for question in question_set.questions])).sum()
-    return float(passages / max(1.0, passages + questions))
+    return float(passages / max(1.0, passages + reading_costs(lengths).sum()))

@@ -148,9 +148,6 @@ class StoredComparison:
     metrics: dict[str, dict[str, float]]  # mean of every measure by retriever, without failed ones
 
 
-_STORED = TypeAdapter(StoredComparison)
-
-
 class _Scores(BaseModel):
     """The content of `scores.json`: metrics and fields of a `Result`, or the error, by retriever."""
 
@@ -172,6 +169,7 @@ class _StoredCosts(SearchCosts):
 
 
 _COSTS = TypeAdapter(_StoredCosts)
+_STORED = TypeAdapter(StoredComparison)
 _ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", allows_unsealed=True)
 
 
@@ -214,10 +212,7 @@ def _current_spec(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(folder: Path, question_set: QuestionSet) -> Comparison:
-    """Read a comparison on a part of the whole `question_set`.
-
-    Raises `ValueError` if the folder contains no complete comparison, or one of other passages or questions.
-    """
+    """Read a complete comparison of a part of the whole `question_set`. Raises `ValueError` for any other folder."""
     origin = read_provenance(folder)
     if not origin:
         raise ValueError(f"{folder} holds no finished comparison")
@@ -267,10 +262,9 @@ def list_comparisons() -> list[StoredComparison]:
 
 def get_comparison(key: str) -> StoredComparison | None:
     """Return the readable comparison of the workspace with this key, or None."""
-    try:
+    with suppress(KeyError):
         return read_comparison(COMPARISONS.stored_job(key).folder)
-    except KeyError:
-        return None
+    return None
 
 
 def damaged_comparisons() -> list[str]:
@@ -310,11 +304,8 @@ def read_comparison(folder: Path) -> StoredComparison | None:
             "lab": experiment.get("lab"),
             "relevance_level": experiment.get("relevance_level", RELEVANT_GRADE),
         }
-        metrics = {
-            name: {measure: value for measure, value in entry.items() if "@" in measure}
-            for name, entry in scores["retrievers"].items()
-            if "error" not in entry
-        }
+        scored = {name: entry for name, entry in scores["retrievers"].items() if "error" not in entry}
+        metrics = {name: {key: entry[key] for key in entry if "@" in key} for name, entry in scored.items()}
         return _STORED.validate_python(values | {"metrics": metrics})
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -353,10 +344,9 @@ def find_comparison(reference: str) -> StoredComparison:
 def find_stored_comparison(reference: str) -> StoredComparison:
     """Return the comparison of a reference as `find_comparison` does, if it is in the workspace."""
     stored = find_comparison(reference)
-    if get_comparison(stored.key) != stored:
-        message = f"the comparison in {stored.folder} is not stored in this workspace"
-        raise ComparisonNotFoundError("not_stored", message)
-    return stored
+    if get_comparison(stored.key) == stored:
+        return stored
+    raise ComparisonNotFoundError("not_stored", f"the comparison in {stored.folder} is not stored in this workspace")
 
 
 def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
@@ -371,9 +361,8 @@ def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
         return _read_stored_experiment(path), path
     if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
         return read_experiment(path), path.parent
-    hint = "give a key, an experiment file or a folder of `compare --out`"
-    message = f"there is no comparison {str(reference)!r}: {hint}; {_LIST_HINT}"
-    raise ComparisonNotFoundError("unknown_comparison", message)
+    hint = f"give a key, an experiment file or a folder of `compare --out`; {_LIST_HINT}"
+    raise ComparisonNotFoundError("unknown_comparison", f"there is no comparison {str(reference)!r}: {hint}")
 
 
 def store_question_set(question_set: QuestionSet, source: str) -> None:
@@ -385,10 +374,7 @@ def store_question_set(question_set: QuestionSet, source: str) -> None:
 def store_comparison(
     comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str
 ) -> ComparisonJob:
-    """Store a comparison of a storable experiment and its dataset, which comes from `source`; returns its job.
-
-    Raises `LimitError` and `OSError`.
-    """
+    """Store a comparison and its dataset, which comes from `source`; raises `LimitError` and `OSError`."""
     job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
     store_question_set(question_set, source)
     save_comparison(comparison, job.folder, origin)

@@ -1,4 +1,4 @@
-"""Exports of a retriever: a folder with which an engine or a library runs the same search, and what that changes."""
+"""Exports of a retriever: a folder with which an engine or a library runs the same search."""
 
 from pathlib import Path
 

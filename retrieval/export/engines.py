@@ -1,18 +1,16 @@
-"""The requests of each engine: to create its index, to send documents, and to ask a question.
+"""The requests of each engine: to create its index, to send documents, and to search.
 
-Requests of the HTTP interface, or arguments of Milvus's client, are data that the script of the folder sends. It fills
-in a question's values for marks, `{{terms}}` and `{{vector}}`. Tokens are ours, and the engine's own analysis of texts
-is turned off, so that BM25 counts there what it counts here.
+Requests of the HTTP interface, or arguments of Milvus's client, are data that the folder's script sends. It replaces
+marks such as `{{terms}}` and `{{vector}}` by the values of a query. Fields contain the tokens of this program, and the
+engine does not analyze them, so that BM25 counts the same terms.
 
-Elasticsearch and OpenSearch are both built on Lucene and share the index body, the bulk interface and the `match`
-query. They differ in the fields of vectors and of term weights, in the scripts that score late interaction, and in how
-they mix several queries.
+Elasticsearch and OpenSearch are built on Lucene and share the index body, the bulk interface and the `match` query.
+They differ in the fields of vectors and term weights, the scripts of late interaction, and the fusion of queries.
 
-Late interaction is a script that scores every passage with tokens. A script must not return a negative score, so the
-scripts return the mean cosine of `retrieval.late` on another scale: + 1 in Elasticsearch, times the number of the
-question's tokens and between 0 and 1 for each of them in OpenSearch.
+Late interaction is a script that scores every passage with tokens. Scores of scripts must not be negative: the mean
+cosine of late interaction gets + 1 in Elasticsearch; OpenSearch sums values between 0 and 1 over the query's tokens.
 
-Vespa is an application of one schema: its first phase orders the results of all signals, its global phase mixes them.
+Vespa gets an application with one schema: the first phase ranks the results of all signals, the global one fuses them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +26,14 @@ from mrc_workbench.retrieval.export.signals import LateTokens, Signal, SparseTer
 from mrc_workbench.retrieval.milvus import index_parameters
 from mrc_workbench.retrieval.report.words import template
 
-HITS = 10  # passages that a query returns by default
-HIT_FIELDS = ("row", "passage", "title")  # of a hit
+HITS = 10  # default number of passages
+HIT_FIELDS = ("row", "passage", "title")
 NAMESPACE = "mrc"  # of Vespa's document ids
 Body = dict[str, Any]
 _HERE = Path(__file__).parent
 _CLUSTER = "passages"  # of Vespa
 _MATCH_NONE: Body = {"match_none": {}}
-_HNSW_OPTIONS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
+_HNSW_OPTIONS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}
 
 
 @dataclass(frozen=True)
@@ -49,33 +47,33 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """The requests of an engine, or the arguments of Milvus's client."""
+    """The requests of an engine, or the arguments of Milvus's client.
+
+    `hit_paths` locate hits in a response. `free_queries` search one signal each, without a paid licence. By kind of
+    query, `empty_queries` have no results, for questions without values. `files` are further files by name.
+    """
 
     index: str
     setup: Sequence[EngineRequest] = ()
     exists: EngineRequest | None = None
     remove: EngineRequest | None = None
-    bulk: Mapping[str, str] = field(default_factory=dict)  # how documents are sent
+    bulk: Mapping[str, str] = field(default_factory=dict)
     finish: Sequence[EngineRequest] = ()
     query: EngineRequest | None = None
-    hit_paths: Body = field(default_factory=dict)  # where an answer has hits and their scores
-    free_queries: Body = field(
-        default_factory=dict
-    )  # queries of one signal each, without a paid licence, and how to mix them
-    empty_queries: Body = field(
-        default_factory=dict
-    )  # by kind of query, one without results, for a question without values
-    files: Mapping[str, str] = field(default_factory=dict)  # further ones of the folder, by name
+    hit_paths: Body = field(default_factory=dict)
+    free_queries: Body = field(default_factory=dict)
+    empty_queries: Body = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     client: Body = field(default_factory=dict)
 
 
 def hit_paths(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
-    """Return where an answer has its list of hits, and a hit its fields and its score (or a cosine distance)."""
+    """Return the paths of the hits in a response, and of the fields and the score (or cosine distance) in a hit."""
     return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
 
 
 def engine_config(mix: Mix, index: str) -> EngineConfig:
-    """Return the requests for the engine of the mix, the index called `index`: small letters, figures and `_`."""
+    """Return the requests for the engine of the mix; the name of the index has lower-case letters, digits and `_`."""
     engines = {
         ExportTarget.ELASTICSEARCH: elasticsearch,
         ExportTarget.OPENSEARCH: opensearch,
@@ -87,12 +85,12 @@ def engine_config(mix: Mix, index: str) -> EngineConfig:
 
 
 def mark(signal: Signal) -> str:
-    """Return what stands for the value of a question in the field of a signal."""
+    """Return the mark of a query's value for a signal."""
     return "{{" + signal.field + "}}"
 
 
 def is_exact(signal: Vectors) -> bool:
-    """Whether all vectors are compared."""
+    """Whether the index compares all vectors."""
     return signal.index in (IndexKind.EXACT, IndexKind.INT8)
 
 
@@ -110,7 +108,7 @@ def elasticsearch(mix: Mix, index: str) -> EngineConfig:
             retrievers.append({"standard": {"query": _scripted(name, source=source, params={"query_vector": value})}})
         elif isinstance(signal, SparseTerms):
             fields[name] = {"type": "sparse_vector"}
-            weights = {"field": name, "query_vector": value, "prune": False}  # versions differ in the default
+            weights = {"field": name, "query_vector": value, "prune": False}  # the default depends on the version
             retrievers.append({"standard": {"query": {"sparse_vector": weights}}})
         elif isinstance(signal, Terms):
             fields[name] = _text_field(signal)
@@ -126,30 +124,26 @@ def elasticsearch(mix: Mix, index: str) -> EngineConfig:
     window = {"rank_window_size": mix.depth}
     if len(retrievers) == 1:
         retriever = retrievers[0]
-    elif mix.by_rank:  # without weights, earlier versions take it too
+    elif mix.by_rank:  # earlier versions do not support weights
         children = weighted if is_weighted(mix) else retrievers
         retriever = {"rrf": {"retrievers": children, "rank_constant": RRF_CONSTANT, **window}}
     else:
         normalised = [body | {"normalizer": mix.technique} for body in weighted]
         retriever = {"linear": {"retrievers": normalised, **window}}
     config = _lucene_config(mix, index, fields, {"retriever": retriever})
-    empty_queries = {
-        "knn": {"standard": {"query": _MATCH_NONE}},
-        "script_score": _MATCH_NONE,
-        "sparse_vector": _MATCH_NONE,
-    }
+    empty_queries = dict.fromkeys(("script_score", "sparse_vector"), _MATCH_NONE)
+    config = replace(config, empty_queries=empty_queries | {"knn": {"standard": {"query": _MATCH_NONE}}})
     if not has_free_queries(mix):
-        return replace(config, empty_queries=empty_queries)
+        return config
     result_options = {"size": mix.depth, "_source": [*HIT_FIELDS]}
-    queries = [
-        asdict(EngineRequest("POST", f"/{index}/_search", {"retriever": body, **result_options})) for body in retrievers
-    ]
-    fused = {"weights": list(mix.weights), "by_rank": mix.by_rank, "rank_constant": RRF_CONSTANT}
-    return replace(config, empty_queries=empty_queries, free_queries={"queries": queries, **fused})
+    bodies = ({"retriever": body, **result_options} for body in retrievers)
+    queries = [asdict(EngineRequest("POST", f"/{index}/_search", body)) for body in bodies]
+    fusion = {"weights": list(mix.weights), "by_rank": mix.by_rank, "rank_constant": RRF_CONSTANT}
+    return replace(config, free_queries={"queries": queries, **fusion})
 
 
 def has_free_queries(mix: Mix) -> bool:
-    """Whether Elasticsearch's free licence answers one query a signal, though not the mixed query."""
+    """Whether Elasticsearch's free licence supports a query for each signal, though not the fused query."""
     return len(mix.signals) > 1 and not any(isinstance(signal, LateTokens) for signal in mix.signals)
 
 
@@ -169,10 +163,10 @@ def opensearch(mix: Mix, index: str) -> EngineConfig:
             fields[name] = _text_field(signal)
             queries.append(_match(signal))
         elif isinstance(signal, LateTokens):
-            fields[name] = {"type": "object", "enabled": False}  # the script reads the document as it was sent
+            fields[name] = {"type": "object", "enabled": False}  # the script reads the source document
             fields[presence_field(signal)] = {"type": "boolean"}
             source = f"lateInteractionScore(params.query_vectors, '{name}', params._source, params.space_type)"
-            # the cosine is the only space whose score all versions order alike
+            # the cosine is the only space with the same order in all versions
             script = {"source": source, "params": {"query_vectors": value, "space_type": "cosinesimil"}}
             has_tokens = {"term": {presence_field(signal): True}}
             queries.append({"script_score": {"query": has_tokens, "script": script}})
@@ -206,7 +200,7 @@ def opensearch(mix: Mix, index: str) -> EngineConfig:
 def _lucene_config(
     mix: Mix, index: str, signal_fields: dict[str, Body], query: Body, pipeline: Sequence[EngineRequest] = ()
 ) -> EngineConfig:
-    """Return what Elasticsearch and OpenSearch share; one shard, so that all passages are counted together."""
+    """Return the common requests of Elasticsearch and OpenSearch; one shard, for global term statistics."""
     plain = {"type": "text", "index": False}
     fields: Body = {"row": {"type": "integer"}, "passage": {"type": "keyword"}, "title": plain, "text": plain}
     settings: Body = {"number_of_shards": 1, "number_of_replicas": 0}
@@ -251,7 +245,7 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
     plain = {"dataType": ["text"], "indexSearchable": False, "indexFilterable": False}
     properties: list[Body] = [{"name": "row", "dataType": ["int"]}]
     properties += [{"name": item, **plain} for item in ("passage", "title", "text")]
-    # the words that it would leave out stay, as every token counts here
+    # without stop words: all tokens count
     inverted: Body = {"stopwords": {"preset": "none"}}
     if terms:
         properties.append({"name": terms.field, **plain, "tokenization": "whitespace", "indexSearchable": True})
@@ -262,7 +256,7 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
         "class": name,
         "vectorizer": "none",
         "vectorIndexType": "flat" if exact else "hnsw",
-        # a server may quantize vectors unless told otherwise
+        # otherwise a server may quantize vectors
         "vectorIndexConfig": {"distance": "cosine", "skipDefaultQuantization": True} | ({} if exact else graph),
         "invertedIndexConfig": inverted,
         "properties": properties,
@@ -279,7 +273,8 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
     else:
         search_argument = f"nearVector: {{vector: {mark(cast(Signal, vectors))}}}"
     score = "score" if terms else "distance"
-    query = f"{{ Get {{ {name}(limit: {mix.depth}, {search_argument}) {{ row passage title _additional {{ {score} }} }} }} }}"
+    fields = f"row passage title _additional {{ {score} }}"
+    query = f"{{ Get {{ {name}(limit: {mix.depth}, {search_argument}) {{ {fields} }} }} }}"
     vector_field = vectors.field if vectors else ""
     return EngineConfig(
         name,
@@ -296,11 +291,8 @@ def _milvus(mix: Mix, index: str) -> EngineConfig:
     fields: list[Body] = []
     for signal in mix.signals:
         if isinstance(signal, Terms | SparseTerms):
-            sparse_index = {
-                "index_type": "SPARSE_INVERTED_INDEX",
-                "build": {},
-                "search": {"metric_type": "IP", "params": {}},
-            }
+            search_options = {"metric_type": "IP", "params": {}}
+            sparse_index = {"index_type": "SPARSE_INVERTED_INDEX", "build": {}, "search": search_options}
             fields.append({"name": signal.field, "dim": 0, **sparse_index})
         elif isinstance(signal, Vectors):
             kind, build, search = index_parameters(signal.index, len(signal.vectors))
@@ -311,25 +303,23 @@ def _milvus(mix: Mix, index: str) -> EngineConfig:
 
 
 def _vespa(mix: Mix, index: str) -> EngineConfig:
-    """Return the application, whose schema the index names, and the query."""
+    """Return the application, with a schema of the index's name, and the query."""
     parts = [_schema_field(signal, mix.depth) for signal in mix.signals]
     first = first_phase_signals(mix)
     first_phase_terms = [(mix.weights[row] / mix.units[row] / parts[row].factor, parts[row].score) for row in first]
     fusion_expression = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
     weighted = zip(mix.weights, parts, strict=True)
     is_single = len(parts) == 1
+    first_phase = " + ".join(f"{weight:.9g} * {score}" for weight, score in first_phase_terms)
+    global_phase = " + ".join(f"{weight} * {fusion_expression.format(part.score)}" for weight, part in weighted)
     schema = template(_HERE / "vespa.sd.jinja", keep_newline=True).render(
         index=index,
         parts=parts,
         properties=[line for part in parts for line in part.properties],
-        first=parts[0].score
-        if is_single
-        else " + ".join(f"{weight:.9g} * {score}" for weight, score in first_phase_terms),
-        # a tensor is compared with every passage: those that share no term are dropped
+        first=parts[0].score if is_single else first_phase,
+        # a tensor scores all passages, also those that share no term
         drops_others=is_single and isinstance(mix.signals[0], SparseTerms),
-        mixed=""
-        if is_single
-        else " + ".join(f"{weight} * {fusion_expression.format(part.score)}" for weight, part in weighted),
+        mixed="" if is_single else global_phase,
         candidates=candidate_count(mix),
         neighbours=HNSW_NEIGHBOURS,
         candidates_to_build=HNSW_CANDIDATES_TO_BUILD,
@@ -355,10 +345,10 @@ def _vespa(mix: Mix, index: str) -> EngineConfig:
 
 @dataclass(frozen=True)
 class _SchemaField:
-    """A signal in the schema: its field, what scores it, and the mark of a question's value.
+    """A signal in the schema: its field, its score, and the mark of a query's value.
 
-    The `score` is `factor` times what it is here; it is that of a `function`, if there is one. Only text has no
-    `tensor`; that of a question is `query_tensor`, if it differs.
+    The `score` is `factor` times the score here, and may be a `function`. Text has no `tensor`; that of a query is
+    `query_tensor`, if it differs.
     """
 
     name: str
@@ -382,7 +372,7 @@ def _schema_field(signal: Signal, depth: int) -> _SchemaField:
         options = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
         properties = tuple(f'bm25({name}).{option}: "{number}"' for option, number in options.items())
         match = f'({{defaultIndex: "{name}", grammar: "any"}}userInput(@{name}))'
-        factor = signal.k1 + 1  # by which Vespa multiplies
+        factor = signal.k1 + 1  # Vespa's constant factor
         return _SchemaField(name, value, f"bm25({name})", match, properties=properties, factor=factor)
     if isinstance(signal, LateTokens):
         tensor = f"tensor<float>(token{{}},x[{signal.vectors.vectors.shape[1]}])"

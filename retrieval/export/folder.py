@@ -1,7 +1,7 @@
 """The exported folder: requests of an engine, its documents, questions that check it, and a README of the differences.
 
-A name that a user gave never becomes a path: files have fixed names, and an index has a key of its content. The page
-downloads the folder as an archive, which a job makes.
+Files have fixed names, and the key of an index comes from its content: names of users never become paths. A job writes
+the folder as an archive, which the page downloads.
 """
 
 import json
@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.questions.read import export_archive as written_set
+from mrc_workbench.data.questions.read import export_archive
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.data.studies import Study, StudyJob
-from mrc_workbench.data.text.dictionary import format_dictionary as written_dictionary
+from mrc_workbench.data.text.dictionary import format_dictionary
 from mrc_workbench.retrieval.comparison.compare import Comparison, build_context
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
@@ -52,12 +53,11 @@ from mrc_workbench.retrieval.report.words import template
 _DIFFERENCES = tomllib.loads(DIFFERENCES_FILE.read_text(encoding="utf-8"))["takeaway"]
 _LIBRARIES = {ExportTarget.LANGCHAIN: "langchain-core", ExportTarget.LLAMAINDEX: "llama-index-core"}
 _SCRIPTS = Path(__file__).parent / "scripts"
-_BATCH_SIZE = 256  # passages written at a time
-# of the progress: the metrics are known, the documents are written
-_MEASURED_PROGRESS = 0.4
-_WRITTEN_PROGRESS = 0.95
+_BATCH_SIZE = 256  # passages
+_MEASURED_PROGRESS = 0.4  # when the metrics are known
+_WRITTEN_PROGRESS = 0.95  # when the documents are written
 _DATASET_FILE = "questions.zip"
-_VERSION = 1  # raise it when the same request makes another folder
+_VERSION = 1  # raise it when the same request produces another folder
 
 
 def readme(
@@ -69,7 +69,7 @@ def readme(
     models: Sequence[OnnxMetrics] = (),
     mix: Mix | None = None,
 ) -> str:
-    """Return the README as Markdown; every number in it is one of those given."""
+    """Return the README as Markdown."""
     differences = [
         _DIFFERENCES[f"differs_{code}"].format(left_out=", ".join(map(markdown_text, engine_metrics.left_out)))
         for engine_metrics in metrics
@@ -109,9 +109,9 @@ def export_retriever(
 ) -> tuple[list[EngineMetrics], list[OnnxMetrics]]:
     """Write a retriever of a comparison as a folder for an engine.
 
-    Returns the metrics of every engine, and those of its models as ONNX, if these are written. `whole` is the set that
-    the compared questions come from; paths of models start at `base`. Raises `ExportError` if the engine supports no
-    part of it, it failed in the comparison, or the folder holds something else, and the errors of a model.
+    Returns the metrics of every engine, and of its models if it writes them as ONNX. `full_set` is the whole dataset;
+    paths of models start at `base`. Raises `ExportError` if the engine supports no component, if the retriever failed
+    in the comparison, or if the folder contains other files, and the errors of a model.
     """
     if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
@@ -124,28 +124,25 @@ def export_retriever(
     on_progress("metrics", 0.0)
     evaluated = comparison.question_set
     context = build_context(comparison.experiment, evaluated, base, whole=full_set)
+    questions = [question.text for question in evaluated.questions]
+    signal_rankings: SignalRankings | None = None
     try:
-        signal_rankings = SignalRankings(
-            plan_export(name, context), [question.text for question in evaluated.questions]
-        )
-    except ExportError:  # no engine knows any of its signals
+        signal_rankings = SignalRankings(plan_export(name, context), questions)
+    except ExportError:  # no engine supports any of its signals
         if engine in TRAITS:
             raise
-        signal_rankings = None
-    metrics = _measure_engines(
-        comparison, signal_rankings, name, lambda fraction: on_progress("metrics", _MEASURED_PROGRESS * fraction)
-    )
+
+    def report(phase: str, fraction: float) -> None:
+        on_progress(phase, _MEASURED_PROGRESS + (_WRITTEN_PROGRESS - _MEASURED_PROGRESS) * min(1.0, fraction))
+
+    metrics = _measure_engines(comparison, signal_rankings, name, on_progress)
     mix = build_mix(engine, signal_rankings) if signal_rankings and engine in TRAITS else None
     models = list[OnnxMetrics]()
     with workspace.replacing_folder(folder, last=payloads.MANIFEST) as new:
         if mix:
-            _write_engine(
-                new, mix, evaluated, metrics, lambda fraction: on_progress("documents", _overall_progress(fraction))
-            )
+            _write_engine(new, mix, evaluated, metrics, partial(report, "documents"))
         elif engine is ExportTarget.ONNX:
-            models = write_models(
-                new, comparison, context, name, lambda fraction: on_progress("models", _overall_progress(fraction))
-            )
+            models = write_models(new, comparison, context, name, partial(report, "models"))
             shutil.copyfile(_SCRIPTS / "encode.py", new / "encode.py")
             workspace.write_json(new / payloads.MANIFEST, {"engine": engine, "retriever": name})
         else:
@@ -156,28 +153,20 @@ def export_retriever(
     return metrics, models
 
 
-def _overall_progress(fraction: float) -> float:
-    """Return how much of all work is done when so much of what follows the metrics is."""
-    return _MEASURED_PROGRESS + (_WRITTEN_PROGRESS - _MEASURED_PROGRESS) * min(1.0, fraction)
-
-
 def _measure_engines(
-    comparison: Comparison, signal_rankings: SignalRankings | None, name: str, report: Callable[[float], None]
+    comparison: Comparison, signal_rankings: SignalRankings | None, name: str, on_progress: Progress
 ) -> list[EngineMetrics]:
-    """Measure what every engine finds; a library calls this program's own search, which changes nothing."""
+    """Measure the fusion of every engine; libraries call the search of this program, with the same results."""
     metrics = list[EngineMetrics]()
     evaluated = comparison.question_set
+    rankings = comparison.rankings[name]
     for number, engine in enumerate(TRAITS, start=1):
-        with suppress(ExportError):  # another engine may know what this one does not
+        with suppress(ExportError):  # other engines may support other signals
             if signal_rankings:
-                metrics.append(
-                    measure_engine(
-                        build_mix(engine, signal_rankings), comparison.rankings[name], signal_rankings, evaluated
-                    )
-                )
-        report(number / len(TRAITS))
-    here = evaluate(comparison.rankings[name], evaluated, (DEFAULT_CUTOFF,)).means()[MEASURE]
-    return metrics + [EngineMetrics(engine, here, here, 0.0, 0.0) for engine in ExportTarget if engine.is_library]
+                metrics.append(measure_engine(build_mix(engine, signal_rankings), rankings, signal_rankings, evaluated))
+        on_progress("metrics", _MEASURED_PROGRESS * number / len(TRAITS))
+    score = evaluate(rankings, evaluated, (DEFAULT_CUTOFF,)).means()[MEASURE]
+    return metrics + [EngineMetrics(engine, score, score, 0.0, 0.0) for engine in ExportTarget if engine.is_library]
 
 
 def _write_engine(
@@ -200,9 +189,8 @@ def _write_engine(
         for start in range(0, len(passages), _BATCH_SIZE):
             for document in payloads.documents(mix, passages, start, min(start + _BATCH_SIZE, len(passages))):
                 id_ = f"id:{NAMESPACE}:{index}::{document['row']}"
-                yield (
-                    {"put": id_, "fields": document} if mix.engine is ExportTarget.VESPA else document
-                )  # as `vespa feed`
+                is_vespa = mix.engine is ExportTarget.VESPA  # the form of `vespa feed`
+                yield {"put": id_, "fields": document} if is_vespa else document
             report((start + _BATCH_SIZE) / len(passages))
 
     _write_lines(folder / "documents.jsonl", rows())
@@ -219,20 +207,20 @@ def _write_engine(
 
 
 def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
-    """Write what a new question needs of a signal, and return how it is read."""
+    """Write the files that encode new questions for a signal, and return its entry in the manifest."""
     field = signal.field
     values = {"field": signal.field, "kind": signal.kind}
     if isinstance(signal, Terms):
         analysis = signal.analysis
         dictionary = f"{field}_dictionary.txt" if analysis.dictionary else ""
         if analysis.dictionary:
-            workspace.write_text(folder / dictionary, written_dictionary(analysis.dictionary))
+            workspace.write_text(folder / dictionary, format_dictionary(analysis.dictionary))
         if mix.engine is ExportTarget.MILVUS:
             workspace.write_json(folder / payloads.TERMS.format(field), signal.tokens.vocabulary)
         options = {name: getattr(analysis, name) for name in ("analyzer", "compounds", "pairs", "stop_words")}
         return values | options | {"dictionary": dictionary}
     model = signal.model
-    if not (signal.source.hub_id or signal.source.packaged):  # it exists only here, and is exported
+    if not (signal.source.hub_id or signal.source.packaged):  # it exists on this machine only
         model = f"model_{field}"
         network = signal.network if isinstance(signal, LateTokens) else signal.encoder.model
         network.save_pretrained(str(folder / model), create_model_card=False)
@@ -249,22 +237,21 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
 def _write_library(
     folder: Path, engine: ExportTarget, name: str, comparison: Comparison, context: RetrieverContext
 ) -> None:
-    """Write the experiment, the set and the models that exist only here: the program's own search finds the same."""
+    """Write the experiment, the dataset, and the models that exist on this machine only."""
     specs = []
     for spec in comparison.experiment.with_dependencies([name]):
         source = context.source(dict(spec.local_spec)["model"]) if spec.needs_model else None
         if source is None or not source.folder or source.hub_id or source.packaged:
-            specs.append(spec)  # a starter is made from the passages again
+            specs.append(spec)  # a starter is trained on the passages again
             continue
         model = f"model_{key_of(str(source.folder))[:12]}"
         if not (folder / model).exists():
             shutil.copytree(source.folder, folder / model)
         specs.append(spec.model_copy(update={"model": model}))
-    experiment = comparison.experiment.model_copy(
-        update={"data": _DATASET_FILE, "retriever": tuple(specs), "lab": None}
-    )
+    changes = {"data": _DATASET_FILE, "retriever": tuple(specs), "lab": None}
+    experiment = comparison.experiment.model_copy(update=changes)
     workspace.write_text(folder / "experiment.toml", write_experiment(experiment))
-    (folder / _DATASET_FILE).write_bytes(written_set(context.full_set, Layout.BEIR))
+    (folder / _DATASET_FILE).write_bytes(export_archive(context.full_set, Layout.BEIR))
     workspace.write_json(folder / payloads.MANIFEST, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
         shutil.copyfile(_SCRIPTS / script, folder / script)
@@ -276,7 +263,7 @@ def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 
 def zip_folder(folder: Path, archive: Path) -> None:
-    """Write a folder as a zip archive: relative names in one folder, and no links."""
+    """Write the files of a folder, without links, as a zip archive."""
     with workspace.replacing(archive) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
@@ -285,7 +272,7 @@ def zip_folder(folder: Path, archive: Path) -> None:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """A retriever of a stored comparison, by the comparison's key and its own name, and what it is exported for."""
+    """A retriever (by name) of a stored comparison (by key), and the target of its export."""
 
     comparison: str
     retriever: str
@@ -294,7 +281,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What was measured while a folder was made: the metrics of each engine, and of each model as ONNX."""
+    """The metrics of each engine, and of each model as ONNX."""
 
     metrics: Sequence[EngineMetrics]
     models: Sequence[OnnxMetrics] = ()
@@ -304,18 +291,14 @@ class ExportResult:
 def export_stored(
     stored: StoredComparison, request: ExportRequest, folder: Path, on_progress: Progress
 ) -> ExportResult:
-    """Make the folder of a stored comparison's retriever. Raises as `export_retriever` does."""
+    """Export a retriever of a stored comparison. Raises as `export_retriever` does."""
     full_set = find(stored.reference, stored.folder)
-    comparison = load(stored.folder, full_set)
-    name = request.retriever
-    engine = request.engine
-    return ExportResult(
-        *export_retriever(comparison, full_set, name, engine, folder, base=stored.folder, on_progress=on_progress)
-    )
+    exported = load(stored.folder, full_set), full_set, request.retriever, request.engine, folder
+    return ExportResult(*export_retriever(*exported, base=stored.folder, on_progress=on_progress))
 
 
 def archive_path(job: StudyJob[ExportRequest, ExportResult]) -> Path:
-    """Return the path of the archive that a finished job leaves."""
+    """Return the path of a finished job's archive."""
     return job.folder / "takeaway.zip"
 
 

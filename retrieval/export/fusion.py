@@ -1,26 +1,25 @@
-"""How each engine mixes what its signals find, computed here, so that what changes there is known as a figure.
+"""The fusion of each engine, computed here, to measure how much the results of an engine differ.
 
-An engine asks every signal for its first `depth` passages and adds up, over the signals that found a passage, weight *
-value, higher is better. The value of a score s in the list of its question, beside `retrieval.combine`'s min-max, is
+An engine searches the top `depth` passages of every signal. The fused score of a passage is the sum of weight * value
+over the signals that return it; higher is better. The value of a score s in the list of its question is
 
-- Elasticsearch, `minmax`: min-max; where all scores are equal, the score itself;
-- OpenSearch, `min_max`: min-max, at least .001; `z_score`: (s - mean) / standard deviation (of a sample), and .001 for
-  what is not above the mean;
+- Elasticsearch, `minmax`: min-max; if all scores are equal, the score itself;
+- OpenSearch, `min_max`: min-max, at least .001; `z_score`: (s - mean) / sample standard deviation, at least .001;
 - Weaviate, `relativeScoreFusion`: min-max;
 - Milvus, `WeightedRanker`: 1/2 + arctan(s) / pi;
-- Vespa, `normalize_linear`: min-max, but of all candidates together: every signal says something of each of them.
+- Vespa, `normalize_linear`: min-max over all candidates, which all signals score.
 
-Each can fuse by rank instead: the sum of weight / (60 + rank).
+Each engine can fuse by rank instead: the sum of weight / (60 + rank).
 
-A mix rises with a signal's score by a slope that may be another for each question. There it is one weight: the mean
-over questions of slope * range of the list, divided by the mean range of its values there, so that the best and the
-last of a list are as far apart as here, on average. Weights are brought to the sum 1.
+The score of a mix rises with a signal's score by a slope that may differ between questions. An engine has one weight:
+the mean over questions of slope * range of the list, divided by the mean range of the engine's values, so that the
+first and the last passage of a list have the same distance as here, on average. Weights sum to 1.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,12 +41,12 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate, r
 from mrc_workbench.retrieval.significance import difference_intervals, question_groups
 
 MEASURE = f"ndcg@{DEFAULT_CUTOFF}"
-_MIN_VALUE = 0.001  # that OpenSearch gives to what it found
-_WEIGHT_DIGITS = 6  # of a weight
+_MIN_VALUE = 0.001  # of a result in OpenSearch
+_WEIGHT_DIGITS = 6
 
 
 class ExportTarget(StrEnum):
-    """What a retriever is taken away for."""
+    """The target of an export."""
 
     ELASTICSEARCH = "elasticsearch"
     OPENSEARCH = "opensearch"
@@ -60,11 +59,11 @@ class ExportTarget(StrEnum):
 
     @property
     def is_library(self) -> bool:
-        """Whether it asks this program's own search, which changes nothing."""
+        """Whether it calls the search of this program, with the same results."""
         return self in (ExportTarget.LANGCHAIN, ExportTarget.LLAMAINDEX)
 
 
-ScoreTransform = Callable[[Rankings], np.ndarray]  # of every score found, NaN where nothing was
+ScoreTransform = Callable[[Rankings], np.ndarray]  # the value of every score, NaN for missing results
 
 
 def _min_max(rankings: Rankings) -> np.ndarray:
@@ -98,7 +97,7 @@ def _by_rank(rankings: Rankings) -> np.ndarray:
 
 
 class Traits(NamedTuple):
-    """How an engine mixes: `value` by its `technique`; how many signals of each kind it takes.
+    """The fusion of an engine, and the maximum number of signals of each kind.
 
     `address` is the default one of its server. `rounds`: it stores lengths and weights in Lucene's precision.
     """
@@ -114,13 +113,10 @@ class Traits(NamedTuple):
     rounds: bool = False
 
 
+_LUCENE: dict[str, Any] = {"address": "http://127.0.0.1:9200", "tokens": 100, "sparse": 100, "rounds": True}
 TRAITS = {
-    ExportTarget.ELASTICSEARCH: Traits(
-        _elasticsearch_values, "minmax", "http://127.0.0.1:9200", tokens=100, sparse=100, rounds=True
-    ),
-    ExportTarget.OPENSEARCH: Traits(
-        _opensearch_values, "min_max", "http://127.0.0.1:9200", signals=5, tokens=100, sparse=100, rounds=True
-    ),
+    ExportTarget.ELASTICSEARCH: Traits(_elasticsearch_values, "minmax", **_LUCENE),
+    ExportTarget.OPENSEARCH: Traits(_opensearch_values, "min_max", signals=5, **_LUCENE),
     ExportTarget.VESPA: Traits(_min_max, "normalize_linear", "http://127.0.0.1:8080", tokens=100, sparse=100),
     ExportTarget.WEAVIATE: Traits(_min_max, "relativeScoreFusion", "http://127.0.0.1:8080", terms=1, vectors=1),
     ExportTarget.MILVUS: Traits(_milvus_values, "weighted", "", sparse=100),
@@ -130,10 +126,10 @@ _OPENSEARCH_Z_SCORE = TRAITS[ExportTarget.OPENSEARCH]._replace(value=_opensearch
 
 @dataclass(frozen=True)
 class Mix:
-    """What an engine is given: signals, their weights of sum 1, and how their first `depth` passages are mixed.
+    """The signals of an engine, their weights of sum 1, and the fusion of their top `depth` passages.
 
-    `units` are the usual ranges of the signals' lists, `(n_signals,)`: a first look at many candidates divides by them.
-    `left_out` and `differences` are those of the plan, and the engine's own.
+    `units` are the mean ranges of the signals' lists, `(n_signals,)`, by which Vespa's first phase divides scores.
+    `left_out` and `differences` are those of the plan and of the engine.
     """
 
     engine: ExportTarget
@@ -149,7 +145,7 @@ class Mix:
 
 @dataclass(frozen=True)
 class EngineMetrics:
-    """nDCG@10 of the questions compared, 0 to 1: here, there, and the 95% interval of what there is more or less."""
+    """nDCG@10 of the compared questions, 0 to 1, here and in the engine, and the 95% interval of the difference."""
 
     engine: ExportTarget
     workbench_score: float
@@ -162,7 +158,7 @@ class EngineMetrics:
 
 
 class SignalRankings:
-    """What the signals of a plan find for some questions, each searched once, whoever asks."""
+    """The cached rankings of a plan's signals for some questions."""
 
     def __init__(self, plan: ExportPlan, questions: Sequence[str]) -> None:
         self.plan = plan
@@ -179,60 +175,44 @@ class SignalRankings:
 
 
 def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
-    """Return what the engine is given of a plan: the signals it takes, the weightiest where it takes few.
+    """Return the engine's mix of a plan: supported signals, those with the highest weights if it supports few.
 
-    Raises `ExportError` (`nothing_to_take`) where it takes none.
+    Raises `ExportError` (`nothing_to_take`) if it supports none.
     """
     plan = signal_rankings.plan
-    traits = _engine_traits(engine, signal_rankings.plan)
+    traits = _engine_traits(engine, plan)
     selected, omitted = _select_signals(plan.parts, signal_rankings, traits)
     if not selected:
         message = (
-            f"a folder for {engine.value} carries nothing of {plan.name!r}: take-away writes signals of BM25 and of "
+            f"{engine.value} supports no component of {plan.name!r}: `export` writes signals of BM25 and of "
             "bi-encoders, late interaction for elasticsearch, opensearch and vespa, and sparse encoders for these and "
             "milvus; langchain and llamaindex search by all of it"
         )
         raise ExportError("nothing_to_take", message, name=plan.name)
     value = _by_rank if plan.by_rank else traits.value
-    weights = np.array(
-        [
-            _signal_weight(part, signal_rankings.rankings_for(part.signal), value, by_rank=plan.by_rank)
-            for part in selected
-        ]
-    )
+    rankings = [signal_rankings.rankings_for(part.signal) for part in selected]
+    pairs = list(zip(selected, rankings, strict=True))
+    weights = np.array([_signal_weight(part, ranking, value, by_rank=plan.by_rank) for part, ranking in pairs])
     rounded = np.round(weights / weights.sum(), _WEIGHT_DIGITS)
-    rounded[-1] = round(1 - rounded[:-1].sum(), _WEIGHT_DIGITS)  # engines want a sum of 1
-    units = tuple(
-        float(np.nanmean(_score_range(_scores(signal_rankings.rankings_for(part.signal))))) or 1.0 for part in selected
-    )
+    rounded[-1] = round(1 - rounded[:-1].sum(), _WEIGHT_DIGITS)  # engines require a sum of 1
+    units = tuple(float(np.nanmean(_score_range(_scores(ranking)))) or 1.0 for ranking in rankings)
     signals = tuple(part.signal for part in selected)
-    differences = [*plan.differences, *(["left_out"] if omitted and "left_out" not in plan.differences else [])]
-    differences += ["lengths"] if traits.rounds and any(isinstance(signal, Terms) for signal in signals) else []
-    differences += (
-        ["term_weights"] if traits.rounds and any(isinstance(signal, SparseTerms) for signal in signals) else []
-    )
-    same = (
-        all(part.per_range for part in selected) and traits.value is not _milvus_values
-    )  # min-max is fused by min-max
-    differences += ["normalised"] if len(signals) > 1 and not plan.by_rank and not same else []
-    differences += ["candidates"] if len(signals) > 1 and engine is ExportTarget.VESPA else []
-    left_out = (*plan.left_out, *omitted)
+    is_min_max = all(part.per_range for part in selected) and traits.value is not _milvus_values
+    applicable = {
+        "left_out": omitted and "left_out" not in plan.differences,
+        "lengths": traits.rounds and any(isinstance(signal, Terms) for signal in signals),
+        "term_weights": traits.rounds and any(isinstance(signal, SparseTerms) for signal in signals),
+        "normalised": len(signals) > 1 and not plan.by_rank and not is_min_max,
+        "candidates": len(signals) > 1 and engine is ExportTarget.VESPA,
+    }
+    differences = (*plan.differences, *(code for code, applies in applicable.items() if applies))
     technique = "rrf" if plan.by_rank else traits.technique
-    return Mix(
-        engine,
-        signals,
-        tuple(rounded.tolist()),
-        units,
-        plan.depth,
-        technique,
-        plan.by_rank,
-        left_out,
-        tuple(differences),
-    )
+    fused = tuple(rounded.tolist()), units, plan.depth, technique, plan.by_rank
+    return Mix(engine, signals, *fused, left_out=(*plan.left_out, *omitted), differences=differences)
 
 
 def search_mix(mix: Mix, signal_rankings: SignalRankings, k: int) -> Rankings:
-    """Return the best k passages of each question, as the engine mixes them."""
+    """Return the top k passages of each question by the engine's fusion."""
     rounded = TRAITS[mix.engine].rounds
     rankings = [signal_rankings.rankings_for(signal, rounded=rounded) for signal in mix.signals]
     if len(rankings) == 1:
@@ -241,16 +221,15 @@ def search_mix(mix: Mix, signal_rankings: SignalRankings, k: int) -> Rankings:
         return _mix_candidates(mix, signal_rankings.questions, k)
     value = _by_rank if mix.by_rank else _engine_traits(mix.engine, signal_rankings.plan).value
     zeros = np.zeros(len(signal_rankings.questions))
-    components = [
-        (ranking, value(ranking), zeros, weight) for ranking, weight in zip(rankings, mix.weights, strict=True)
-    ]
+    weighted = zip(rankings, mix.weights, strict=True)
+    components = [(ranking, value(ranking), zeros, weight) for ranking, weight in weighted]
     return sum_by_passage(components, mix.signals[0].n_passages, k)
 
 
 def measure_engine(
     mix: Mix, here: Rankings, signal_rankings: SignalRankings, question_set: QuestionSet
 ) -> EngineMetrics:
-    """Measure what the engine finds for the questions of the set against what is found `here`."""
+    """Compare the engine's results with the rankings `here`."""
     there = search_mix(mix, signal_rankings, DEFAULT_CUTOFF)
     values = [evaluate(item, question_set, (DEFAULT_CUTOFF,)).per_question[MEASURE] for item in (here, there)]
     ((low, high),) = difference_intervals((values[1] - values[0])[:, None], question_groups(question_set)).tolist()
@@ -259,10 +238,8 @@ def measure_engine(
 
 
 def _engine_traits(engine: ExportTarget, plan: ExportPlan) -> Traits:
-    by_deviation = engine is ExportTarget.OPENSEARCH and all(
-        part.per_deviation and not part.constant for part in plan.parts
-    )
-    return _OPENSEARCH_Z_SCORE if by_deviation else TRAITS[engine]
+    by_deviation = all(part.per_deviation and not part.constant for part in plan.parts)
+    return _OPENSEARCH_Z_SCORE if engine is ExportTarget.OPENSEARCH and by_deviation else TRAITS[engine]
 
 
 def _select_signals(
@@ -281,7 +258,7 @@ def _select_signals(
     fields = set[str]()
     for part in sorted(parts, key=lambda part: -weight[part.signal.field]):
         free_slots[part.signal.kind] -= 1
-        is_useful = weight[part.signal.field] > 0 or not fields  # an engine takes nothing from a passage
+        is_useful = weight[part.signal.field] > 0 or not fields  # weights of engines are not negative
         if is_useful and free_slots[part.signal.kind] >= 0 and len(fields) < traits.signals:
             fields.add(part.signal.field)
     omitted = [part.signal.name for part in parts if part.signal.field not in fields]
@@ -298,20 +275,17 @@ def _signal_weight(part: WeightedSignal, rankings: Rankings, value: ScoreTransfo
         return part.per_deviation + part.per_range + part.constant
     deviations = np.nanstd(scores[known], axis=1)
     contributions = part.per_deviation * ranges[known] / deviations + part.per_range + part.constant * ranges[known]
-    return float(
-        contributions.mean() / _score_range(value(Rankings(rankings.indices[known], rankings.scores[known]))).mean()
-    )
+    values = value(Rankings(rankings.indices[known], rankings.scores[known]))
+    return float(contributions.mean() / _score_range(values).mean())
 
 
 def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
-    """Mix as Vespa does: a first look orders all that any signal finds, and the best of it are mixed by all signals."""
+    """Mix as Vespa: the first phase ranks the results of all signals, the global phase mixes the best of them."""
     blocks = zip(*(signal.score_blocks(questions) for signal in mix.signals), strict=True)
     indices = []
     values = []
     for scores in blocks:
-        finite_scores = [
-            np.where(np.isfinite(signal_scores), signal_scores, 0.0) for signal_scores in scores
-        ]  # of no shared term, BM25 says 0
+        finite_scores = [np.where(np.isfinite(entry), entry, 0.0) for entry in scores]  # 0 without a shared term
         first_phase_scores = np.zeros(finite_scores[0].shape)
         is_candidate = np.zeros(finite_scores[0].shape, dtype=bool)
         for index in first_phase_signals(mix):
@@ -320,14 +294,14 @@ def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
             if isinstance(mix.signals[index], Vectors):
                 known = _top_mask(scores[index], mix.depth)
             elif isinstance(mix.signals[index], SparseTerms):
-                known = np.ones_like(known)  # a tensor is compared with every passage
+                known = np.ones_like(known)  # Vespa scores all passages with a tensor
             is_candidate |= known
         candidates = top_k(np.where(is_candidate, first_phase_scores, -np.inf), candidate_count(mix))
         total = np.zeros(candidates.indices.shape)
         for weight, signal_scores in zip(mix.weights, finite_scores, strict=True):
             candidate_scores = np.take_along_axis(signal_scores, np.maximum(candidates.indices, 0), axis=1)
             order = Rankings(candidates.indices, np.where(candidates.indices != NOT_FOUND, candidate_scores, -np.inf))
-            # they stand in no order: the rank of each is that of its score
+            # the lists are not sorted: ranks follow scores
             ranks = np.argsort(np.argsort(-order.scores, axis=1, kind="stable"), axis=1, kind="stable")
             total += weight * (1 / (RRF_CONSTANT + 1.0 + ranks) if mix.by_rank else _min_max(order))
         indices.append(candidates.indices)
@@ -336,18 +310,18 @@ def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
 
 
 def first_phase_signals(mix: Mix) -> list[int]:
-    """Return the places of the signals that find Vespa's candidates: all but tokens, which are compared after that."""
+    """Return the positions of the signals that return Vespa's candidates: all but tokens, if there are others."""
     indices = [index for index, signal in enumerate(mix.signals) if not isinstance(signal, LateTokens)]
     return indices or [*range(len(mix.signals))]
 
 
 def candidate_count(mix: Mix) -> int:
-    """How many candidates Vespa mixes: as many as the lists hold together."""
+    """Return the number of candidates that Vespa mixes."""
     return mix.depth * len(mix.signals)
 
 
 def _top_mask(scores: np.ndarray, depth: int) -> np.ndarray:
-    """Return which of the scores are among the first `depth` of their row."""
+    """Return a mask of the top `depth` scores of each row."""
     best = top_k(scores, depth).indices
     is_top = np.zeros(scores.shape, dtype=bool)
     positions = np.where(best == NOT_FOUND, best[:, :1], best)
@@ -361,6 +335,6 @@ def _scores(rankings: Rankings) -> np.ndarray:
 
 
 def _score_range(scores: np.ndarray) -> np.ndarray:
-    """How far apart the best and the last of each list are, `(n_questions,)`; 0 of an empty one."""
+    """Return the difference of the first and the last score of each list, `(n_questions,)`, 0 for empty ones."""
     extremes = [reducer.reduce(scores, axis=1, initial=np.nan) for reducer in (np.fmax, np.fmin)]
     return np.asarray(np.nan_to_num(extremes[0] - extremes[1]))

@@ -1,10 +1,10 @@
-"""A retriever's models as ONNX, in float and in 8 bits, compared with the original model while they are written.
+"""A retriever's models as ONNX, in float and in 8 bits, compared with the original model on some questions.
 
-They read some of the compared questions, each with its first results and its relevant passages.
+Each sampled question has its top results and its relevant passages as candidates.
 
-Networks are traced by torch. In 8 bits, matrices are quantised per column and their inputs dynamically, except matrices
-with more inputs than outputs: the activations of a transformer's widest layer have outliers, which take the range from
-all others (Dettmers et al. 2022). Token vectors are kept in half precision.
+Torch traces the networks. In 8 bits, matrices are quantised per column and their inputs dynamically, except matrices
+with more inputs than outputs: the activations of a transformer's widest layer have outliers, which use up the range
+(Dettmers et al. 2022). Embedding tables are stored in half precision.
 """
 
 import logging
@@ -37,23 +37,21 @@ from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, rank_candidates
 
 MODEL_FILES = ("model.onnx", "model.int8.onnx")
-# that the models are held against
 _QUESTIONS = 100
 _CANDIDATES = 10
-_MIN_HALVED_SIZE = 1_000_000  # numbers of a table of vectors that is worth halving
+_MIN_HALVED_SIZE = 1_000_000  # numbers of an embedding table
 FractionCallback = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
-ModelOutput = tuple[
-    np.ndarray, np.ndarray
-]  # scores of candidates, `(n_questions, n)`; and numbers to compare, `(n, m)`
+# scores of candidates, `(n_questions, n)`, and numbers to compare, `(n, m)`
+ModelOutput = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class OnnxMetrics:
-    """The metrics of a model as ONNX and of the original, on so many `questions`.
+    """The metrics of a model as ONNX and of the original.
 
-    `agreement` is the lowest cosine of two vectors of one text or token; of a cross-encoder, the correlation of the
-    scores. nDCG@10 is of the candidates alone; seconds are of the same texts on the same cores.
+    `agreement` is the lowest cosine of the two vectors of a text or token, or the correlation of a cross-encoder's
+    scores. nDCG@10 ranks only the candidates; seconds are those of the same texts on the same cores.
     """
 
     retriever: str
@@ -80,7 +78,7 @@ _METRIC_FIELDS = [field.name for field in fields(OnnxMetrics)][5:]
 def write_models(
     folder: Path, comparison: Comparison, context: RetrieverContext, name: str, on_progress: FractionCallback
 ) -> list[OnnxMetrics]:
-    """Write each model of a retriever into its own folder, and return what was measured.
+    """Write each model of a retriever into its own folder, and return the metrics.
 
     Raises `ExportError` if no model is a transformer (`no_network`), or if ONNX is not installed (`no_onnx`).
     """
@@ -91,7 +89,7 @@ def write_models(
     model_specs = [spec for spec in comparison.experiment.with_dependencies([name]) if isinstance(spec, ReadingSpecs)]
     specs = [spec for spec in model_specs if not is_starter(context.source(spec.model))]
     if not specs:
-        raise ExportError("no_network", f"{name!r} reads with no transformer: there is nothing to write", name=name)
+        raise ExportError("no_network", f"{name!r} uses no transformer: there is nothing to write", name=name)
     sample = _SampledQuestions(comparison, name)
     metrics = []
     for number, spec in enumerate(specs):
@@ -103,23 +101,20 @@ def write_models(
 
 
 class _SampledQuestions:
-    """Questions sampled from those compared, and their `candidates` `(n_questions, n)`, -1 for none."""
+    """A sample of the compared questions, and their `candidates` `(n_questions, n)`, -1 for none."""
 
     def __init__(self, comparison: Comparison, name: str) -> None:
         full_set = comparison.question_set
         sample = np.sort(np.random.default_rng(0).permutation(len(full_set.questions))[:_QUESTIONS])
         part = full_set.with_questions(sample)
-        first = comparison.rankings[name].indices[sample, :_CANDIDATES]
-        rows = [
-            np.unique(np.concatenate([row_passages, part.relevance[[row]].indices]))
-            for row, row_passages in enumerate(first)
-        ]
+        top = comparison.rankings[name].indices[sample, :_CANDIDATES]
+        rows = [np.union1d(passages, part.relevance[[row]].indices) for row, passages in enumerate(top)]
         self.question_set = part
         self.questions = [question.text for question in part.questions]
         self.candidates = np.full((len(rows), max(map(len, rows))), NOT_FOUND)
-        for row, row_passages in enumerate(rows):
-            self.candidates[row, : len(row_passages)] = row_passages
-        self.rows = np.unique(self.candidates[self.candidates != NOT_FOUND])  # of all candidates, each once
+        for row, passages in enumerate(rows):
+            self.candidates[row, : len(passages)] = passages
+        self.rows = np.unique(self.candidates[self.candidates != NOT_FOUND])
 
 
 def _export_model(
@@ -132,10 +127,9 @@ def _export_model(
     report(0.2)
     outputs = []
     seconds = []
-    for number, read in enumerate(
-        [reader.as_torch(), *(reader.as_onnx(folder / folder_name, form) for form in MODEL_FILES)]
-    ):
-        reader.run(read, 2)  # what is made ready with the first texts is no part of the time
+    functions = [reader.as_torch(), *(reader.as_onnx(folder / folder_name, form) for form in MODEL_FILES)]
+    for number, read in enumerate(functions):
+        reader.run(read, 2)  # warms up
         began = time.perf_counter()
         outputs.append(reader.run(read))
         seconds.append(time.perf_counter() - began)
@@ -150,7 +144,7 @@ def _export_model(
 
 @dataclass(frozen=True)
 class _ComparedModel:
-    """A model that reads the questions and their candidates: with torch, or as ONNX."""
+    """A model that scores the questions and their candidates with torch or as ONNX."""
 
     kind: Literal["dense", "late", "rerank"]
     encoder: BiEncoder | TokenEncoder | CrossEncoderScorer
@@ -173,7 +167,7 @@ class _ComparedModel:
         return cls("late", encoder, sample, texts, encoder.projection)
 
     def as_torch(self) -> Callable[..., Any]:
-        """Return a function that encodes texts of a side, or scores pairs, by the original model."""
+        """Return the function of the original model that encodes texts of a side, or scores pairs."""
         encoder = self.encoder
         if isinstance(encoder, CrossEncoderScorer):
             return encoder.score
@@ -182,7 +176,7 @@ class _ComparedModel:
         return lambda side, texts: [project(vectors, self.projection) for vectors in encoder.encode(side, texts)]
 
     def as_onnx(self, folder: Path, form: str) -> Callable[..., Any]:
-        """Return the same function of the model as ONNX."""
+        """Return the function of the model as ONNX."""
         import torch
 
         from mrc_workbench.retrieval.export.scripts.encode import Model
@@ -194,7 +188,7 @@ class _ComparedModel:
         return lambda side, texts: encode(texts, side)
 
     def run(self, read: Callable[..., Any], limit: int | None = None) -> ModelOutput:
-        """Return what is read of all questions and candidates, or of the first `most` to make a model ready."""
+        """Return the output for all questions and candidates, or for the first `limit` to warm up."""
         return self._run_pairs(read, limit) if self.kind == "rerank" else self._run_texts(read, limit)
 
     def agreement(self, expected: np.ndarray, other: np.ndarray) -> float:
@@ -204,7 +198,7 @@ class _ComparedModel:
             return float(np.corrcoef(expected[:, 0], other[:, 0])[0, 1])
         before, after = (np.linalg.norm(outputs, axis=1) for outputs in (expected, other))
         cosines = (expected * other).sum(axis=1) / np.maximum(before * after, 1e-12)
-        return float(np.where((before == 0) & (after == 0), 1.0, cosines).min())  # of tokens that do not count
+        return float(np.where((before == 0) & (after == 0), 1.0, cosines).min())  # zero vectors of ignored tokens agree
 
     def _run_texts(self, encode: Callable[[str, Sequence[str]], Any], limit: int | None) -> ModelOutput:
         rows = self.sample.rows[:limit]
@@ -217,7 +211,7 @@ class _ComparedModel:
         else:
             scores = questions @ passages.T
             vectors = np.concatenate([questions, passages])
-        if len(rows) == len(self.sample.rows):  # not of some texts, to make ready
+        if len(rows) == len(self.sample.rows):
             scores = np.take_along_axis(scores, np.searchsorted(rows, np.maximum(candidates, rows[0])), axis=1)
             scores = np.where(candidates != NOT_FOUND, scores, -np.inf)
         return scores, vectors
@@ -226,9 +220,8 @@ class _ComparedModel:
         rows, columns = (positions[:limit] for positions in np.nonzero(self.sample.candidates != NOT_FOUND))
         questions = self.sample.questions
         passages = self.sample.candidates[rows, columns].tolist()
-        pair_scores = score(
-            [(questions[row], self.texts[passage]) for row, passage in zip(rows.tolist(), passages, strict=True)]
-        )
+        row_pairs = zip(rows.tolist(), passages, strict=True)
+        pair_scores = score([(questions[row], self.texts[passage]) for row, passage in row_pairs])
         scores = np.full(self.sample.candidates.shape, -np.inf)
         scores[rows, columns] = pair_scores
         return scores, pair_scores[:, None]
@@ -243,7 +236,7 @@ def write_onnx_model(folder: Path, kind: str, model: Any, projection: np.ndarray
 
     tokenizer = model.tokenizer
     if not tokenizer.is_fast:
-        raise ExportError("no_tokenizer", "the model's tokenizer is not one that a file tells", name=kind)
+        raise ExportError("no_tokenizer", "the model's tokenizer has no file format", name=kind)
     folder.mkdir(parents=True)
     example = model.preprocess([("a b", "c"), ("d", "e f g")] if kind == "rerank" else ["a b c", "d"])
     inputs = [name for name in tokenizer.model_input_names if isinstance(example.get(name), torch.Tensor)]
@@ -255,16 +248,9 @@ def write_onnx_model(folder: Path, kind: str, model: Any, projection: np.ndarray
     values = tuple(example[name].to("cpu") for name in inputs)
     try:
         with torch.no_grad():
-            torch.onnx.export(
-                network.to("cpu"),
-                values,
-                str(folder / MODEL_FILES[0]),
-                input_names=inputs,
-                output_names=outputs,
-                dynamic_axes=axes,
-                opset_version=17,
-                dynamo=False,
-            )
+            names = {"input_names": inputs, "output_names": outputs, "dynamic_axes": axes}
+            path = str(folder / MODEL_FILES[0])
+            torch.onnx.export(network.to("cpu"), values, path, opset_version=17, dynamo=False, **names)
     finally:
         model.to(device)
     _quantise(folder)
@@ -313,19 +299,17 @@ def _quantise(folder: Path) -> None:
     shapes = {tensor.name: tensor.dims for tensor in graph.initializer}
     products = [node for node in graph.node if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2]
     narrowing = [node.name for node in products if shapes[node.input[1]][0] > shapes[node.input[1]][1]]
-    # without its advice about networks for images
+    # drops advice about image models
     logging.getLogger().addFilter(lambda record: "pre-processing before quantization" not in record.getMessage())
-    options = {"op_types_to_quantize": ["MatMul"], "nodes_to_exclude": narrowing}
-    quantize_dynamic(
-        folder / MODEL_FILES[0], folder / MODEL_FILES[1], per_channel=True, weight_type=QuantType.QInt8, **options
-    )
+    options = {"op_types_to_quantize": ["MatMul"], "nodes_to_exclude": narrowing, "weight_type": QuantType.QInt8}
+    quantize_dynamic(folder / MODEL_FILES[0], folder / MODEL_FILES[1], per_channel=True, **options)
     model = onnx.load(folder / MODEL_FILES[1])
     _halve_tables(model.graph)
     onnx.save(model, folder / MODEL_FILES[1])
 
 
 def _halve_tables(graph: Any) -> None:
-    """Store large embedding tables in half precision, widened after the lookup."""
+    """Store large embedding tables in half precision, and cast the looked-up rows to float."""
     import onnx
 
     tables = {tensor.name: tensor for tensor in graph.initializer if np.prod(tensor.dims) >= _MIN_HALVED_SIZE}
@@ -338,7 +322,6 @@ def _halve_tables(graph: Any) -> None:
         table.CopyFrom(onnx.numpy_helper.from_array(values, table.name))
         output = node.output[0]
         node.output[0] = f"{node.output[0]}_half"
-        cast = onnx.helper.make_node(
-            "Cast", [node.output[0]], [output], f"{node.name}_widened", to=onnx.TensorProto.FLOAT
-        )
+        name = f"{node.name}_widened"
+        cast = onnx.helper.make_node("Cast", [node.output[0]], [output], name, to=onnx.TensorProto.FLOAT)
         graph.node.insert(position + 1, cast)

@@ -1,4 +1,4 @@
-"""The documents of an engine, and the values of questions: terms, vectors and weights in the form that each takes."""
+"""The documents of an engine and the values of questions: terms, vectors and weights in each engine's format."""
 
 import hashlib
 import json
@@ -22,23 +22,20 @@ from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.milvus import to_sparse_dicts
 
-MANIFEST = "takeaway.json"  # in a folder, how its signals are read
+MANIFEST = "takeaway.json"  # of a folder: its signals
 PROJECTION = "{}_projection.npy"  # of a field's token vectors to fewer dimensions
-QUESTION_WEIGHTS = "{}_question_weights.npy"  # how much each token of a question counts in a field of tokens
-TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
+QUESTION_WEIGHTS = "{}_question_weights.npy"  # of a question's tokens, by field
+TERMS = "{}.json"  # the terms of a field by number, for Milvus
 _HEX_TO_ALPHABET = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
 Value = dict[str, Any]
 
 
 def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Value]:
-    """Return the passages from row `start` to before `stop` as the engine takes them."""
+    """Return the passages from row `start` up to `stop` in the engine's format."""
     values = {signal.field: _passage_values(mix.engine, signal, start, stop) for signal in mix.signals}
-    if mix.engine is ExportTarget.OPENSEARCH:
-        tokens = [signal for signal in mix.signals if isinstance(signal, signals.LateTokens)]
-        values |= {
-            presence_field(signal): [token_values and True for token_values in values[signal.field]]
-            for signal in tokens
-        }
+    for signal in mix.signals:
+        if mix.engine is ExportTarget.OPENSEARCH and isinstance(signal, signals.LateTokens):
+            values[presence_field(signal)] = [tokens and True for tokens in values[signal.field]]
     rows = []
     for row, passage in enumerate(passages[start:stop]):
         fields = {name: column[row] for name, column in values.items() if column[row] is not None}
@@ -57,26 +54,17 @@ def _passage_values(engine: ExportTarget, signal: signals.Signal, start: int, st
         vectors = signal.passage_values(start, stop)
         if engine is ExportTarget.VESPA:
             return [{"values": vector} for vector in vectors]
-        skips_zero_vectors = engine in (
-            ExportTarget.ELASTICSEARCH,
-            ExportTarget.OPENSEARCH,
-        )  # they take no vector of length 0
+        skips_zero_vectors = engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH)  # which refuse them
         return [None if skips_zero_vectors and not any(vector) else vector for vector in vectors]
     if engine is ExportTarget.MILVUS:  # it refuses empty vectors: these get a term that no question has
-        return [
-            term_weights or {signal.weights.shape[1]: 1.0}
-            for term_weights in to_sparse_dicts(signal.weights[start:stop])
-        ]
+        return [weights or {signal.weights.shape[1]: 1.0} for weights in to_sparse_dicts(signal.weights[start:stop])]
     if isinstance(signal, signals.SparseTerms):
-        return [
-            _weights(engine, term_weights) if term_weights else None
-            for term_weights in signal.passage_values(start, stop)
-        ]
+        return [_weights(engine, weights) if weights else None for weights in signal.passage_values(start, stop)]
     return [_encode_tokens(engine, text) for text in signal.passage_values(start, stop)]
 
 
 def question_values(engine: ExportTarget, signal: signals.Signal, questions: Sequence[str]) -> list[Any]:
-    """Return the value of each question for the mark of the field."""
+    """Return the value of each question for the signal."""
     if isinstance(signal, signals.Terms) and engine is ExportTarget.MILVUS:
         return to_sparse_dicts(signal.term_counts(questions).astype(np.float32))
     is_weighted = isinstance(signal, signals.LateTokens) and signal.encoder.weights is not None
@@ -84,9 +72,9 @@ def question_values(engine: ExportTarget, signal: signals.Signal, questions: Seq
 
 
 def new_question_values(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the values of new questions by field, computed from what the folder holds.
+    """Return the values of new questions by field, computed from the folder's files.
 
-    Raises `ExportError` (`no_folder`) if it is none for an engine, and the errors of a model or a dictionary.
+    Raises `ExportError` (`no_folder`) if the folder is not for an engine, and errors of a model or a dictionary.
     """
     content = read_json(folder / MANIFEST)
     if not content.get("signals"):
@@ -123,10 +111,8 @@ def _signal_values(
     layers = TokenLayers(signal.get("layers", TokenLayers.UPPER)).of_passages
     weights = None if by_token is None else TokenWeights(by_token)
     encoder = TokenEncoder(source, (), precision=precision, layers=layers, weights=weights)
-    vectors = [
-        signals.to_rounded_lists(signals.project(token_vectors, projection), 4)
-        for token_vectors in encoder.encode("question", questions)
-    ]
+    projected = (signals.project(vectors, projection) for vectors in encoder.encode("question", questions))
+    vectors = [signals.to_rounded_lists(token_vectors, 4) for token_vectors in projected]
     return _format_question_values(engine, kind, vectors, is_weighted=weights is not None)
 
 
@@ -137,10 +123,10 @@ def _load_array(path: Path) -> np.ndarray | None:
 def _format_question_values(
     engine: ExportTarget, kind: str, values: list[Any], *, is_weighted: bool = False
 ) -> list[Any]:
-    """Return values of questions as the engine takes them; `weighted` says that lengths of token vectors are weights.
+    """Return values of questions in the engine's format; `is_weighted`: the length of a token vector is its weight.
 
-    OpenSearch compares directions alone. There one more dimension makes all vectors of tokens as long as the longest,
-    L. Passages have 0 there, so that a cosine is the product of a vector of its length and a passage's, divided by L.
+    OpenSearch ignores lengths. An additional dimension, 0 for passages, extends all token vectors to the maximum length
+    L, so that the cosine is the dot product of the original vectors divided by L.
     """
     if kind == signals.SparseTerms.kind:
         return [_weights(engine, weights) for weights in values]
@@ -159,7 +145,7 @@ def _padded(tokens: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _encode_tokens(engine: ExportTarget, text: str) -> str:
-    """Code tokens for Vespa, which cuts at signs: each is the sixteen letters of a 64-bit hash."""
+    """Encode tokens for Vespa, which splits at punctuation, as the sixteen letters of a 64-bit hash."""
     if engine is not ExportTarget.VESPA:
         return text
     digests = (hashlib.blake2b(token.encode(), digest_size=8).hexdigest() for token in text.split())
@@ -177,5 +163,5 @@ def _weights(engine: ExportTarget, weights: dict[str, float]) -> Value:
 
 
 def presence_field(signal: signals.LateTokens) -> str:
-    """Return the field that is true where a passage has tokens: OpenSearch does not index the tokens themselves."""
+    """Return the name of the field that is true if a passage has tokens: OpenSearch does not index tokens."""
     return f"has_{signal.field}"

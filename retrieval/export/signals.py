@@ -1,10 +1,9 @@
-"""The signals by which a retriever searches, in the form that engines take, and their weights.
+"""The signals of a retriever, in the form that engines support, and their weights.
 
-A signal is terms weighted by BM25 or by a sparse encoder, vectors of texts, or vectors of tokens: it says what an
-engine holds of passages, what a query contains, and how it scores: `score_blocks` yields scores `(some questions,
-n_passages)` float64, -inf of a passage or question without a term or vector in common, with `rounded` in the precision
-that Lucene stores. A retriever that is a signal, or fuses some, is exported as these; of all others, what they wrap is
-exported, and the plan lists what is left out.
+A signal is terms weighted by BM25 or a sparse encoder, vectors of texts, or vectors of tokens. It has values for
+passages and questions, and `score_blocks` yields scores `(some questions, n_passages)` float64, -inf without a shared
+term or vector, with `rounded` in the precision of Lucene. A retriever that is a signal, or fuses signals, is exported
+completely; of other retrievers, only the components are exported, and the plan lists the omitted retriever.
 """
 
 from collections import Counter
@@ -39,16 +38,16 @@ from mrc_workbench.retrieval.mix import LearnedMix
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
 
-_SPACE = "␣"  # stands in a token for a space, at which engines cut
-_BLOCK_QUESTIONS = 64  # scored at a time with all passages
+_SPACE = "␣"  # replaces a space in a token, because engines split at spaces
+_BLOCK_QUESTIONS = 64  # scored together with all passages
 
 
 class ExportError(Failure):
-    """A retriever or model that cannot be exported, or a folder that cannot be written or searched."""
+    """A retriever or model that cannot be exported, or an invalid folder."""
 
 
 class Terms:
-    """BM25 over the tokens of a field: `texts` are tokens separated by spaces, of passages and of questions alike."""
+    """BM25 over the tokens of a field; values are tokens separated by spaces."""
 
     kind = "terms"
 
@@ -78,12 +77,11 @@ class Terms:
         return join_tokens(tokens_of(self.analysis, questions).texts())
 
     def term_counts(self, questions: Sequence[str]) -> csr_array:
-        """Return term counts, `(n_questions, n_terms)`; a term that no passage holds is left out."""
+        """Return counts of the passages' terms, `(n_questions, n_terms)`."""
         ids, offsets = tokens_of(self.analysis, questions).flat_ids_in(self._term_ids)
         return counts_by_term(ids, offsets, len(self._term_ids))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        # Lucene keeps a passage's length in a byte
         weights = term_weights(self.tokens, self.k1, self.b, round_to_byte(self.lengths)) if rounded else self.weights
         return _dot_products(self.term_counts(questions), weights)
 
@@ -102,7 +100,7 @@ class _EncoderSignal:
 
 
 class Vectors(_EncoderSignal):
-    """A bi-encoder's vectors: the score of a passage is the cosine; see `Dense`."""
+    """The vectors of a bi-encoder; the score is the cosine, see `Dense`."""
 
     kind = "vectors"
 
@@ -131,7 +129,7 @@ class Vectors(_EncoderSignal):
 
 
 class LateTokens(_EncoderSignal):
-    """The token vectors of late interaction: the score of a passage is that of `Late`, of every passage."""
+    """The token vectors of late interaction, which scores all passages; see `LateInteraction`."""
 
     kind = "tokens"
 
@@ -143,7 +141,7 @@ class LateTokens(_EncoderSignal):
 
     @property
     def network(self) -> "MultiVectorEncoder":
-        """The model without the layers of other retrievers, which the encoder may read in the same pass."""
+        """The model with the layers of this retriever only; the encoder may share a pass with others."""
         return load_token_encoder(self.source, self.layers)
 
     @cached_property
@@ -154,13 +152,12 @@ class LateTokens(_EncoderSignal):
         return self._by_text(self.vectors.between(start, stop))
 
     def question_values(self, questions: Sequence[str]) -> list[list[list[float]]]:
-        _ = self.vectors  # the projection is fitted on passages
+        self.encoder.fit(self._texts, self._title_lengths)
         return self._by_text(self.encoder.encode_questions(questions))
 
     def _by_text(self, vectors: TokenVectors) -> list[list[list[float]]]:
-        return [
-            to_rounded_lists(vectors.between(row, row + 1).vectors, 4) for row in range(len(vectors))
-        ]  # half precision
+        texts = (vectors.between(row, row + 1) for row in range(len(vectors)))
+        return [to_rounded_lists(text.vectors, 4) for text in texts]  # half precision
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         del rounded
@@ -171,7 +168,7 @@ class LateTokens(_EncoderSignal):
 
 
 class SparseTerms(_EncoderSignal):
-    """The term weights of a sparse encoder, named by number: the score is the dot product; see `LearnedSparse`."""
+    """The term weights of a sparse encoder by term number; the score is the dot product, see `SparseRetriever`."""
 
     kind = "sparse"
 
@@ -206,7 +203,7 @@ def _dot_products(questions: csr_array, passages: csr_array) -> Iterator[np.ndar
 
 
 def weights_by_term(weights: csr_array) -> list[dict[str, float]]:
-    """Return each row of term weights as in JSON: weights by the number of the term, none 0."""
+    """Return each row's weights above 0 by term number, for JSON."""
     rows = []
     for first, last in pairwise(weights.indptr):
         terms = zip(weights.indices[first:last].tolist(), weights.data[first:last].tolist(), strict=True)
@@ -215,18 +212,18 @@ def weights_by_term(weights: csr_array) -> list[dict[str, float]]:
 
 
 def round_to_nine_bits(weights: np.ndarray) -> np.ndarray:
-    """Return float32 weights as Lucene's feature fields store them: nine significant bits, the others cut off."""
+    """Return float32 weights as Lucene's feature fields store them: truncated to nine significant bits."""
     bits = weights.astype(np.float32).view(np.int32)
     return ((bits >> 15) << 15).view(np.float32)
 
 
 def to_rounded_lists(vectors: np.ndarray, digits: int = 7) -> list[list[float]]:
-    """Return vectors of length 1 as in JSON: seven digits are all that float32 distinguishes."""
+    """Return vectors of length 1 for JSON; float32 has seven significant digits."""
     return cast(list[list[float]], np.round(vectors.astype(np.float64), digits).tolist())
 
 
 def project(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
-    """Return token vectors, `(n, all dimensions)`, reduced to the dimensions of the projection, float32 as long."""
+    """Project token vectors `(n, dimensions)` to fewer dimensions, float32 of the same lengths."""
     wide = vectors.astype(np.float32)
     if projection is None:
         return wide
@@ -240,13 +237,13 @@ Signal = Terms | Vectors | LateTokens | SparseTerms
 
 
 def join_tokens(documents: Sequence[Sequence[str]]) -> list[str]:
-    """Return the tokens of each document as one text, at whose spaces an engine cuts."""
+    """Return the tokens of each document as a text that engines split at spaces."""
     return [" ".join(token.replace(" ", _SPACE) for token in tokens) for tokens in documents]
 
 
 def round_to_byte(lengths: np.ndarray) -> np.ndarray:
-    """Return lengths as Lucene keeps them, in a byte: exact up to 40, then with 4 significant bits, rounded down."""
-    exact_lengths = 24  # lengths that have a byte of their own, and are added to all others
+    """Return lengths as Lucene stores them in a byte: exact up to 40, then rounded down to 4 significant bits."""
+    exact_lengths = 24  # lengths with a byte each, which Lucene adds to all others
     over = np.maximum(lengths - exact_lengths, 0)
     shift = np.maximum(np.frexp(over.astype(np.float64))[1] - 4, 0)
     return np.where(lengths < exact_lengths, lengths, exact_lengths + ((over >> shift) << shift))
@@ -254,9 +251,9 @@ def round_to_byte(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class WeightedSignal:
-    """A signal of a mix, and by how much the mix rises with its score.
+    """A signal of a mix, and the slope of the mix's score over the signal's score.
 
-    That is `per_deviation` / (the standard deviation of the question's list) + `per_range` / (its range) + `constant`.
+    The slope is `per_deviation` / (standard deviation of the question's list) + `per_range` / (its range) + `constant`.
     """
 
     signal: Signal
@@ -267,9 +264,9 @@ class WeightedSignal:
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """The exported parts of a retriever, the `depth` of their lists, and whether ranks are fused.
+    """The exported signals of a retriever, the `depth` of their lists, and whether ranks are fused.
 
-    `left_out` names the retrievers that no engine gets, `differences` the codes of what differs in any engine.
+    `left_out` names the omitted retrievers, `differences` are codes of what differs in any engine.
     """
 
     name: str
@@ -280,34 +277,36 @@ class ExportPlan:
     differences: tuple[str, ...] = ()
 
 
-Weighted = tuple[ExportPlan, dict[str, float]]  # a plan and the slopes of its part
+Weighted = tuple[ExportPlan, dict[str, float]]  # the plan of a signal, and its slopes
 
 
 def plan_export(name: str, context: RetrieverContext) -> ExportPlan:
-    """Return the signals of a retriever. Raises `ExportError` if no engine knows any, and errors of a model."""
+    """Return the signals of a retriever. Raises `ExportError` if no engine supports any, and errors of a model."""
     local = context.specs[name].local_spec
     if isinstance(local, LateSpec) and (first := local.first_stage):
-        message = f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or "
-        message += "late interaction without `first` (elasticsearch, opensearch, vespa), or use langchain or llamaindex"
+        advice = (
+            "late interaction without `first_stage` (elasticsearch, opensearch, vespa), or use langchain or llamaindex"
+        )
+        problem = f"{name!r} scores only the results of {first!r}, which `export` does not support"
+        message = f"{problem}. Export {first!r}, or {advice}"
         raise ExportError("over_candidates", message, name=name, first=first)
     plan = _Planner(context).plan(context.specs[name])
     if not plan.parts:
         message = f"{name!r} cannot be exported: choose a retriever that uses BM25 or a model"
         raise ExportError("nothing_to_take", message, name=name)
     differences = (*plan.differences, *(("left_out",) if plan.left_out else ()))
-    return replace(
-        plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differences=tuple(dict.fromkeys(differences))
-    )
+    left_out = tuple(dict.fromkeys(plan.left_out))
+    return replace(plan, name=name, left_out=left_out, differences=tuple(dict.fromkeys(differences)))
 
 
 def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
-    """Return the codes of what surely differs in an engine, as `Plan.differences`, before anything is read.
+    """Return the codes of `ExportPlan.differences` that are known before models are loaded.
 
-    `tokens` and `sparse` say whether late interaction and sparse encoders are exported to the engine.
+    `tokens` and `sparse` are True if the engine supports late interaction and sparse encoders.
     """
     codes = list[str]()
     exported = (HybridSpec, MilvusSpec, *([SparseSpec] if sparse else []))
-    for spec in (needed_spec.local_spec for needed_spec in with_dependencies(specs, [name])):
+    for spec in (component.local_spec for component in with_dependencies(specs, [name])):
         if isinstance(spec, BM25Spec | DenseSpec):
             codes += _difference_codes(spec)
         elif isinstance(spec, LearnedSpec):
@@ -318,7 +317,7 @@ def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, 
 
 
 class _Planner:
-    """Resolves a retriever to its signals, and numbers their fields."""
+    """Resolves a retriever to its signals, with numbered fields."""
 
     def __init__(self, context: RetrieverContext) -> None:
         self._context = context
@@ -330,9 +329,7 @@ class _Planner:
         match local:
             case HybridSpec(retrievers=names, fusion=fusion):
                 weighted = zip(names, local.weights or (1.0,) * len(names), strict=True)
-                slope = (
-                    "per_deviation" if fusion is Fusion.Z_SCORE else "per_range"
-                )  # by rank, weights stay as they are
+                slope = "per_deviation" if fusion is Fusion.Z_SCORE else "per_range"
                 plans = [(self.plan(self._specs[name]), {slope: weight}) for name, weight in weighted if weight]
                 return _join_plans(local, plans, by_rank=fusion is Fusion.RRF)
             case LearnedSpec():
@@ -357,9 +354,8 @@ class _Planner:
                 return replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
             case _:
                 return ExportPlan(spec.name, (), left_out=(spec.name,))
-        return ExportPlan(
-            spec.name, (WeightedSignal(signal, constant=1.0),), differences=tuple(_difference_codes(local))
-        )
+        parts = (WeightedSignal(signal, constant=1.0),)
+        return ExportPlan(spec.name, parts, differences=tuple(_difference_codes(local)))
 
     def _learned(self, spec: LearnedSpec) -> ExportPlan:
         mix = cast(LearnedMix, self._context.get_retriever(spec.name).retriever)
@@ -380,28 +376,27 @@ class _Planner:
 def _join_plans(
     spec: HybridSpec | LearnedSpec | MilvusSpec, plans: Sequence[Weighted], *, by_rank: bool = False
 ) -> ExportPlan:
-    """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
+    """Join plans of single signals; nested mixes are left out, and BM25F, which repeats BM25."""
     parts = list[WeightedSignal]()
     left_out = list[str]()
     differences = list[str]()
     for plan, slope in plans:
         if len(plan.parts) != 1 or "title_weight" in plan.differences:
             left_out.append(plan.name)
-            continue
-        parts.append(WeightedSignal(plan.parts[0].signal, **slope))
-        left_out += plan.left_out
-        differences += plan.differences
+        else:
+            parts.append(WeightedSignal(plan.parts[0].signal, **slope))
+            left_out += plan.left_out
+            differences += plan.differences
     return ExportPlan(spec.name, tuple(parts), spec.top_k, by_rank, tuple(left_out), tuple(differences))
 
 
 def _difference_codes(spec: Spec) -> list[str]:
-    """Return the codes of what a single signal does differently in any engine."""
+    """Return the codes of what differs for a single signal in any engine."""
     differences: dict[str, object] = {}
     if isinstance(spec, BM25Spec):
-        formula = spec.engine is not BM25Engine.POSTINGS
-        differences = {"feedback": spec.fb_docs, "title_weight": spec.title_weight, "formula": formula}
+        differences = {"feedback": spec.fb_docs, "title_weight": spec.title_weight}
+        differences["formula"] = spec.engine is not BM25Engine.POSTINGS
     elif isinstance(spec, DenseSpec):
-        approximate = spec.index is not IndexKind.EXACT
-        precision = spec.precision is not Precision.AUTO
-        differences = {"windows": spec.windows, "approximate": approximate, "precision": precision}
+        differences = {"windows": spec.windows, "approximate": spec.index is not IndexKind.EXACT}
+        differences["precision"] = spec.precision is not Precision.AUTO
     return [code for code, is_so in differences.items() if is_so]

@@ -158,9 +158,8 @@ def curves(
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
     height = alt.Y("mean:Q", title=y, scale=scale, axis=alt.Axis(format=_percent(1 - lowest)))
     band = base.mark_area(opacity=0.14).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    marks = base.mark_point(filled=True, size=55, opacity=1).encode(
-        y=height, shape=shape("retriever", names, names, legend)
-    )
+    shapes = shape("retriever", names, names, legend)
+    marks = base.mark_point(filled=True, size=55, opacity=1).encode(y=height, shape=shapes)
     return (band + base.mark_line(strokeWidth=2).encode(y=height) + marks).properties(width=_WIDTH, height=260)
 
 
@@ -175,12 +174,10 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
     y = alt.Y(row, type="nominal", sort=list(order), title=None, axis=alt.Axis(ticks=False, domain=False))
     base = alt.Chart(table).encode(y=y, color=colour("retriever", names, names), **row_offset)
     axis = alt.Axis(format=_percent(high - low), tickCount=4, labelOverlap="greedy")
-    rule = base.mark_rule(strokeWidth=2, opacity=0.55).encode(
-        x=alt.X("low:Q", title=x, scale=scale, axis=axis), x2="high:Q"
-    )
-    marks = base.mark_point(filled=True, size=50, opacity=1).encode(
-        x=alt.X("mean:Q", scale=scale), shape=shape("retriever", names, names)
-    )
+    ends = {"x": alt.X("low:Q", title=x, scale=scale, axis=axis), "x2": "high:Q"}
+    rule = base.mark_rule(strokeWidth=2, opacity=0.55).encode(**ends)
+    shapes = shape("retriever", names, names)
+    marks = base.mark_point(filled=True, size=50, opacity=1).encode(x=alt.X("mean:Q", scale=scale), shape=shapes)
     rows = len(order) * (len(names) * _ROW_HEIGHT + 8) if row_offset else len(order) * 34
     return (rule + marks).properties(width=_WIDTH, height=rows)
 

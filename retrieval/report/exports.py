@@ -55,10 +55,8 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
             rows = csv.writer(file, delimiter="\t", lineterminator="\n")
             rows.writerow(["query-id", "corpus-id", "score"])
             for id_, question in zip(questions, question_set.questions, strict=True):
-                grades = question.grade_of.items()
-                rows.writerows(
-                    [id_, passages[question_set.row_of_passage[passage_id]], grade] for passage_id, grade in grades
-                )
+                for passage_id, grade in question.grade_of.items():
+                    rows.writerow([id_, passages[question_set.row_of_passage[passage_id]], grade])
 
 
 def per_question_json(comparison: Comparison) -> str:

@@ -102,7 +102,7 @@ class Vespa(StubEngine):
         for key, document in self.documents.items():
             scores[key] = float(sum(term in document[name].split() for name, terms in query_terms for term in terms))
         if sparse := _SPARSE_ALONE.search(self.schema):
-            query_weights = body[f"input.query(asked_{sparse[1]})"]["cells"]
+            query_weights = body[f"input.query(query_{sparse[1]})"]["cells"]
             held = {key: document.get(sparse[1], {"cells": {}})["cells"] for key, document in self.documents.items()}
             scores = {
                 key: sum(query_weights.get(term, 0.0) * term_weights[term] for term in term_weights)

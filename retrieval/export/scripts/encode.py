@@ -1,9 +1,9 @@
 """The models of this folder, run without torch: `pip install onnxruntime tokenizers numpy`.
 
-model = Model(Path("model_1"))                    # or Model(place, "model.int8.onnx"): smaller and faster
-model.encode(["a question"], "question")          # of a bi-encoder, (n_texts, dimensions) of length 1
-model.encode_tokens(["a passage"], "passage")     # of late interaction, (n_tokens, dimensions) for each text
-model.score([("a question", "a passage")])        # of a cross-encoder, higher is more relevant
+model = Model(Path("model_1"))                    # or Model(folder, "model.int8.onnx"): smaller and faster
+model.encode(["a question"], "question")          # bi-encoder: (n_texts, dimensions) of length 1
+model.encode_tokens(["a passage"], "passage")     # late interaction: (n_tokens, dimensions) for each text
+model.score([("a question", "a passage")])        # cross-encoder: higher is more relevant
 """
 
 import json
@@ -15,11 +15,11 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-BATCH_SIZE = 16  # texts of like length in a pass
+BATCH_SIZE = 16  # texts of similar length
 
 
 class Model:
-    """A model of a folder with `model.json`, `tokenizer.json` and its network as ONNX."""
+    """A model in a folder with `model.json`, `tokenizer.json` and an ONNX network."""
 
     def __init__(self, folder: Path, network: str = "model.onnx", threads: int = 0) -> None:
         self.config: dict[str, Any] = json.loads((folder / "model.json").read_text(encoding="utf-8"))
@@ -42,8 +42,8 @@ class Model:
     def encode_tokens(self, texts: Sequence[str], side: str) -> list[np.ndarray]:
         """Return the token vectors of each text, `(n_tokens, dimensions)` float32.
 
-        Each has length 1, or the weight of a question's token, if tokens have weights. A passage's score is the mean
-        over the question's tokens of the highest dot product with one of its own.
+        Each has length 1, or the weight of the question's token. The score of a passage is the mean over the question's
+        tokens of the highest dot product with a token of the passage.
         """
         encoded = []
         for text, (vectors, *masks) in zip(texts, self._run(self._with_prompt(texts, side)), strict=True):
@@ -74,7 +74,7 @@ class Model:
         return np.array([np.ravel(score)[0] for (score,) in self._run(pairs)], dtype=np.float32)
 
     def batches(self, texts: Sequence[Any]) -> "list[tuple[list[int], dict[str, np.ndarray]]]":
-        """Return rows of texts of like length, and what the network reads of them."""
+        """Return rows of texts of similar length, and the inputs of the network."""
         lengths = [sum(map(len, text)) if isinstance(text, tuple) else len(text) for text in texts]
         order = sorted(range(len(texts)), key=lengths.__getitem__)
         batches = []
@@ -82,11 +82,10 @@ class Model:
             rows = order[start : start + BATCH_SIZE]
             read = self.tokenizer.encode_batch([texts[row] for row in rows])
             columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-            inputs = {
-                name: np.array([getattr(encoding, columns[name]) for encoding in read])
-                for name in self.config["inputs"]
-            }
-            batches.append((rows, {name: values.astype(np.int64) for name, values in inputs.items()}))
+            inputs = {}
+            for name in self.config["inputs"]:
+                inputs[name] = np.array([getattr(encoding, columns[name]) for encoding in read], dtype=np.int64)
+            batches.append((rows, inputs))
         return batches
 
     def _run(self, texts: Sequence[Any]) -> list[tuple[np.ndarray, ...]]:

@@ -1,18 +1,18 @@
-"""Load this folder's documents into the engine, ask it, and compare what it finds with what the workbench found.
+"""Load this folder's documents into the engine, search it, and compare its results with those of the workbench.
 
     python engine.py load [--recreate]
     python engine.py check [--free]
     python engine.py ask "a question" [--free]
 
-`load` refuses an index that exists; `--recreate` deletes it first. `--free` asks Elasticsearch one query a signal and
-mixes the results here, which needs no paid licence. Environment variables:
+`load` refuses an existing index; `--recreate` deletes it first. `--free` sends Elasticsearch one query per signal and
+fuses the results here, which needs no paid licence. Environment variables:
 
     ENGINE_URL            address of the engine
     ENGINE_AUTHORIZATION  header Authorization: "ApiKey ..." or "Basic ..."
     ENGINE_CA             file with the certificate authority of an https address
 
-Python alone is needed; for Milvus `pip install pymilvus` (and milvus-lite, for a file in place of a server). `ask`
-needs the workbench, whose analyzer and model turn a new question into terms and vectors: set PYTHONPATH to its folder.
+The script needs only Python, and for Milvus `pip install pymilvus` (and milvus-lite, for a file instead of a server).
+`ask` needs the workbench, which computes terms and vectors of a new question: set PYTHONPATH to its folder.
 """
 
 import json
@@ -36,25 +36,24 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CUT = 10
 BATCH = 200  # documents in a request
-CONNECTIONS = 8  # open at once where each document is a request
+CONNECTIONS = 8  # if each document is a request
 OPTIONS = ("--recreate", "--free")
 NOT_LOADED = "\nIf the passages are not loaded, run `python engine.py load` first"
 ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?(/\S*)?")
 
 
 def main(words: list[str]) -> int:
-    """Do what the words say; returns the exit status."""
+    """Run a command; returns the exit status."""
     options = {word for word in words if word in OPTIONS}
     match [word for word in words if word not in OPTIONS]:
         case ["load"]:
             count = engine().load(recreate="--recreate" in options)
             write_line(f"{count} passages are in {config()['engine']}")
         case ["check"]:
-            expected = config()["metrics"]
-            ndcg_there = check(engine(), free="--free" in options)
-            write_line(
-                f"nDCG@{CUT}: {ndcg_there:.4f} there, {expected['engine_score']:.4f} expected there, {expected['workbench_score']:.4f} here"
-            )
+            metrics = config()["metrics"]
+            measured = check(engine(), free="--free" in options)
+            expected = f"{metrics['engine_score']:.4f} expected there, {metrics['workbench_score']:.4f} here"
+            write_line(f"nDCG@{CUT}: {measured:.4f} there, {expected}")
         case ["ask", question]:
             for hit in engine().ask(values_of(question), free="--free" in options):
                 write_line(json.dumps(hit, ensure_ascii=False))
@@ -70,7 +69,7 @@ def engine() -> "HttpEngine | MilvusEngine":
 
 
 def check(engine: "HttpEngine | MilvusEngine", *, free: bool = False) -> float:
-    """Return the mean nDCG@10 of the comparison's questions, as the engine answers them."""
+    """Return the mean nDCG@10 of the engine's results for the compared questions."""
     answers = [(engine.ask(question["values"], free=free), question["relevant"]) for question in lines("questions")]
     if not any(hits for hits, _ in answers):
         raise SystemExit(f"{config()['engine']} finds no passage for any question{NOT_LOADED}")
@@ -78,7 +77,7 @@ def check(engine: "HttpEngine | MilvusEngine", *, free: bool = False) -> float:
 
 
 def ndcg(rows: list[int], grades: dict[str, int]) -> float:
-    """Return nDCG of the first rows found: grade / log2(rank + 1), divided by the same of the best order."""
+    """Return nDCG of the ranked rows: the sum of grade / log2(rank + 1), divided by that of the ideal ranking."""
     orders = [grades.get(str(row), 0) for row in rows[:CUT]], sorted(grades.values(), reverse=True)[:CUT]
     gained, ideal = (sum(grade / math.log2(rank + 1) for rank, grade in enumerate(ordered, 1)) for ordered in orders)
     return gained / ideal if ideal else 0.0
@@ -91,7 +90,7 @@ def config() -> dict[str, Any]:
 
 
 class HttpEngine:
-    """An engine with an interface of HTTP and JSON."""
+    """An engine with an HTTP interface."""
 
     def load(self, *, recreate: bool) -> int:
         if self.exists():
@@ -133,7 +132,7 @@ class HttpEngine:
             for entry in documents:
                 properties = {name: value for name, value in entry.items() if name != bulk["vector"]}
                 name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {entry['row']}"))
-                vector = {"vector": entry[bulk["vector"]]} if bulk["vector"] else {}  # beside the properties
+                vector = {"vector": entry[bulk["vector"]]} if bulk["vector"] else {}
                 objects.append({"class": bulk["class"], "id": name, "properties": properties, **vector})
             raise_if_refused(self.send("POST", bulk["path"], {"objects": objects}))
         else:
@@ -154,7 +153,7 @@ class HttpEngine:
                 list(pool.map(post, paths, bodies))
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
-        """Return the hits for the values of a question, best first: row, passage, title and score."""
+        """Return the hits for a question's values, best first: row, passage, title and score."""
         if not free:
             return self.search(config()["query"], values)
         if not config()["free_queries"]:
@@ -178,12 +177,12 @@ class HttpEngine:
             score = answer_hit
             for name in hit_paths["score"]:
                 score = score[name]
-            score = 1 - float(score) if hit_paths["is_distance"] else float(score)  # of a cosine distance
+            score = 1 - float(score) if hit_paths["is_distance"] else float(score)
             hits.append({name: fields.get(name) for name in ("row", "passage", "title")} | {"score": score})
         return hits
 
     def mix_results(self, mix: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
-        """Ask one query a signal, and mix the results as Elasticsearch's `rrf` and `linear` do."""
+        """Send one query per signal, and fuse the results like Elasticsearch's `rrf` and `linear`."""
         hits: dict[int, dict[str, Any]] = {}
         for query, weight in zip(mix["queries"], mix["weights"], strict=True):
             query_hits = self.search(query, values)
@@ -219,7 +218,7 @@ class HttpEngine:
     def send(
         self, method: str, path: str, body: Any = None, *, form: str = "application/json", may_be_missing: bool = False
     ) -> Any:
-        """Send a request, and return the JSON of the answer; None for a 404 of what may be missing."""
+        """Send a request and return the JSON of the response, None for an allowed 404."""
         data = None if body is None else (json.dumps(body) if isinstance(body, dict) else body).encode()
         headers = {} if data is None else {"Content-Type": form}
         if self.authorization:
@@ -263,23 +262,21 @@ def unreachable(address: str, error: Exception) -> str:
 
 
 def min_max_scaled(score: float, scores: list[float]) -> float:
-    """Return a score of a list scaled to 0 to 1; the score itself where all are equal."""
-    low = min(scores)
-    high = max(scores)
-    return (score - low) / (high - low) if high > low else score
+    """Return a score of a list scaled to 0 to 1; the score itself if all are equal."""
+    span = max(scores) - min(scores)
+    return (score - min(scores)) / span if span else score
 
 
 def raise_if_refused(answer: Any) -> None:
     """End the program if a document was refused."""
     items = answer if isinstance(answer, list) else answer.get("items", [])
     for item in items:
-        error = item.get("index", {}).get("error") or item.get("result", {}).get("errors")
-        if error:
+        if error := item.get("index", {}).get("error") or item.get("result", {}).get("errors"):
             raise SystemExit(f"a document was not taken: {error}\n`load --recreate` begins again")
 
 
 def fill_template(template: Any, values: dict[str, Any], empty_queries: dict[str, Any] | None = None) -> Any:
-    """Return a template with values for its marks, in a text as JSON, and `nothing` for queries without a value."""
+    """Return a template with values for its marks, as JSON in a text, and empty queries for missing values."""
     if isinstance(template, dict):
         kind = next(iter(template), "")
         if empty_queries and len(template) == 1 and kind in empty_queries:
@@ -297,7 +294,7 @@ def fill_template(template: Any, values: dict[str, Any], empty_queries: dict[str
 
 
 class MilvusEngine:
-    """Milvus with its own client: a server, or a file beside this script."""
+    """Milvus with its client: a server, or a file beside this script."""
 
     def __init__(self) -> None:
         try:
@@ -347,26 +344,20 @@ class MilvusEngine:
         name = self.request["collection"]
         if not self.client.has_collection(name):
             raise SystemExit(f"{name} is not in milvus{NOT_LOADED}")
-        known = [
-            (index, field) for index, field in enumerate(self.request["fields"]) if is_known(values[field["name"]])
-        ]
+        fields = enumerate(self.request["fields"])
+        known = [(index, field) for index, field in fields if is_known(values[field["name"]])]
         if not known:
             return []
         result_options: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
         if len(known) == 1:
             _, field = known[0]
-            search_arguments = {
-                "data": [values[field["name"]]],
-                "anns_field": field["name"],
-                "search_params": field["search"],
-            }
-            (hits,) = self.client.search(name, **search_arguments, **result_options)
+            options = {"anns_field": field["name"], "search_params": field["search"], **result_options}
+            (hits,) = self.client.search(name, data=[values[field["name"]]], **options)
         else:
             request = self.library.AnnSearchRequest
             weights = self.request["ranker"]["weights"]
-            requests = [
-                request([values[field["name"]]], field["name"], field["search"], limit=depth) for _, field in known
-            ]
+            named = [(field["name"], field["search"]) for _, field in known]
+            requests = [request([values[name]], name, search, limit=depth) for name, search in named]
             by_rank = self.library.RRFRanker(self.request["ranker"]["constant"])
             ranker = self.library.WeightedRanker(*(weights[index] for index, _ in known)) if weights else by_rank
             (hits,) = self.client.hybrid_search(name, requests, ranker, **result_options)
@@ -378,12 +369,12 @@ class MilvusEngine:
 
 
 def is_known(value: Any) -> bool:
-    """Whether a question has a term that some passage holds, or a vector that is not of zeros."""
+    """Whether a value has a known term, or a vector that is not zero."""
     return any(value.values() if isinstance(value, dict) else value)
 
 
 def values_of(question: str) -> dict[str, Any]:
-    """Return the terms and vectors of a new question, as the workbench computes them."""
+    """Return the terms and vectors of a new question, computed by the workbench."""
     try:
         from mrc_workbench.data.terminal import quiet
 

@@ -1,4 +1,4 @@
-"""How sure figures are, the table that shows them, what was judged, what others published, and what changed."""
+"""Confidence, metric tables, judgements, published results and changes between comparisons."""
 
 import tomllib
 from dataclasses import asdict, replace
@@ -63,7 +63,7 @@ def test_evidence_matches_significance() -> None:
 def test_counts_wins_and_difference() -> None:
     test = evidence(comparison_of({"right": RIGHT, "late": LATE})).test("late", "recall@1")
     assert test is not None
-    # five questions of six are found only by the first; the last finds one of two passages with both
+    # five questions of six have hits only by the first; the last finds one of two passages with both
     assert (test.difference, test.wins, test.ties, test.losses) == (pytest.approx(-5 / 6), 0, 1, 5)
 
 
@@ -155,7 +155,7 @@ def test_replaces_saturated_measure_with_smaller_k() -> None:
     scores = comparison_of({"right": RIGHT, "late": LATE}, ks=(1, 2, 3)).scores
     # recall of the last question, of two relevant passages, is 1/2 at rank 2 with "late": a mean of 5.5/6
     assert [at_ceiling(scores, Measure("recall", k)) for k in (1, 2, 3)] == [False, False, True]
-    alone = {"right": scores["right"]}  # nothing else to tell it apart from
+    alone = {"right": scores["right"]}  # a single retriever
     cases = [(scores, (1, 2, 3), 3, 1), (scores, (1, 2, 3), 2, 2), (scores, (3,), 3, 3), (alone, (1, 3), 3, 3)]
     for of, ks, k, expected in cases:
         assert discriminating_measure(of, ks, Measure("recall", k)) == Measure("recall", expected)
@@ -230,9 +230,8 @@ def graded(n_judged: int) -> QuestionSet:
     """Questions of which the first passages were judged, one of them relevant, by their own place in the corpus."""
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(30))
     grades = {f"p{row}": int(row == 0) for row in range(n_judged)}
-    return QuestionSet(
-        "graded", passages, tuple(Question.from_grades(f"q{row}", f"{row}?", grades) for row in range(MANY))
-    )
+    questions = tuple(Question.from_grades(f"q{row}", f"{row}?", grades) for row in range(MANY))
+    return QuestionSet("graded", passages, questions)
 
 
 def test_pool_holds_unjudged_results_of_all_retrievers() -> None:

@@ -1,4 +1,4 @@
-"""Laboratories: what they try, and what they found counted by hand or by another way."""
+"""Labs: their variants, and results that are recomputed by hand or another method."""
 
 from pathlib import Path
 
@@ -167,9 +167,8 @@ def test_name_lists_selected_and_present_options() -> None:
     taken = selected_spec(lab, "fb docs 3 · fb weight 0.5")
     assert taken.name == "Mine · title weight 2 · fb docs 3"  # its share is the usual one
     assert selected_spec(lab, UNCHANGED).name == present.name
-    again = lexical_lab(
-        COMPARED.model_copy(update={"retriever": (taken,)}), taken.name, [option_changes(title_weight=[None])]
-    )
+    compared = COMPARED.model_copy(update={"retriever": (taken,)})
+    again = lexical_lab(compared, taken.name, [option_changes(title_weight=[None])])
     assert selected_spec(again, "title weight none").name == "Mine · fb docs 3"
 
 
@@ -321,7 +320,7 @@ def test_reranking_stays_below_ceiling(sample: QuestionSet) -> None:
         bool({question_set.row_of_passage[id_] for id_ in question.relevant} & {*rows[:20].tolist()})
         for rows, question in zip(first.indices, question_set.questions, strict=True)
     ]
-    assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
+    assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: any hit ranks first
 
 
 def test_computes_ceiling() -> None:

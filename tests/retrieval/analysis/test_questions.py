@@ -1,4 +1,4 @@
-"""Single questions: their ranks, which to look at, and where they are lost."""
+"""Single questions: ranks, selections, and the step that loses them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -196,9 +196,8 @@ def test_returns_irrelevant_passages_of_same_article() -> None:
     titles = {"a1": "A", "a2": "A", "b1": "B", "n1": "", "n2": "", "b2": "B"}
     passages = tuple(Passage(id_, f"text of {id_}", title) for id_, title in titles.items())
     relevant = (("a1",), ("a1", "a2"), ("n1",), ("a2", "b2"))
-    question_set = QuestionSet(
-        "articles", passages, tuple(Question(f"q{row}", "?", (), of) for row, of in enumerate(relevant))
-    )
+    questions = tuple(Question(f"q{row}", "?", (), of) for row, of in enumerate(relevant))
+    question_set = QuestionSet("articles", passages, questions)
     assert [same_article_rows(question_set, row) for row in range(4)] == [{1}, frozenset(), frozenset(), {0, 2}]
 
 

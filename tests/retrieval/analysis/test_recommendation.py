@@ -1,4 +1,4 @@
-"""Which retriever is recommended: real paired tests, real costs, and no speeds compared across machines."""
+"""Recommendations from paired tests and costs, without comparing speeds across machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -186,7 +186,7 @@ HERE, ELSEWHERE, MIXED = (RetrieverCost(10.0, elsewhere, 0, False) for elsewhere
     [
         (HERE, replace(HERE, milliseconds=20.0), 2.0),
         (ELSEWHERE, replace(ELSEWHERE, milliseconds=30.0, elsewhere=30.0), 3.0),
-        (HERE, replace(MIXED, milliseconds=50.0), 4.4),  # of b only what was measured here
+        (HERE, replace(MIXED, milliseconds=50.0), 4.4),  # for b, only the milliseconds measured here
         (ELSEWHERE, replace(MIXED, milliseconds=50.0, elsewhere=40.0), 4.0),
         (HERE, ELSEWHERE, 0.0),
         (MIXED, HERE, None),

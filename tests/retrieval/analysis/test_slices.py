@@ -1,4 +1,4 @@
-"""Slices against hand-counted sets, against pandas, and against what they promise of any values."""
+"""Slices against hand-counted sets, pandas, and properties of any values."""
 
 import math
 import tomllib
@@ -197,7 +197,7 @@ def test_corrects_slice_tests_together() -> None:
         for name in ("y", "z"):
             two = {each: Scores((), {"m": scores[each].per_question["ndcg@10"][part.rows]}) for each in ("x", name)}
             by_hand.append(pair_tests(two, ["m"], own)[0].p)
-    # random swaps differ with what is tested together: their p-values have an error of their own
+    # random swaps depend on the tested pairs, so p-values have a sampling error
     np.testing.assert_allclose(p_values[~np.isnan(p_values)], holm(np.array(by_hand)), atol=0.02)
     assert p_values[1] < 0.05  # y is ahead on the first slice, by construction
     assert (p_values[[2, 4, 5, 7, 8]] > 0.05).all()
@@ -209,7 +209,7 @@ def test_single_passage_slice_is_never_significant() -> None:
     parts = [Slice(np.arange(5), "one passage")]
     groups = np.zeros(5, dtype=np.int32)
     table = slice_table(parts, scores, "ndcg@10", groups)
-    assert (table["difference_low"][1], table["difference_high"][1]) == (-1, 1)  # nothing of other passages is known
+    assert (table["difference_low"][1], table["difference_high"][1]) == (-1, 1)  # no data about other passages
     assert largest_significant_difference(table.assign(p_holm=slice_tests(parts, scores, "ndcg@10", groups))) is None
 
 

@@ -138,7 +138,7 @@ def test_hides_comparison_from_other_users(key: str) -> None:
                     delete(reference)
                 with pytest.raises(KeyError):
                     rename(reference, "mine")
-            assert not ComparisonJob.of(EXPERIMENT, FINGERPRINT).done  # the same one, asked for by somebody else
+            assert not ComparisonJob.of(EXPERIMENT, FINGERPRINT).done  # another user's job of the same experiment
     with acting_as(ALICE):
         assert files_in(workspace()) == before
         assert [comparison.key for comparison in list_comparisons()] == [key]

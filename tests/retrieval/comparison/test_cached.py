@@ -1,4 +1,4 @@
-"""Rankings that are kept, and what their making took, by a clock of the test's own."""
+"""Cached rankings and their costs, with a fake clock."""
 
 import time
 from collections.abc import Sequence

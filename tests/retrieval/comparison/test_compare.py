@@ -1,4 +1,4 @@
-"""The comparison, and what is made before somebody waits."""
+"""Comparisons, and their preparation in the background."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -339,7 +339,7 @@ def test_shipped_vectors_match_packaged_model(
     kinds = files()
     encoder = BiEncoder(find_model(DEFAULT.reference), TEXTS)
     shipped = encoder.encode_questions(QUESTIONS_OF_SAMPLE), encoder.encode_passages(TEXTS)
-    assert "model" not in vars(encoder)  # nobody waited for it
+    assert "model" not in vars(encoder)  # the model is not loaded
     assert not (workspace() / "cache" / "vectors").exists()
     some = slice(None, None, 10)  # shipped anew: all take a minute
     monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))

@@ -85,9 +85,8 @@ def test_omits_window_advice_for_models_without_windows(tmp_path: Path) -> None:
 
 def test_reports_nothing_if_passages_fit(folder: str) -> None:
     short = QuestionSet("short", PASSAGES[LONG:], QUESTIONS[LONG:])
-    comparison = compare(
-        experiment_of(DenseSpec(name="Dense", model=folder), LateSpec(name="Late", model=folder)), short
-    )
+    specs = DenseSpec(name="Dense", model=folder), LateSpec(name="Late", model=folder)
+    comparison = compare(experiment_of(*specs), short)
     assert comparison.cut_off == []
     assert not comparison.results[0].notes
 

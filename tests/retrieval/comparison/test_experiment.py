@@ -1,4 +1,4 @@
-"""What an experiment file may tell BM25, and that what came later changes no key of what was kept before."""
+"""Experiment files, their errors and earlier names, and the stability of cache keys."""
 
 from pathlib import Path
 
@@ -288,7 +288,7 @@ def test_searches_as_deep_as_wrappers_need() -> None:
     over = {"name": "over", "kind": "rerank", "first_stage": "far", "rerank_top_k": 300}
     experiment = experiment_of(BIGRAMS, WORDS, hybrid, near, ks=[1, 20])
     assert experiment.depths == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
-    # a hybrid reads no more, whatever it is asked for; below the first 200 `far` hands on what it was given
+    # a hybrid reads 30 passages; `far` keeps the order of its first stage below rank 200
     depths = {"bigrams": 30, "words": 30, "hybrid": 300, "near": 10, "far": 300, "over": 10}
     assert experiment_of(BIGRAMS, WORDS, hybrid, near, far, over, ks=[1]).depths == depths
 
@@ -449,9 +449,8 @@ def test_reads_earlier_field_names(kind: str, tmp_path: Path, caplog: pytest.Log
     values = dict(experiment.retriever[1])
     assert values["selected_on"] is Part.TEST
     assert {name: values[name] for name in current} == current
-    assert all(
-        f"{line.split(' =')[0]!r} is now" in caplog.text for line in [*top.split("\n"), *earlier.split("\n")[-1:]]
-    )
+    names = [line.split(" =")[0] for line in (*top.split("\n"), earlier.split("\n")[-1])]
+    assert all(f"{name!r} is now" in caplog.text for name in names)
     assert experiment.model_dump(by_alias=True)["test_share"] == 0.3, "keys of stored results keep the earlier names"
 
 

@@ -72,7 +72,7 @@ def test_dictionary_fixes_segmentation_and_matches_synonyms() -> None:
 
 @pytest.mark.slow
 def test_scores_synonyms_as_same_term() -> None:
-    """Counts as of Lucene's SynonymQuery: what is held twice under two names is held twice, by two passages of four."""
+    """Counts follow Lucene's SynonymQuery: two synonyms in a passage count twice, here in two passages of four."""
     options = BM25Options(Analyzer.KIWI, dictionary=DICTIONARY)
     explanation = BM25Explainer(PASSAGES, options).explain("차량은?", 1)
     (term,) = explanation.terms
@@ -159,7 +159,7 @@ def test_explains_auto_analyzer_without_dictionary_support() -> None:
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])
 def test_stores_window_options_only_if_enabled(kind: str) -> None:
-    """What was kept before there were windows is found by the same key."""
+    """Rankings from before windows keep their key."""
     values = {"name": "A", "kind": kind, **({"first_stage": "BM25"} if kind == "rerank" else {})}
     plain = parse_spec(values)
     windowed = parse_spec(values | {"windows": True, "stride": 64})

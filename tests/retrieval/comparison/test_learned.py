@@ -1,4 +1,4 @@
-"""The learned mix in an experiment: which signals it has, which questions teach it, and what it leaves to others."""
+"""The learned mix in an experiment: its signals, its training questions, and its errors."""
 
 import json
 from pathlib import Path
@@ -155,7 +155,7 @@ def test_separates_seen_from_unseen_training_questions(tmp_path: Path, monkeypat
     for fingerprint, known in (("another set", set()), (world().fingerprint, train)):
         write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": fingerprint}})
         assert training_rows() == (train | validation, known)
-    few, known = training_rows(len(validation) + 2)  # what nobody knows teaches first
+    few, known = training_rows(len(validation) + 2)  # questions that no model was trained on come first
     assert validation < few
     assert (len(known), known <= train) == (2, True)
 

@@ -30,9 +30,7 @@ RERANKED = RerankSpec(name="Reranked", first_stage="BM25", rerank_top_k=3)
 SPECS = {spec.name: spec for spec in (BM25, DENSE, HYBRID, RERANKED)}
 DATASET = small_set()
 END = pace_module._FINAL_SECONDS
-LENGTHS = [
-    np.array([len(text_record.text) for text_record in texts]) for texts in (DATASET.passages, DATASET.questions)
-]
+LENGTHS = [np.array([len(item.text) for item in items]) for items in (DATASET.passages, DATASET.questions)]
 CHARACTERS = sum(int(lengths.sum()) for lengths in LENGTHS)
 COSTS = sum(round(reading_costs(lengths).sum()) for lengths in LENGTHS)
 
@@ -77,7 +75,7 @@ def test_reports_no_time_until_all_speeds_are_known() -> None:
     pace.update("BM25", 0.0)
     clock.now = 5.0
     pace.update("BM25", 0.5)
-    assert pace.seconds_left is None  # nobody knows what Dense takes
+    assert pace.seconds_left is None  # the time of Dense is unknown
     pace.update("Dense", 0.0)
     clock.now = 7.0  # its model is loaded
     pace.update("Dense", 0.1)
@@ -133,7 +131,7 @@ def test_cached_rankings_take_no_time_and_are_not_measured() -> None:
 
 
 def test_does_not_measure_retrievers_that_read_nothing() -> None:
-    """Vectors or tokens may be kept, or come with the sample, where rankings are not."""
+    """Vectors or tokens may be cached, or ship with the sample, without rankings."""
     clock = Clock()
     pace = started_estimator(clock, "Dense", "Reranked")
     for name in SPECS["Dense"].name, SPECS["Reranked"].name:
@@ -223,9 +221,8 @@ def model(folder: Path, **configuration: object) -> str:
 def test_forecasts_by_characters_until_measured() -> None:
     for spec in (BM25, DenseSpec(name="LSA")):
         assert forecast(spec) == Forecast(pytest.approx(characters(spec) * 5e-5))
-    write_json(
-        workspace() / "cache" / "pace.json", {reader_key(BM25): {"setup_seconds": 2.0, "seconds_per_character": 0.5}}
-    )
+    rates = {"setup_seconds": 2.0, "seconds_per_character": 0.5}
+    write_json(workspace() / "cache" / "pace.json", {reader_key(BM25): rates})
     assert forecast(BM25) == Forecast(2.0 + 0.5 * characters(BM25), is_measured=True)
 
 

@@ -1,4 +1,4 @@
-"""The token vectors that come with the sample: they give the figures that come with it, and serve nothing else."""
+"""The token vectors that come with the sample: they reproduce its metrics, and serve no other dataset."""
 
 from dataclasses import replace
 from typing import Any

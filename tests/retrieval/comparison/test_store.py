@@ -1,4 +1,4 @@
-"""Comparisons on disk, and what they say of where they come from."""
+"""Stored comparisons and their provenance."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_loads_comparison_without_cache_or_models(part: str) -> None:
     assert (loaded.experiment, loaded.question_set) == (comparison.experiment, comparison.question_set)
     for ours, theirs in zip(loaded.results, comparison.results, strict=True):
         assert_same(ours, theirs)
-    assert not (workspace() / "cache").exists()  # nothing was searched or built
+    assert not (workspace() / "cache").exists()
 
 
 def test_stores_remote_times(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ SPECS: list[dict[str, Any]] = [
 
 
 def provenance_of(*specs: dict[str, Any], base: Path | None = None, **more: object) -> dict[str, Any]:
-    evaluated = compare(experiment_of(WORDS, **more), small_set()).question_set  # what is noted needs no search
+    evaluated = compare(experiment_of(WORDS, **more), small_set()).question_set  # provenance needs no search
     return provenance(Comparison(experiment_of(*specs, **more), evaluated, ()), small_set(), base)
 
 

@@ -1,4 +1,4 @@
-"""What engines are told, held against their published clients: the requests these send, the files these write."""
+"""Requests and files of engines, compared with those of their published clients."""
 
 import json
 import re
@@ -32,7 +32,7 @@ sent: list[EngineRequest] = []
 
 
 class Keywords(Vectors):
-    """Vectors of the keyword encoder; the third passage is made one of which nothing is known."""
+    """Vectors of the keyword encoder; the third passage has no known word."""
 
     def __init__(self, index: IndexKind = IndexKind.EXACT) -> None:
         # type: ignore[assignment]
@@ -216,7 +216,7 @@ def test_fills_template_marks_once_as_json() -> None:
 
 
 def test_padded_vectors_keep_dot_product_order() -> None:
-    """OpenSearch compares directions alone, and takes no vector of length 0."""
+    """OpenSearch ignores lengths, and refuses vectors of length 0."""
     rng = np.random.default_rng(0)
     passages = rng.normal(size=(30, 8))
     passages /= np.linalg.norm(passages, axis=1, keepdims=True)

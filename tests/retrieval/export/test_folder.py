@@ -1,4 +1,4 @@
-"""A folder taken away is loaded, asked and checked as its README says, by the script that lies in it."""
+"""An exported folder is loaded, searched and checked by its script, as its README says."""
 
 import json
 import os
@@ -61,16 +61,11 @@ for folder, url, *words in json.loads(sys.argv[1]):
 def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = True) -> subprocess.CompletedProcess[str]:
     """Run scripts of folders, each with the engine's address and its words, one after the other in one process.
 
-    Without `packages` it has the standard library alone.
+    Without `packages` only the standard library is available.
     """
     options = ["-P"] if packages else ["-P", "-S"]
-    command = [
-        sys.executable,
-        *options,
-        "-c",
-        SCRIPTS,
-        json.dumps([[*map(str, argument_list)] for argument_list in calls]),
-    ]
+    words = json.dumps([[*map(str, call)] for call in calls])
+    command = [sys.executable, *options, "-c", SCRIPTS, words]
     given = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
@@ -84,7 +79,7 @@ IN_MILVUS = {
 
 @pytest.fixture(scope="module")
 def milvus_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What each folder's script writes: loaded and checked by Python alone, asked with the workbench beside it."""
+    """The output of each folder's script: load and check without the workbench, ask with it."""
     base_folder = tmp_path_factory.mktemp("milvus")
     folders = [written(ExportTarget.MILVUS, base_folder / case, *of) for case, of in IN_MILVUS.items()]
     done = run_scripts(*((folder, "", word) for folder in folders for word in ("load", "check")))
@@ -120,9 +115,7 @@ STEMS = WORDS | {"name": "Stems", "analyzer": "english"}
 NO_STOP_WORDS = STEMS | {"name": "No stop words", "stop_words": True}
 
 
-@pytest.mark.parametrize(
-    "specs", [(), (PAIRS,), (STEMS,), (NO_STOP_WORDS,)], ids=["usual", "pairs", "stems", "stop-words"]
-)
+@pytest.mark.parametrize("specs", [(), (PAIRS,), (STEMS,), (NO_STOP_WORDS,)])
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.VESPA, ExportTarget.MILVUS])
 def test_encodes_new_question_like_compared_ones(
     engine: ExportTarget, specs: tuple[dict[str, object], ...], tmp_path: Path
@@ -131,9 +124,8 @@ def test_encodes_new_question_like_compared_ones(
     signal = read_json(folder / MANIFEST)["signals"][0]
     for spec in specs:
         defaults = {"analyzer": "word", "pairs": False, "stop_words": False}
-        assert {name: signal[name] for name in defaults} == {
-            name: spec.get(name, value) for name, value in defaults.items()
-        }
+        expected = {name: spec.get(name, value) for name, value in defaults.items()}
+        assert {name: signal[name] for name in defaults} == expected
     exported_questions = lines(folder / "questions.jsonl")
     values = new_question_values(folder, [question["text"] for question in exported_questions])
     assert json.loads(json.dumps(values)) == [question["values"] for question in exported_questions]
@@ -243,9 +235,8 @@ def test_command_writes_folder_and_prints_metrics(key: str, tmp_path: Path, caps
     assert main(["export", key, str(ODD["name"]), "--to", "opensearch", "--out", str(tmp_path / "made")]) == 0
     unit, head, *rows, written_to = capsys.readouterr().out.splitlines()
     assert (unit[:10], head.split()[0], written_to) == ("in percent", "nDCG@10", f"written to {tmp_path / 'made'}")
-    assert [line.split()[0] for line in rows] == [
-        target.value for target in ExportTarget if target is not ExportTarget.ONNX
-    ]
+    targets = [target.value for target in ExportTarget if target is not ExportTarget.ONNX]
+    assert [line.split()[0] for line in rows] == targets
     assert all(-100 <= float(cell) <= 100 for line in rows for cell in line.split()[1:])
     assert (tmp_path / "made" / "engine.json").is_file()
     assert main(["export", "0" * 16, "x", "--to", "vespa", "--out", str(tmp_path / "no")]) == 2

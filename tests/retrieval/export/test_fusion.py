@@ -146,9 +146,8 @@ def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, se
     lists = lists_of(scores, slope)
     mix = build_mix(engine, lists)
     expected = [weight_by_loop(mix.technique, *item) for item in zip(scores, [slope] * 2, WEIGHTS, strict=True)]
-    assert mix.technique == (
-        "z_score" if (engine, slope) == (ExportTarget.OPENSEARCH, "per_deviation") else TRAITS[engine][1]
-    )
+    is_z_score = (engine, slope) == (ExportTarget.OPENSEARCH, "per_deviation")
+    assert mix.technique == ("z_score" if is_z_score else TRAITS[engine].technique)
     assert mix.weights == pytest.approx([item / sum(expected) for item in expected], abs=1e-5)
     assert sum(mix.weights) == pytest.approx(1, abs=1e-9)
     assert rows_of(search_mix(mix, lists, K).indices) == mixed_by_loop(mix.technique, scores, mix.weights)
@@ -190,7 +189,7 @@ def vespa_by_loop(
 def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
     scores = signals(1)
     lists = lists_of(scores, "per_range", by_rank=by_rank)
-    if late:  # of the candidates alone, it orders them too
+    if late:  # it scores only the candidates
         tokens = WeightedSignal(LateScored("tokens", np.random.default_rng(5).uniform(0, 1, (6, N))), per_range=0.4)
         lists = SignalRankings(replace(lists.plan, parts=(*lists.plan.parts, tokens)), lists.questions)
     mix = build_mix(ExportTarget.VESPA, lists)

@@ -63,7 +63,7 @@ ENGINES: dict[ExportTarget, Callable[[Path], StubEngine]] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """The folder of an engine for a mix, or for a signal alone; each is written once."""
+    """The folder of an engine for a mix or a single signal; each is written once."""
     base_folder = tmp_path_factory.mktemp("folders")
     folders_by_mix = dict[tuple[ExportTarget, str], Path]()
     late = sharpened(build_bi_encoder(base_folder / "bi"))
@@ -90,7 +90,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def printed_ndcg(checked: str) -> tuple[float, float]:
-    """nDCG@10 there, and what was expected there."""
+    """Return the measured and the expected nDCG@10 of the engine."""
     words = checked.split()
     return float(words[1]), float(words[3])
 
@@ -324,7 +324,7 @@ class SlowVespa(Vespa):
 
 
 def many_documents(folder: Path, target: Path, count: int) -> Path:
-    """A folder with the first document `count` times over, in rows of their own."""
+    """A folder with the first document `count` times, in separate rows."""
     shutil.copytree(folder, target)
     first = lines(target / "documents.jsonl")[0]
     write_lines(

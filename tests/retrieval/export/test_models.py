@@ -1,4 +1,4 @@
-"""Models as ONNX say what the models say, and what is measured of them is what they say."""
+"""Models as ONNX agree with the original models, and so do their metrics."""
 
 import json
 from operator import mul
@@ -28,12 +28,14 @@ from tests.tiny_models import MAX_LENGTH, TINY, build_bi_encoder, build_cross_en
 
 pytestmark = pytest.mark.slow
 EXACT = Precision.FLOAT32
+# the base folder, the exported folder, its metrics, and the comparison
+ExportedModels = tuple[Path, Path, list[OnnxMetrics], Comparison]
 LONG = " ".join(texts_of(QUESTIONS) * 9)  # longer than the models read
 TEXTS = [*texts_of(QUESTIONS), "", "a", LONG]
 
 
 @pytest.fixture(scope="module")
-def exported_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[OnnxMetrics], Comparison]:
+def exported_models(tmp_path_factory: pytest.TempPathFactory) -> ExportedModels:
     base_folder = tmp_path_factory.mktemp("onnx")
     bi_encoder = sharpened(build_bi_encoder(base_folder / "bi"))
     cross_encoder = sharpened(with_head(build_cross_encoder_base(base_folder / "cross")))
@@ -49,7 +51,7 @@ def exported_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pat
     return base_folder, base_folder / "made", metrics, comparison
 
 
-def test_metrics_stay_within_rounding(exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]) -> None:
+def test_metrics_stay_within_rounding(exported_models: ExportedModels) -> None:
     _, folder, metrics, _ = exported_models
     assert [(model_metrics.retriever, model_metrics.kind) for model_metrics in metrics] == [
         ("dense", "dense"),
@@ -67,9 +69,7 @@ def test_metrics_stay_within_rounding(exported_models: tuple[Path, Path, list[On
 
 
 @pytest.mark.parametrize("form", MODEL_FILES)
-def test_script_encodes_like_models(
-    form: str, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]
-) -> None:
+def test_script_encodes_like_models(form: str, exported_models: ExportedModels) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
     base_folder, folder, metrics, _ = exported_models
@@ -92,7 +92,7 @@ def test_script_encodes_like_models(
 
 
 def test_stores_large_tables_in_half_precision(
-    tmp_path: Path, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, exported_models: ExportedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
@@ -108,9 +108,7 @@ def test_stores_large_tables_in_half_precision(
     assert not np.array_equal(*vectors)
 
 
-def test_exports_late_interaction_to_vespa(
-    tmp_path: Path, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]
-) -> None:
+def test_exports_late_interaction_to_vespa(tmp_path: Path, exported_models: ExportedModels) -> None:
     comparison = exported_models[3]
     whole = small_set()
     folder = tmp_path / "late"
@@ -119,7 +117,7 @@ def test_exports_late_interaction_to_vespa(
         ExportTarget.ELASTICSEARCH,
         ExportTarget.OPENSEARCH,
         ExportTarget.VESPA,
-    ]  # engines with late interaction of their own
+    ]  # engines that support late interaction
     assert [engine_metrics.engine for engine_metrics in metrics] == [
         *own,
         ExportTarget.LANGCHAIN,
@@ -154,9 +152,7 @@ def test_exports_late_interaction_to_vespa(
     assert not (tmp_path / "none").exists()
 
 
-def test_rejects_retriever_without_transformer(
-    tmp_path: Path, exported_models: tuple[Path, Path, list[OnnxMetrics], Comparison]
-) -> None:
+def test_rejects_retriever_without_transformer(tmp_path: Path, exported_models: ExportedModels) -> None:
     comparison = exported_models[3]
     context = build_context(comparison.experiment, comparison.question_set)
     with pytest.raises(ExportError) as caught:

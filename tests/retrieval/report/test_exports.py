@@ -132,7 +132,7 @@ def test_markdown_table_lists_metrics() -> None:
     assert cells["right"][0] == cells["same"][0] == f"**91.67** ({low}–{high})"
     assert cells["late"][0].startswith("8.33↓ (")
     # the second passage of the last question stands third
-    assert cells["late"][1].startswith("100.00 (")  # as all do: nothing is best
+    assert cells["late"][1].startswith("100.00 (")  # all are equal: no best value
     assert "48 questions, 40 passages" in lines[-1]
 
 

@@ -84,9 +84,8 @@ def test_warns_about_few_questions_in_each_language(language: str) -> None:
         assert "19" in few_questions_warning(19, of, say)
     assert few_questions_warning(20, "training", say, "mix") == ""
     assert "mix" in few_questions_warning(3, "training", say, "mix")
-    assert all(
-        described(dataset, language) for dataset in (faq(100, 2), chain(323), tangle(200), published("train", "test"))
-    )
+    datasets = (faq(100, 2), chain(323), tangle(200), published("train", "test"))
+    assert all(described(dataset, language) for dataset in datasets)
 
 
 @pytest.mark.slow

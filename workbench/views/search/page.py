@@ -334,9 +334,8 @@ def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.Data
 def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
     findings = answer.findings[spec.name]
     corpus = answer.questions.passages
-    compared = (
-        findings.rows[: spec.rerank_top_k] if spec.first_stage else findings.rows
-    )  # it reranks only the first `depth`
+    depth = spec.rerank_top_k if spec.first_stage else len(findings.rows)  # lower ranks keep the first stage's order
+    compared = findings.rows[:depth]
     rows = [row for row in answer.displayed_rows(spec.name) if row in compared]
     if not rows:
         return
