@@ -28,7 +28,7 @@ HEADERS = "X-Tenant: tenant-1\nAuthorization: Bearer tenant-1\nuser-agent: tenan
 MEASURED = r"""
 import json, os, re, sys
 from pathlib import Path
-from mrc_workbench.models.llm import Endpoint, returned
+from mrc_workbench.models.llm import Endpoint, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from mrc_workbench.models.llm import EndpointError
 
@@ -45,7 +45,7 @@ for kind in kinds:
         assert os.wait()[1] == 0
         continue
     chat = Chat(Endpoint(address, key), model, 0.0)
-    for ask in (lambda: chat.answer("Answer.", kind), lambda: returned(chat.stream("Answer.", kind))):
+    for ask in (lambda: chat.answer("Answer.", kind), lambda: exhaust(chat.stream("Answer.", kind))):
         before = peak()
         try:
             code = ask() and "answered"
@@ -307,7 +307,6 @@ def test_closes_connection_after_answer() -> None:
 @pytest.mark.parametrize("streamed", [True, False])
 def test_rejects_deeply_nested_answer(streamed: bool) -> None:
     nested = "[" * 200_000
-    failure, _ = failing(
-        Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested), streamed=streamed
-    )
+    reply = Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested)
+    failure, _ = failing(reply, streamed=streamed)
     assert failure.code == ("truncated" if streamed else "no_chat")

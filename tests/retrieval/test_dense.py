@@ -285,10 +285,8 @@ def test_every_index_returns_passage_once(index: IndexKind) -> None:
 def test_windows_change_nothing_for_short_passages() -> None:
     texts = ["1 0 0", "0.6 0.8 0", "0 0 1", "0.6 0.8 0 "]
     passages = [Passage(f"p{row}", text) for row, text in enumerate(texts)]
-    plain, windowed = (
-        Dense("dense", passages, WindowedRows(), windows=windows).search(["1 0 0", "0 1 0"], 3)
-        for windows in (None, WindowOptions())
-    )
+    retrievers = [Dense("dense", passages, WindowedRows(), windows=windows) for windows in (None, WindowOptions())]
+    plain, windowed = (retriever.search(["1 0 0", "0 1 0"], 3) for retriever in retrievers)
     assert plain.indices.tobytes() == windowed.indices.tobytes()
     assert plain.scores.tobytes() == windowed.scores.tobytes()
 
@@ -307,9 +305,7 @@ def by_loop(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
             ours = questions.between(query, query + 1).vectors.astype(float)
             theirs = passages.between(row, row + 1).vectors.astype(float)
             if len(ours) and len(theirs):
-                scores[query, row] = np.mean(
-                    [max(float(query_token @ other) for other in theirs) for query_token in ours]
-                )
+                scores[query, row] = np.mean([max(float(token @ other) for other in theirs) for token in ours])
     return scores
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from scipy.optimize import minimize
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
@@ -19,10 +20,12 @@ from mrc_workbench.retrieval.mix import (
     STRENGTHS,
     FittedMix,
     LearnedMix,
+    SignalDetails,
     TrainingLists,
     describe_mix,
     fit_mix,
     rank_by_mix,
+    read_signal,
     training_lists,
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
@@ -48,9 +51,8 @@ def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Ranki
 def test_fit_minimizes_documented_loss(strength: float) -> None:
     """The loss as it is written, by a loop over queries, and a minimiser that knows no slope."""
     lists, rankings = lists_of(40)
-    deviations = [
-        float(np.sqrt(np.mean([np.var(row[np.isfinite(row)]) for row in ranking.scores]))) for ranking in rankings
-    ]
+    variances = [np.mean([np.var(row[np.isfinite(row)]) for row in ranking.scores]) for ranking in rankings]
+    deviations = np.sqrt(variances).tolist()
     candidates = fuse(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 50).indices
 
     def values(query: int, passage: int) -> list[float]:
@@ -116,9 +118,7 @@ def world(n_questions: int = 60, seed: int = 0) -> tuple[QuestionSet, list[np.nd
     random = np.random.default_rng(seed)
     passages = tuple(Passage(f"p{row}", f"passage {row}", f"title {row // 2}") for row in range(N_PASSAGES))
     relevant = random.integers(0, N_PASSAGES, n_questions)
-    questions = tuple(
-        Question(f"q{row}", f"question {row}", relevant=(f"p{passage}",)) for row, passage in enumerate(relevant)
-    )
+    questions = tuple(Question(f"q{n}", f"question {n}", relevant=(f"p{row}",)) for n, row in enumerate(relevant))
     scores = []
     for worth in (1.0, 2.5, 0.0):
         signal = random.normal(size=(n_questions, N_PASSAGES))
@@ -215,9 +215,8 @@ def mix_of(
     texts: Sequence[str], scores: Sequence[np.ndarray], training_queries: TrainingQueries, **options: Any
 ) -> LearnedMix:
     parts = [Fixed(name, texts, signal_scores) for name, signal_scores in zip("abcde", scores, strict=False)]
-    return LearnedMix(
-        "mix", parts, training_queries, n_passages=N_PASSAGES, depth=DEPTH, **{"components": PARTS, **options}
-    )
+    options = {"components": PARTS, "n_passages": N_PASSAGES, "depth": DEPTH, **options}
+    return LearnedMix("mix", parts, training_queries, **options)
 
 
 @pytest.mark.slow
@@ -287,9 +286,8 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
         rankings = rankings_of([*scores[:2], third])
         learned = fit_mix(rankings, training_queries, parts, N_PASSAGES, trained)
         some = [Rankings(ranking.indices[new], ranking.scores[new]) for ranking in rankings]
-        reached = ndcg(
-            rank_by_mix(some, learned, training_queries.folds[new], N_PASSAGES, 10), question_set.with_questions(new)
-        )
+        rankings_of_new = rank_by_mix(some, learned, training_queries.folds[new], N_PASSAGES, 10)
+        reached = ndcg(rankings_of_new, question_set.with_questions(new))
         gain = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["gain"]
         return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, gain
 
@@ -307,6 +305,12 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
     assert min(reached - without, gain) > 0.01
 
 
+def test_reads_earlier_names_of_signal_notes(caplog: pytest.LogCaptureFixture) -> None:
+    assert read_signal({"share": 0.5, "brings": 0.1}) == read_signal({"weight": 0.5, "gain": 0.1})
+    assert TypeAdapter(SignalDetails).validate_python({"share": 1.0, "brings": 0.0}) == {"weight": 1.0, "gain": 0.0}
+    assert "'share' is now 'weight'" in caplog.text
+
+
 def test_folds_keep_linked_questions_together() -> None:
     question_set, _ = world(200)
     repeated = tuple(Question(f"again{row}", "question 3", relevant=(f"p{row}",)) for row in range(8))
@@ -314,9 +318,8 @@ def test_folds_keep_linked_questions_together() -> None:
     training_queries = TrainingQueries.from_question_set(repeated_set, repeated_set.answerable)
     assert len({*training_queries.folds[-8:], training_queries.folds[3]}) == 1
     titles = [int(question.relevant[0][1:]) // 2 for question in question_set.questions]
-    pairs = {
-        (title, fold) for row, (title, fold) in enumerate(zip(titles, training_queries.folds, strict=False)) if row != 3
-    }
+    pairs = [*zip(titles, training_queries.folds, strict=False)]
+    pairs = {*pairs[:3], *pairs[4:]}
     assert len(pairs) == len({title for title, _ in pairs})
     assert np.bincount(training_queries.folds, minlength=FOLDS).min() > 25
 
@@ -351,9 +354,7 @@ def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(50))
     mix = mix_of(texts, scores, training_queries)
     rankings = mix.search(texts, 10)
-    learned = fit_mix(
-        rankings_of([signal_scores[:50] for signal_scores in scores]), training_queries, PARTS, N_PASSAGES
-    )
+    learned = fit_mix(rankings_of([signal[:50] for signal in scores]), training_queries, PARTS, N_PASSAGES)
     folds = np.concatenate([training_queries.folds, np.full(10, FOLDS)])
     expected = rank_by_mix(rankings_of(scores), learned, folds, N_PASSAGES, 10)
     np.testing.assert_array_equal(rankings.indices, expected.indices)
@@ -379,9 +380,8 @@ def test_reranker_signal_is_limited_to_its_depth() -> None:
     assert rankings.indices.shape[1] == DEPTH
     folds = np.concatenate([training_queries.folds, np.full(10, FOLDS)])
     np.testing.assert_array_equal(rankings.indices, rank_by_mix(lists, expected, folds, N_PASSAGES, DEPTH).indices)
-    assert ndcg(rankings, question_set) > ndcg(
-        mix_of(texts, reranked, training_queries).search(texts, DEPTH), question_set
-    )
+    plain = mix_of(texts, reranked, training_queries).search(texts, DEPTH)
+    assert ndcg(rankings, question_set) > ndcg(plain, question_set)
 
 
 @pytest.mark.parametrize("known", [40, 60])
@@ -393,9 +393,8 @@ def test_trained_model_is_not_run_on_its_training_queries(known: int) -> None:
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(60), np.arange(known))
     parts = [Fixed(name, texts, signal) for name, signal in zip("abc", scores, strict=True)]
     parts[1] = Fixed("b", texts[known:] or texts[:1], scores[1][known:])  # others it does not know
-    mix = LearnedMix(
-        "mix", parts, training_queries, n_passages=N_PASSAGES, components=PARTS, trained=trained, depth=DEPTH
-    )
+    options = {"n_passages": N_PASSAGES, "components": PARTS, "depth": DEPTH}
+    mix = LearnedMix("mix", parts, training_queries, trained=trained, **options)
     weights = mix.learned.weights
     assert np.isfinite(weights).all()
     assert sum(signal["weight"] for signal in mix.notes["signals"].values()) == pytest.approx(1)
@@ -434,7 +433,6 @@ def test_noise_retrievers_hardly_reduce_ndcg(count: int, loss: float) -> None:
 
 def test_rejects_mix_without_component() -> None:
     question_set, _ = world(3)
+    training_queries = TrainingQueries.from_question_set(question_set, np.arange(3))
     with pytest.raises(ValueError, match="needs a retriever"):
-        LearnedMix(
-            "mix", [], TrainingQueries.from_question_set(question_set, np.arange(3)), n_passages=3, components=[None]
-        )
+        LearnedMix("mix", [], training_queries, n_passages=3, components=[None])

@@ -219,7 +219,7 @@ class LanguageTrainingData:
         """The key of what is measured and hidden."""
         options = self.options
         masking = self.options.masking
-        masking_settings = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
+        masking_settings = (masking.fraction, masking.masked, masking.random, options.whole_words, options.max_length)
         limits = (options.evaluation_limit, options.evaluation_batch_size, options.seed)
         return key_of(self.key, options.objective, *masking_settings, *limits)
 

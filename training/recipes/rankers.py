@@ -280,8 +280,8 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
 class _LiveSparseEncoder(SparseTextEncoder):
     """A model in the middle of its training: none of its vectors is stored."""
 
-    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
-        return super()._block(side, texts, keep=False)
+    def _block(self, side: str, texts: list[str], *, store: bool) -> dict[str, np.ndarray]:
+        return super()._block(side, texts, store=False)
 
 
 class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
