@@ -161,7 +161,6 @@ class Elastic(base.StubEngine):
         raise NotImplementedError
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
-        """Score a query that both engines know."""
         (kind,) = query
         if kind == "match_none":
             return {}

@@ -143,8 +143,6 @@ RANKED_ROWS = st.permutations(range(CORPUS_SIZE)).flatmap(lambda rows: st.intege
 
 
 class Fixed:
-    """Returns given rows for any question."""
-
     def __init__(self, *rows: Sequence[int]) -> None:
         self.name = "fixed"
         self._rows = rows
@@ -202,8 +200,6 @@ def test_rejects_hybrid_of_fewer_than_two_retrievers(parts: list[Fixed]) -> None
 
 
 class Counting:
-    """Scores a pair by its two numbers, and records the pairs."""
-
     def __init__(self, fingerprint: str = "counting") -> None:
         self.fingerprint = fingerprint
         self.scored_pairs: list[tuple[str, str]] = []
@@ -229,7 +225,6 @@ def expected(candidates: Rankings) -> np.ndarray:
 
 
 def scored(candidates: Rankings, fingerprint: str = "counting", texts: list[str] = TEXTS) -> int:
-    """Check the scores and return the number of scored pairs."""
     scorer = Counting(fingerprint)
     scores = PairScores(scorer, texts, Meter()).score_candidates(MANY_QUERIES[: len(candidates.indices)], candidates)
     assert scores.dtype == np.float32
@@ -342,8 +337,6 @@ def reranked(weight: float, depth: int = 3, scorer: object = None) -> RerankedRe
 
 
 class PassageScorer:
-    """The scores it was given, by the text of the passage."""
-
     fingerprint = "given"
 
     def __init__(self, *scores: float) -> None:

@@ -292,7 +292,6 @@ def test_prints_metrics_when_disk_is_full(
 
 
 def queue_comparison(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
-    """The job of an experiment over the small set, and the words of its process."""
     stored = keep(small_set())
     (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
     job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
@@ -302,7 +301,6 @@ def queue_comparison(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, li
 
 
 def run_queued_comparison(tmp_path: Path) -> ComparisonJob:
-    """What the page's own process leaves."""
     job, words = queue_comparison(tmp_path, WORDS)
     assert main(words) == 0
     return job
@@ -328,7 +326,6 @@ def test_runs_lexical_retrievers_before_new_process(tmp_path: Path, monkeypatch:
     seen: list[tuple[list[str], bool, str]] = []
 
     def handed_over(program: str, *arguments: object, log: Path) -> SimpleNamespace:
-        """The process that goes on, in this one."""
         assert (program, log) == ("mrc_workbench", job.folder / "log.txt")
         assert arguments == (*words[:2], job.folder, "--rest")
         seen.append((finished_of(job), job.done, job.status().phase))

@@ -115,7 +115,6 @@ atexit.register(_SERVERS.close)
 
 @cache
 def server_of(passages: Sequence[Passage]) -> SearchServer:
-    """A search server of these passages, until all tests have ended."""
     return _SERVERS.enter_context(searching(passages))
 
 
@@ -199,7 +198,6 @@ def make(anew: Make, request: pytest.FixtureRequest, retrievers: dict[object, Re
 
 @pytest.fixture
 def make_another(anew: Make, request: pytest.FixtureRequest, retrievers: dict[object, Retriever]) -> Make:
-    """Make the same a second time."""
     return _remembering(anew, retrievers, (request.node.callspec.params["anew"], "second"))
 
 

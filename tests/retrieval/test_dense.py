@@ -292,7 +292,6 @@ def test_windows_change_nothing_for_short_passages() -> None:
 
 
 def vectors_of(lengths: list[int], seed: int) -> TokenVectors:
-    """Random vectors of length 1, so many of each text."""
     vectors = np.random.default_rng(seed).normal(size=(sum(lengths), 4))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return TokenVectors(vectors.astype(np.float16), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))

@@ -43,7 +43,6 @@ def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most
 
 
 def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int) -> Rankings:
-    """Different scores, a third of them not found."""
     shape = (len(question_set.questions), len(question_set.passages))
     scores = rng.permuted(np.tile(np.arange(shape[1], dtype=np.float32), (shape[0], 1)), axis=1)
     return top_k(np.where(rng.random(shape) < 1 / 3, -np.inf, scores), k)

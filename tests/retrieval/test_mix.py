@@ -200,8 +200,6 @@ def test_duplicate_signal_does_not_change_ranking(signal: int, part: str | None,
 
 
 class Fixed:
-    """A retriever whose scores of known questions are given."""
-
     def __init__(self, name: str, texts: Sequence[str], scores: np.ndarray) -> None:
         self.name = name
         self._row = {text: row for row, text in enumerate(texts)}

@@ -36,7 +36,6 @@ def batch(rng: np.random.Generator, rows: int = 6, width: int = 128) -> np.ndarr
 
 
 def each(tokens: np.ndarray) -> np.ndarray:
-    """Every token a word."""
     return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
 
 
@@ -307,7 +306,6 @@ def test_random_pair_combines_two_documents(file: TokenFile) -> None:
 
 
 def to_text(tokens: np.ndarray) -> str:
-    """One for each token."""
     return "".join(map(chr, tokens.tolist()))
 
 

@@ -61,7 +61,6 @@ def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
 
 @cache
 def trained(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS) -> TrainedTokenizer:
-    """On `CORPUS`, once."""
     return train(CORPUS, TokenizerOptions(kind, 1_000, Sample(split=split)))
 
 
@@ -265,7 +264,6 @@ def merged(characters: list[str], pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def after(word: str, tokenizer: tokenizers.PreparedTokenizer, merges: int) -> list[str]:
-    """What the steps say of a word after the first so many merges."""
     steps = [step for step in tokenizers.merge_steps(word, tokenizer) if step.merges <= merges]
     return [*steps[-1].pieces]
 

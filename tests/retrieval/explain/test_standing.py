@@ -136,8 +136,6 @@ class Listed:
 
 
 class FixedScorer:
-    """Scores a passage by its number in a list."""
-
     fingerprint = "fixed"
 
     def __init__(self, scores: list[float]) -> None:

@@ -49,7 +49,6 @@ def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float)
 
 
 def hits_of(rankings: Rankings) -> list[dict[int, float]]:
-    """Return the scores of each question's results by row."""
     return [
         {row: score for row, score in zip(rows, scores, strict=True) if row >= 0}
         for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
@@ -215,8 +214,6 @@ def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterator[Tokens]]:
-    """Parts that must not be read."""
-
     def parts(*given: object) -> Iterator[Tokens]:
         pytest.fail("tokens were read again")
         yield from token_parts(*given)

@@ -281,8 +281,6 @@ def test_title_precedes_text_in_tokens() -> None:
 
 
 class Given:
-    """Returns given matrices for any texts."""
-
     fingerprint = "given"
 
     def __init__(self, questions: np.ndarray, passages: np.ndarray) -> None:

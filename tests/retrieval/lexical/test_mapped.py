@@ -70,8 +70,6 @@ print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")
 
 
 class CountingSegments:
-    """Builds segments, and counts the calls."""
-
     def __init__(self) -> None:
         self.times = 0
 

@@ -84,7 +84,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def install(folder: Path, version: str) -> None:
-    """Install a distribution that registers a retriever, as pip does."""
     info = folder / "their_search-1.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: their-search\nVersion: {version}\n")
