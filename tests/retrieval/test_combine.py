@@ -36,7 +36,6 @@ def rankings_of(*questions: dict[int, float]) -> Rankings:
 
 
 def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
-    """Value of each passage found, and of one that is not, from the written formula."""
     if fusion is Fusion.RRF:
         order = sorted(scores_by_row, key=lambda passage: (-scores_by_row[passage], passage))
         return {passage: 1 / (60 + rank) for rank, passage in enumerate(order, start=1)}, 0.0
@@ -93,9 +92,8 @@ def test_min_max_by_hand() -> None:
 def test_z_scores_by_hand() -> None:
     # deviations of 3, 2, 1 from their mean over sqrt(2/3); what the other did not find counts as its last
     last = 1 / np.sqrt(2 / 3)
-    both = combine.fuse(
-        [rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})], N_PASSAGES, Fusion.Z_SCORE, None, 4
-    )
+    lists = [rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})]
+    both = combine.fuse(lists, N_PASSAGES, Fusion.Z_SCORE, None, 4)
     assert both.indices.tolist() == [[1, 0, 2, 4]]
     np.testing.assert_allclose(both.scores, [[1, last - 1, -last - 1, -last - 1]], rtol=1e-6)
 
@@ -183,7 +181,6 @@ def test_ignores_ranks_below_depth_for_any_k(k: int) -> None:
 
 @pytest.mark.parametrize("fusion", Fusion)
 def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
-    """Scores only keep an order and lie far below: left in, all that the reranker read would look alike."""
     words = Fixed([2, 1, 0, 3])
     reranked = Fixed([0, 1, 2, 3])
     counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
@@ -292,8 +289,6 @@ def test_meter_reports_scoring_time_of_stored_pairs() -> None:
 
 
 class CountingWindows(Counting):
-    """A passage with bars scores as the best of its parts."""
-
     def score_windows(self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions) -> np.ndarray:
         del options
         self.title_lengths = list(title_lengths)
@@ -306,14 +301,12 @@ def test_scores_long_passage_by_best_window_under_its_own_key() -> None:
     candidate_rankings = candidates(3)
     scorer = CountingWindows()
     windows = WindowOptions()
-    scores = PairScores(scorer, texts, Meter(), windows=windows, title_lengths=np.arange(30)).score_candidates(
-        MANY_QUERIES, candidate_rankings
-    )
+    pairs = PairScores(scorer, texts, Meter(), windows=windows, title_lengths=np.arange(30))
+    scores = pairs.score_candidates(MANY_QUERIES, candidate_rankings)
     best = 100 * np.arange(70)[:, None] + 2 * candidate_rankings.indices + 5
     np.testing.assert_array_equal(scores, np.where(candidate_rankings.indices < 0, -np.inf, best))
-    assert (
-        scorer.title_lengths == candidate_rankings.indices[64:][candidate_rankings.indices[64:] >= 0].tolist()
-    )  # of the last block
+    last_block = candidate_rankings.indices[64:]
+    assert scorer.title_lengths == last_block[last_block >= 0].tolist()
     again = CountingWindows()
     PairScores(again, texts, Meter(), windows=windows).score_candidates(MANY_QUERIES, candidate_rankings)
     assert again.scored_pairs == []

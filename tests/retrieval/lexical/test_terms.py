@@ -185,7 +185,7 @@ def test_rankings_key_depends_on_analyzer_and_stop_words(kind: type[TermSpec]) -
     keys = {
         kind(name="A", analyzer=analyzer, stop_words=stop_words).make(context).key
         for analyzer, stop_words in [
-            *((one, False) for one in (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)),
+            *((other, False) for other in (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)),
             (Analyzer.AUTO, True),
         ]
     }
