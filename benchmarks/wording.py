@@ -28,7 +28,7 @@ WORDS: Mapping[str, str] = {
     "teller": "report_progress",
     "said": "message, text",
     "asked": "queries, request, evaluated",
-    "entries": "results, hits, matches, rows",
+    "found": "results, hits, matches, rows",
     "kept": "stored, cached",
     "one": "the thing itself: question, spec, row",
     "shown": "displayed",

@@ -22,7 +22,6 @@ from mrc_workbench.data.workspace import limits, user
 A = TypeVar("A")
 K = TypeVar("K")
 T = TypeVar("T")
-# environment variables
 ADDRESS = "OPENAI_BASE_URL"
 MODEL = "OPENAI_MODEL"
 KEY = "OPENAI_API_KEY"

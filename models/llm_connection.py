@@ -34,7 +34,7 @@ _MAX_REASON = 200  # characters of a server's message
 
 def stopped_call() -> EndpointError:
     """Return the error of a stopped call."""
-    return EndpointError("stopped", "the call was stopped")
+    return EndpointError("call_stopped", "the call was stopped")
 
 
 def _truncated_answer() -> EndpointError:
@@ -183,7 +183,7 @@ class _Body(httpx2.SyncByteStream):
                 if taken > MAX_BYTES or lines > MAX_LINES:
                     megabytes = MAX_BYTES // 2**20
                     text = f"the answer was larger than {megabytes} MB"
-                    raise EndpointError("too_large", text, is_fatal=False, megabytes=megabytes)
+                    raise EndpointError("answer_too_large", text, is_fatal=False, megabytes=megabytes)
                 yield piece
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class Chat:
         )
 
     def stop(self) -> None:
-        """End all calls from any thread and prevent new ones: they raise `EndpointError` (`stopped`)."""
+        """End all calls from any thread and prevent new ones: they raise `EndpointError` (`call_stopped`)."""
         self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:

@@ -1,8 +1,4 @@
-"""References of models, their sources, and fingerprints of their content without loading them.
-
-A reference is `starter` (built from the corpus), `packaged:` and a name (shipped by a package), a folder, the id of a
-run in the workspace, or a hub id.
-"""
+"""References of models, their sources, and fingerprints of their content without loading them."""
 
 import hashlib
 import json

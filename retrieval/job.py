@@ -1,8 +1,4 @@
-"""Programs of other processes: the job of a comparison, `mrc encode`, and the files that ship with the sample.
-
-A new workspace opens the sample dataset, which ships with its BM25 tokens and the vectors of the packaged base, so a
-new user does not wait for an analyzer or an encoder. `make sample` computes both again.
-"""
+"""Programs of other processes: the job of a comparison, `mrc encode`, and files that ship with the sample."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -25,6 +25,7 @@ _SECONDS_TO_CONNECT = 5.0
 _LOCK_TIMEOUT_SECONDS = 60.0
 MAX_HITS = 16_384  # per question
 Vectors = list[dict[int, float]] | list[list[float]]
+Progress = Callable[[float], None]
 ROW = "row"  # the id of a passage: its row in the corpus
 _BATCH = 256  # passages per request
 _SECONDS_TO_INDEX = 600.0
@@ -189,7 +190,7 @@ def load(
     name: str,
     fields: Sequence[MilvusField],
     n_passages: int,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> None:
     """Fill the collection unless it is complete; concurrent processes write the same rows."""
     from pymilvus.exceptions import MilvusException
@@ -198,16 +199,14 @@ def load(
         return
     loading_name = f"{name}_loading"
     try:
-        _fill(client, loading_name, fields, n_passages, on_progress or (lambda _: None))
+        _fill(client, loading_name, fields, n_passages, on_progress)
         client.rename_collection(loading_name, name, **RETRY_OPTIONS)
     except MilvusException:
         if not client.has_collection(name, **RETRY_OPTIONS):
             raise
 
 
-def _fill(
-    client: Any, name: str, fields: Sequence[MilvusField], n_passages: int, report_progress: Callable[[float], None]
-) -> None:
+def _fill(client: Any, name: str, fields: Sequence[MilvusField], n_passages: int, on_progress: Progress | None) -> None:
     from pymilvus import DataType
     from pymilvus.exceptions import MilvusException
 
@@ -234,7 +233,8 @@ def _fill(
         names = (ROW, *(field.name for field in fields))
         rows = [dict(zip(names, values, strict=True)) for values in zip(range(start, stop), *columns, strict=True)]
         client.upsert(name, rows, **RETRY_OPTIONS)
-        report_progress(stop / n_passages)
+        if on_progress:
+            on_progress(stop / n_passages)
     client.flush(name, **RETRY_OPTIONS)
     # a server builds indexes in the background: wait, so that latencies are meaningful
     until = time.monotonic() + _SECONDS_TO_INDEX

@@ -152,7 +152,7 @@ def _request_answers(
             if not _has_text(answer):
                 failures[messages.key] = _empty_answer_error()
             return
-        if answer.code in ("truncated", "timeout", "too_long", "too_large"):
+        if answer.code in ("truncated", "timeout", "too_long", "answer_too_large"):
             budget.settle(messages.key, None)  # it may have cost
         else:
             budget.release(messages.key)

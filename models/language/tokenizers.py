@@ -89,7 +89,7 @@ class PreparedTokenizer:
     def pieces(self, text: str) -> list[TokenPiece]:
         text = training.normalize_text(text)
         ((numbers, spans),) = self.cut([text], training.morpheme_boundaries([text]) if self.marks_morphemes else ())
-        names = map(self.tokenizer.id_to_token, numbers.tolist())
+        names: Any = map(self.tokenizer.id_to_token, numbers.tolist())
         known = (numbers != self.unknown).tolist()
         texts = [text[start:end] for start, end in spans.tolist()]
         return [TokenPiece(*piece) for piece in zip(texts, names, known, strict=True)]

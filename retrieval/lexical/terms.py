@@ -145,7 +145,11 @@ def cut_words(
     question_set: QuestionSet, dictionary: Dictionary | None = None, on_progress: Callable[[float], None] | None = None
 ) -> list[CutWord]:
     """Return words that may be cut wrongly in relevant passages, by evidence and number of questions."""
-    report_progress = on_progress or (lambda _: None)
+
+    def report_progress(fraction: float) -> None:
+        if on_progress:
+            on_progress(fraction)
+
     rows, columns = question_set.relevance.tocoo().coords
     relevant = sorted(set(columns.tolist()))
     indexed = question_set.passages.indexed_texts(title=True)

@@ -25,8 +25,6 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Received:
-    """A request; `body` may be empty."""
-
     method: str
     path: str
     params: dict[str, str]
@@ -103,7 +101,6 @@ def serving(engine: StubEngine, certificate: tuple[str, str] | None = None) -> I
 
 
 def require_known(values: Mapping[str, Any], known: Sequence[str], refuse: Any) -> None:
-    """Refuse the first key that is not known."""
     for name in values:
         if name not in known:
             raise refuse(name)
@@ -124,7 +121,6 @@ def bm25(texts: Mapping[str, str], query: str, k1: float, b: float) -> dict[str,
 
 
 def cosines(vectors: Mapping[str, Sequence[float]], query: Sequence[float]) -> dict[str, float]:
-    """Return the cosine of the query and of each vector, by id."""
     return {key: _cosine(vector, query) for key, vector in vectors.items()}
 
 

@@ -51,9 +51,8 @@ class Elastic(base.StubEngine):
         known = PARAMS.get(interface or "index", set()) | (self.search_params if interface == "_search" else set())
         for name in request.params:
             if name not in known:
-                raise refused(
-                    "illegal_argument_exception", f"request [{request.path}] contains unrecognized parameter: [{name}]"
-                )
+                message = f"request [{request.path}] contains unrecognized parameter: [{name}]"
+                raise refused("illegal_argument_exception", message)
         takes_body = interface in ("_bulk", "_search") or (request.method == "PUT" and not interface)
         if request.body and not takes_body:
             raise refused(
@@ -136,9 +135,8 @@ class Elastic(base.StubEngine):
     def check_document(self, index: Index, document: dict[str, Any]) -> None:
         for name, value in document.items():
             if name not in index.fields:
-                raise refused(
-                    "strict_dynamic_mapping_exception", f"mapping set to strict, dynamic introduction of [{name}]"
-                )
+                message = f"mapping set to strict, dynamic introduction of [{name}]"
+                raise refused("strict_dynamic_mapping_exception", message)
             if isinstance(value, list | dict):
                 self.check_vector(index, name, value)
 
@@ -163,7 +161,6 @@ class Elastic(base.StubEngine):
         raise NotImplementedError
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
-        """Score a query that both engines know."""
         (kind,) = query
         if kind == "match_none":
             return {}
@@ -239,13 +236,11 @@ class Elasticsearch(Elastic):
             check_term_weights(name, value)
             return
         if of["type"] != "dense_vector" or len(value) != of["dims"]:
-            raise refused(
-                "document_parsing_exception", f"[{name}] has {len(value)} dims, expected {of.get('dims')}: different"
-            )
+            message = f"[{name}] has {len(value)} dims, expected {of.get('dims')}: different"
+            raise refused("document_parsing_exception", message)
         if of["similarity"] == "cosine" and not any(value):
-            raise refused(
-                "document_parsing_exception", "The [cosine] similarity does not support vectors with zero magnitude"
-            )
+            message = "The [cosine] similarity does not support vectors with zero magnitude"
+            raise refused("document_parsing_exception", message)
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
         if "script_score" in query:
@@ -272,9 +267,8 @@ class Elasticsearch(Elastic):
         query_vectors = of["script"]["params"]["query_vector"]
         self.check_vector(index, match[1], query_vectors)
         held = index.values(match[1])
-        scores = {
-            key: sum(base.max_sim(vectors, query_vectors)) / len(query_vectors) + 1.0 for key, vectors in held.items()
-        }
+        n = len(query_vectors)
+        scores = {key: sum(base.max_sim(vectors, query_vectors)) / n + 1.0 for key, vectors in held.items()}
         if min(scores.values(), default=0.0) < 0:
             raise refused("illegal_argument_exception", "script_score script returned an invalid score: negative")
         return scores

@@ -37,9 +37,8 @@ class OpenSearch(Elastic):
         technique = of["combination"]["technique"] if kind.startswith("score") else of["normalization"]["technique"]
         weights = of["combination"]["parameters"]["weights"]
         if technique not in TECHNIQUES[kind] or not math.isclose(sum(weights), 1, abs_tol=1e-6):
-            raise refused(
-                "illegal_argument_exception", f"no technique {technique}, or sum of weights is not 1.0: {weights}"
-            )
+            message = f"no technique {technique}, or sum of weights is not 1.0: {weights}"
+            raise refused("illegal_argument_exception", message)
         self.pipelines[request.path.removeprefix(start)] = of | {"technique": technique, "weights": weights}
         return {"acknowledged": True}
 
@@ -62,9 +61,8 @@ class OpenSearch(Elastic):
             check_term_weights(name, value)
             return
         if len(value) != index.fields[name]["dimension"]:
-            raise refused(
-                "mapper_parsing_exception", f"Vector dimension mismatch. Expected: {index.fields[name]['dimension']}"
-            )
+            message = f"Vector dimension mismatch. Expected: {index.fields[name]['dimension']}"
+            raise refused("mapper_parsing_exception", message)
 
     def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
         query = body["query"]
@@ -76,9 +74,8 @@ class OpenSearch(Elastic):
         pipeline = self.pipelines[params["search_pipeline"]]
         queries = query["hybrid"]["queries"]
         if len(pipeline["weights"]) != len(queries) or len(queries) > 5:
-            raise refused(
-                "illegal_argument_exception", "number of weights must match number of sub-queries in hybrid query"
-            )
+            message = "number of weights must match number of sub-queries in hybrid query"
+            raise refused("illegal_argument_exception", message)
         lists = [base.first(self.matching(index, item), query["hybrid"]["pagination_depth"]) for item in queries]
         values = {
             "rrf": lambda item: base.ranks(item, pipeline["combination"]["rank_constant"]),

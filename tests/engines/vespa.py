@@ -61,12 +61,8 @@ class Vespa(StubEngine):
             raise refused("must specify 'cluster', one of [passages]")
         if request.method == "GET":
             some = [*self.documents][: int(request.params["wantedDocumentCount"])]
-            return {
-                "documents": [
-                    {"id": f"id:mrc:{self.name}::{document_id}", "fields": self.documents[document_id]}
-                    for document_id in some
-                ]
-            }
+            prefix = f"id:mrc:{self.name}::"
+            return {"documents": [{"id": f"{prefix}{id_}", "fields": self.documents[id_]} for id_ in some]}
         if "selection" not in request.params:
             raise refused("must specify 'selection' to delete documents")
         for document_id in [*self.documents][:_AT_ONCE]:

@@ -64,9 +64,8 @@ class Weaviate(base.StubEngine):
         return self.classes[name]
 
     def stored(self, document: dict[str, Any]) -> dict[str, Any]:
-        base.require_known(
-            document, ("class", "id", "properties", "vector"), lambda name: refused(f"unknown field {name}")
-        )
+        known_fields = ("class", "id", "properties", "vector")
+        base.require_known(document, known_fields, lambda name: refused(f"unknown field {name}"))
         known = {of["name"] for of in self.classes[document["class"]]["properties"]}
         held = self.objects[document["class"]]
         lengths = {len(other.get("vector", [])) for other in held.values()}
@@ -120,10 +119,8 @@ class Weaviate(base.StubEngine):
         if given["fusionType"] not in _FUSIONS:
             raise refused(f"unknown fusion type {given['fusionType']}")
         lists = [base.first(texts, 100), base.first(vectors, 100)]
-        values = [
-            base.ranks(document, 60) if given["fusionType"] == "rankedFusion" else base.min_max(document)
-            for document in lists
-        ]
+        is_ranked = given["fusionType"] == "rankedFusion"
+        values = [base.ranks(document, 60) if is_ranked else base.min_max(document) for document in lists]
         return base.weighted([(values[0], 1 - given["alpha"]), (values[1], given["alpha"])])
 
 

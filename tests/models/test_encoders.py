@@ -121,9 +121,7 @@ def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPa
     class Ending(BiEncoder):
         calls = 0
 
-        def encode(
-            self, side: str, texts: Sequence[str], on_progress: inference.ProgressCallback | None = None
-        ) -> np.ndarray:
+        def encode(self, side: str, texts: Sequence[str], on_progress: Any = None) -> np.ndarray:
             self.calls += 1
             if self.calls == 4:
                 raise KeyboardInterrupt
@@ -163,9 +161,8 @@ def scorer_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     model_folder = tmp_path_factory.mktemp("model") / str(request.param)
     if request.param == "bert":
         return with_head(sharpened(build_bi_encoder(model_folder)))
-    return with_head(
-        sharpened(build_cross_encoder_base(model_folder, segment_types=1 if request.param == "roberta" else 2))
-    )
+    segment_types = 1 if request.param == "roberta" else 2
+    return with_head(sharpened(build_cross_encoder_base(model_folder, segment_types=segment_types)))
 
 
 @pytest.fixture(scope="module")
@@ -241,9 +238,8 @@ def test_bfloat16_keeps_order_and_distinct_scores(scorer_folder: Path) -> None:
 
 def test_starter_always_scores_in_float32() -> None:
     pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
-    scorers = [
-        CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=precision) for precision in inference.Precision
-    ]
+    starter = find_model(STARTER)
+    scorers = [CrossEncoderScorer(starter, SENTENCES, precision=precision) for precision in inference.Precision]
     assert len({scorer.fingerprint for scorer in scorers}) == 1
     first, *others = (scorer.score(pairs) for scorer in scorers)
     for scores in others:

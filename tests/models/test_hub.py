@@ -133,8 +133,6 @@ def test_user_cannot_make_server_call_addresses(monkeypatch: pytest.MonkeyPatch)
 
 
 class Hub(NamedTuple):
-    """A hub server, its environment, and a process that loads models from it."""
-
     root: Path
     server: HubServer
     environment: dict[str, str]

@@ -82,9 +82,7 @@ def test_short_key_is_not_removed_from_answer() -> None:
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("reply", [Reply(401, {"error": {"message": KEY}}), Reply(400, KEY), Reply(200, KEY)])
-def test_errors_and_logs_contain_neither_key_nor_address(
-    reply: Reply, streamed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_and_logs_contain_no_secrets(reply: Reply, streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("", *logging.Logger.manager.loggerDict):
         caplog.set_level(logging.DEBUG, logger=name)
     with chat_server(lambda _: reply) as server:

@@ -28,7 +28,7 @@ HEADERS = "X-Tenant: tenant-1\nAuthorization: Bearer tenant-1\nuser-agent: tenan
 MEASURED = r"""
 import json, os, re, sys
 from pathlib import Path
-from mrc_workbench.models.llm import Endpoint, returned
+from mrc_workbench.models.llm import Endpoint, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from mrc_workbench.models.llm import EndpointError
 
@@ -45,7 +45,7 @@ for kind in kinds:
         assert os.wait()[1] == 0
         continue
     chat = Chat(Endpoint(address, key), model, 0.0)
-    for ask in (lambda: chat.answer("Answer.", kind), lambda: returned(chat.stream("Answer.", kind))):
+    for ask in (lambda: chat.answer("Answer.", kind), lambda: exhaust(chat.stream("Answer.", kind))):
         before = peak()
         try:
             code = ask() and "answered"
@@ -144,7 +144,7 @@ def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: 
         with pytest.raises(EndpointError) as caught:
             ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
         assert server.disconnected.wait(5), "it is sent on"
-    assert (caught.value.code, caught.value.is_fatal, caught.value.details) == ("too_large", False, limit)
+    assert (caught.value.code, caught.value.is_fatal, caught.value.details) == ("answer_too_large", False, limit)
 
 
 @pytest.mark.slow
@@ -154,13 +154,13 @@ def test_stops_reading_too_many_pieces(kind: str, streamed: bool, monkeypatch: p
     for name, most in (("MAX_BYTES", 2**40), ("MAX_LINES", 1000), ("MAX_SECONDS", 5.0)):
         monkeypatch.setattr(f"mrc_workbench.models.llm_connection.{name}", most)
     failure, server = failing(TOO_MUCH[kind](), streamed=streamed)
-    assert failure.code == "too_large"
+    assert failure.code == "answer_too_large"
     assert server.disconnected.wait(5)
 
 
 def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = json.dumps(completion("a" * MEGABYTE)).encode()
-    for most, code in ((len(whole), ""), (len(whole) - 1, "too_large")):
+    for most, code in ((len(whole), ""), (len(whole) - 1, "answer_too_large")):
         monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_BYTES", most)
         with chat_server(lambda _: Reply(200, gzip.compress(whole), {"content-encoding": "gzip"})) as server:
             chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
@@ -191,7 +191,7 @@ def measured() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", TOO_MUCH)
 def test_oversized_answer_takes_little_memory(kind: str, measured: list[dict[str, Any]]) -> None:
     entries = [entry for entry in measured if entry["kind"] == kind]
-    assert [entry["code"] for entry in entries] == ["too_large", "too_large"]
+    assert [entry["code"] for entry in entries] == ["answer_too_large", "answer_too_large"]
     assert max(entry["megabytes"] for entry in entries) < 80
 
 
@@ -291,7 +291,7 @@ def test_stop_ends_thread_and_connection(kind: str) -> None:
         assert kind == "a pause" or server.disconnected.wait(5), "the connection is open"
         with pytest.raises(EndpointError):
             ask(chat)
-    assert ended == ["stopped", "stopped"]
+    assert ended == ["call_stopped", "call_stopped"]
     assert len(server.requests) <= 2, "it begins anew"
 
 
@@ -307,7 +307,6 @@ def test_closes_connection_after_answer() -> None:
 @pytest.mark.parametrize("streamed", [True, False])
 def test_rejects_deeply_nested_answer(streamed: bool) -> None:
     nested = "[" * 200_000
-    failure, _ = failing(
-        Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested), streamed=streamed
-    )
+    reply = Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested)
+    failure, _ = failing(reply, streamed=streamed)
     assert failure.code == ("truncated" if streamed else "no_chat")

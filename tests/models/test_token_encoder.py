@@ -48,9 +48,7 @@ def of_length_1(vectors: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n_layers", "two_thirds", "five_sixths"), [(1, 1, 1), (2, 1, 1), (6, 4, 5)])
-def test_token_vectors_mix_last_and_lower_layer(
-    tmp_path: Path, n_layers: int, two_thirds: int, five_sixths: int
-) -> None:
+def test_token_vectors_mix_two_layers(tmp_path: Path, n_layers: int, two_thirds: int, five_sixths: int) -> None:
     """Each brought to length 1: the vectors of a layer are nearly of one length, and those of another of another."""
     folder = build_bi_encoder(tmp_path / "base", num_hidden_layers=n_layers)
     (weights,) = folder.rglob("model.safetensors")
@@ -87,10 +85,8 @@ def test_weights_scores_by_root_of_idf(folder: Path) -> None:
     plain = cosines.encode_questions(TEXTS[40:50])
     scores = max_sim(encoder_of(folder, layers=TokenLayers.LAST_IDF).encode_questions(TEXTS[40:50]), passages)
     for row, text in enumerate(TEXTS[40:50]):
-        best = [
-            (plain.between(row, row + 1).vectors.astype(np.float32) @ passages.between(n, n + 1).vectors.T).max(axis=1)
-            for n in range(30)
-        ]
+        vectors = plain.between(row, row + 1).vectors.astype(np.float32)
+        best = [(vectors @ passages.between(n, n + 1).vectors.T).max(axis=1) for n in range(30)]
         weights = [0.0]
         for token in tokenizer(text, add_special_tokens=False)["input_ids"]:
             n_passages = sum(token in tokens for tokens in corpus)

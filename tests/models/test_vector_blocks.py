@@ -15,14 +15,6 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models import vectors as vector_blocks
-from mrc_workbench.models.vectors import (
-    ProcessRank,
-    RecentVectors,
-    StoredVectors,
-    VectorBlocks,
-    read_vectors,
-    reading_costs,
-)
 
 TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
 SLOW = """
@@ -34,7 +26,7 @@ class Slow(module.Counting):
         time.sleep(0.05)
         return super().__call__(texts)
 module.vector_blocks.BLOCK = 4
-module.blocks(Slow()).kept(Path(sys.argv[1]))
+module.blocks(Slow()).load_or_compute(Path(sys.argv[1]))
 """
 # milliseconds a text of so many Korean characters took multilingual-e5-small in bfloat16, 8 to 256 of them together
 MEASURED = {15: 1.34, 30: 2.0, 60: 3.4, 120: 6.31, 250: 14.55, 500: 32.42, 800: 63.96}
@@ -60,11 +52,11 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_blocks, "BLOCK", 4)
 
 
-def blocks(encode: Counting, texts: Sequence[str] = TEXTS) -> VectorBlocks:
-    return VectorBlocks(texts, encode, encode.load, lambda _: None)
+def blocks(encode: Counting, texts: Sequence[str] = TEXTS) -> vector_blocks.VectorBlocks:
+    return vector_blocks.VectorBlocks(texts, encode, encode.load, lambda _: None)
 
 
-def assert_all(stored: StoredVectors) -> None:
+def assert_all(stored: vector_blocks.StoredVectors) -> None:
     assert stored.vectors.dtype == np.float32
     assert stored.vectors.tolist() == [[row, len(text)] for row, text in enumerate(TEXTS)]
 
@@ -125,7 +117,7 @@ def test_continues_after_killed_process(tmp_path: Path) -> None:
 def test_recomputes_corrupt_part_and_file(tmp_path: Path) -> None:
     path = tmp_path / "vectors.npy"
     parts = tmp_path / "vectors.parts"
-    blocks(Counting()).load_or_compute(path, ProcessRank(1, 2))
+    blocks(Counting()).load_or_compute(path, vector_blocks.ProcessRank(1, 2))
     torn = parts / f"{1:08}.npz"
     torn.write_bytes(torn.read_bytes()[:60])
     second = Counting()
@@ -135,7 +127,7 @@ def test_recomputes_corrupt_part_and_file(tmp_path: Path) -> None:
     third = Counting()
     assert_all(blocks(third).load_or_compute(path))
     assert len(third.encoded_texts) == 13
-    assert read_vectors(path) is not None
+    assert vector_blocks.read_vectors(path) is not None
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 20])
@@ -145,7 +137,7 @@ def test_processes_share_blocks(processes: int, tmp_path: Path) -> None:
     encoded_texts = []
     for rank in reversed(range(processes)):  # the first comes last and assembles
         encode = Counting()
-        stored = blocks(encode).load_or_compute(tmp_path / "vectors.npy", ProcessRank(rank, processes))
+        stored = blocks(encode).load_or_compute(tmp_path / "vectors.npy", vector_blocks.ProcessRank(rank, processes))
         assert (len(stored.vectors) == 0) == (rank > 0)
         encoded_texts += encode.encoded_texts
     assert stored.vectors.tobytes() == expected.tobytes()
@@ -154,10 +146,10 @@ def test_processes_share_blocks(processes: int, tmp_path: Path) -> None:
 
 def test_first_process_encodes_unfinished_blocks(tmp_path: Path) -> None:
     first = Counting()
-    assert_all(blocks(first).load_or_compute(tmp_path / "vectors.npy", ProcessRank(0, 2)))
+    assert_all(blocks(first).load_or_compute(tmp_path / "vectors.npy", vector_blocks.ProcessRank(0, 2)))
     assert len(first.encoded_texts) == 13
     late = Counting()
-    blocks(late).load_or_compute(tmp_path / "vectors.npy", ProcessRank(1, 2))
+    blocks(late).load_or_compute(tmp_path / "vectors.npy", vector_blocks.ProcessRank(1, 2))
     assert late.encoded_texts == []
 
 
@@ -165,26 +157,26 @@ def test_removes_part_written_after_merge(tmp_path: Path) -> None:
     class Overtaken(Counting):
         def __call__(self, texts: list[str]) -> np.ndarray:
             if len(self.encoded_texts) == 5:  # of 6: the first process takes over
-                blocks(Counting()).load_or_compute(tmp_path / "vectors.npy", ProcessRank(0, 2))
+                blocks(Counting()).load_or_compute(tmp_path / "vectors.npy", vector_blocks.ProcessRank(0, 2))
             return super().__call__(texts)
 
     encode = Overtaken()
-    blocks(encode).load_or_compute(tmp_path / "vectors.npy", ProcessRank(1, 2))
+    blocks(encode).load_or_compute(tmp_path / "vectors.npy", vector_blocks.ProcessRank(1, 2))
     assert len(encode.encoded_texts) == 6
     assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.json"}
 
 
 def test_merging_parts_survives_concurrent_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vectors.npy"
-    assembled = VectorBlocks._assemble
+    assembled = vector_blocks.VectorBlocks._assemble
 
-    def overtaken(self: VectorBlocks, to: Path, parts: Path) -> StoredVectors:
-        monkeypatch.setattr(VectorBlocks, "_assemble", assembled)
+    def overtaken(self: vector_blocks.VectorBlocks, to: Path, parts: Path) -> vector_blocks.StoredVectors:
+        monkeypatch.setattr(vector_blocks.VectorBlocks, "_assemble", assembled)
         blocks(Counting()).load_or_compute(to)  # it assembles, too, and ends first
         assert not parts.exists()
         return assembled(self, to, parts)
 
-    monkeypatch.setattr(VectorBlocks, "_assemble", overtaken)
+    monkeypatch.setattr(vector_blocks.VectorBlocks, "_assemble", overtaken)
     assert_all(blocks(Counting()).load_or_compute(path))
 
 
@@ -198,8 +190,8 @@ def test_returns_vectors_if_disk_is_not_writable(tmp_path: Path) -> None:
 def test_reports_fraction_of_work(tmp_path: Path) -> None:
     progress: list[float] = []
     encode = Counting()
-    VectorBlocks(TEXTS, encode, encode.load, progress.append).load_or_compute(tmp_path / "vectors.npy")
-    costs = reading_costs(np.sort([len(text) or 1 for text in TEXTS]))
+    vector_blocks.VectorBlocks(TEXTS, encode, encode.load, progress.append).load_or_compute(tmp_path / "vectors.npy")
+    costs = vector_blocks.reading_costs(np.sort([len(text) or 1 for text in TEXTS]))
     assert progress[0] == pytest.approx(costs[-4:].sum() / costs.sum())
     assert progress == sorted(progress)
     assert progress[-1] == pytest.approx(1)
@@ -210,27 +202,27 @@ def test_returns_no_vectors_for_no_texts() -> None:
 
 
 def test_reads_rank_from_torchrun_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ProcessRank.from_environment() == ProcessRank(0, 1)
+    assert vector_blocks.ProcessRank.from_environment() == vector_blocks.ProcessRank(0, 1)
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    assert ProcessRank.from_environment() == ProcessRank(2, 3)
+    assert vector_blocks.ProcessRank.from_environment() == vector_blocks.ProcessRank(2, 3)
 
 
 def test_reading_costs_match_measured_ratios() -> None:
-    costs = dict(zip(MEASURED, reading_costs(np.array([*MEASURED])).tolist(), strict=True))
+    costs = dict(zip(MEASURED, vector_blocks.reading_costs(np.array([*MEASURED])).tolist(), strict=True))
     a_character = MEASURED[250] / costs[250]
     for length, milliseconds in MEASURED.items():
         assert costs[length] * a_character == pytest.approx(milliseconds, rel=0.12)
 
 
 def test_reading_cost_is_capped_at_model_length() -> None:
-    assert reading_costs(np.array([2000, 2001, 100_000])).tolist() == [2012 + 2000**2 / 1200] * 3
-    assert reading_costs(np.zeros(0, dtype=np.int64)).sum() == 0
+    assert vector_blocks.reading_costs(np.array([2000, 2001, 100_000])).tolist() == [2012 + 2000**2 / 1200] * 3
+    assert vector_blocks.reading_costs(np.zeros(0, dtype=np.int64)).sum() == 0
 
 
 @given(st.lists(st.lists(st.text("abc", max_size=2), min_size=1, max_size=6), max_size=20), st.integers(1, 5))
 def test_recent_vectors_are_limited(requests: list[list[str]], most: int) -> None:
-    recent = RecentVectors(most)
+    recent = vector_blocks.RecentVectors(most)
 
     def encode(texts: list[str]) -> np.ndarray:
         return np.array([[float(len(text)), float(sum(map(ord, text)))] for text in texts], dtype=np.float32)
@@ -241,7 +233,7 @@ def test_recent_vectors_are_limited(requests: list[list[str]], most: int) -> Non
 
 
 def test_recently_used_text_is_not_encoded_again() -> None:
-    recent = RecentVectors(2)
+    recent = vector_blocks.RecentVectors(2)
     encoded = list[str]()
 
     def encode(texts: list[str]) -> np.ndarray:

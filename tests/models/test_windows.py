@@ -67,9 +67,7 @@ def assert_covered(text: str, head: int, read: Sequence[tuple[int, int]]) -> Non
     covered = np.zeros(len(text), dtype=bool)
     for start, end in read:
         covered[start:end] = True
-    assert not [
-        letter for letter, known in zip(text[head:], covered[head:], strict=True) if letter.strip() and not known
-    ]
+    assert not [mark for mark, known in zip(text[head:], covered[head:], strict=True) if mark.strip() and not known]
 
 
 @settings(deadline=None, max_examples=40)

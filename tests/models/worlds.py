@@ -45,7 +45,6 @@ def sharpened(folder: Path) -> Path:
 
 
 def damaged(folder: Path, copy_folder: Path, number: float = np.nan) -> Path:
-    """Copy a model, with this number for every weight."""
     shutil.copytree(folder, copy_folder)
     for path in copy_folder.rglob("*.safetensors"):
         weights = {name: np.full_like(weight, number) for name, weight in load_file(path).items()}

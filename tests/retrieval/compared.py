@@ -1,6 +1,7 @@
 """A comparison whose every figure can be counted: rankings written by hand over the small set."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -56,9 +57,8 @@ def comparison_of(
             results.append(Result(name, error=LOST))
         else:
             rankings = rankings_of(rows, depth)
-            results.append(
-                Result(name, rankings, evaluate(rankings, question_set, ks), build_seconds=1.0, query_seconds=0.6)
-            )
+            scores = evaluate(rankings, question_set, ks)
+            results.append(Result(name, rankings, scores, build_seconds=1.0, query_seconds=0.6))
     return Comparison(experiment, question_set, tuple(results))
 
 
@@ -70,13 +70,11 @@ NONE = [[4], [4], [4], [4], [0], [4]]
 def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     """Enough questions that right and wrong are surely apart: each passage and question, `copies` times over."""
     small = small_set()
-    passages = tuple(
-        Passage(f"{p.id}-{copy}", f"{p.text} {copy}", p.title) for copy in range(copies) for p in small.passages
-    )
+    copied = product(range(copies), small.passages)
+    passages = tuple(Passage(f"{p.id}-{n}", f"{p.text} {n}", p.title) for n, p in copied)
     questions = tuple(
-        Question(f"{q.id}-{copy}", f"{q.text} {copy}", q.answers, tuple(f"{id_}-{copy}" for id_ in q.relevant))
-        for copy in range(copies)
-        for q in small.questions
+        Question(f"{q.id}-{n}", f"{q.text} {n}", q.answers, tuple(f"{id_}-{n}" for id_ in q.relevant))
+        for n, q in product(range(copies), small.questions)
     )
     question_set = QuestionSet("many", passages, questions)
 

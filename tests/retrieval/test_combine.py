@@ -14,15 +14,7 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import Meter
 from mrc_workbench.models.windows import Pair, WindowOptions
 from mrc_workbench.retrieval import combine
-from mrc_workbench.retrieval.combine import (
-    Fusion,
-    Hybrid,
-    PairScores,
-    RerankedRetriever,
-    fuse,
-    min_max,
-    normalize_scores,
-)
+from mrc_workbench.retrieval.combine import Fusion, PairScores, RerankedRetriever
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
@@ -44,7 +36,6 @@ def rankings_of(*questions: dict[int, float]) -> Rankings:
 
 
 def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
-    """Value of each passage found, and of one that is not, from the written formula."""
     if fusion is Fusion.RRF:
         order = sorted(scores_by_row, key=lambda passage: (-scores_by_row[passage], passage))
         return {passage: 1 / (60 + rank) for rank, passage in enumerate(order, start=1)}, 0.0
@@ -54,9 +45,8 @@ def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int
     if fusion is Fusion.MIN_MAX:
         low = min(scores_by_row.values())
         high = max(scores_by_row.values())
-        return {
-            passage: 1.0 if equal else (score - low) / (high - low) for passage, score in scores_by_row.items()
-        }, 0.0
+        items = scores_by_row.items()
+        return {passage: 1.0 if equal else (score - low) / (high - low) for passage, score in items}, 0.0
     if equal:
         return dict.fromkeys(scores_by_row, 0.0), -1.0
     mean = statistics.fmean(scores_by_row.values())
@@ -66,11 +56,8 @@ def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int
 
 
 def by_loop(lists: Sequence[dict[int, float]], fusion: Fusion, weights: Sequence[float] | None) -> dict[int, float]:
-    counted = [
-        (*values_of(scores_by_row, fusion), weight)
-        for scores_by_row, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
-        if weight
-    ]
+    weighted = zip(lists, weights or [1.0] * len(lists), strict=True)
+    counted = [(*values_of(scores_by_row, fusion), weight) for scores_by_row, weight in weighted if weight]
     candidates = {passage for values, _, _ in counted for passage in values}
     return {p: sum(weight * values.get(p, absent) for values, absent, weight in counted) for p in candidates}
 
@@ -82,14 +69,11 @@ def test_fusion_matches_reference_loop(
     fusion: Fusion, questions: list[tuple[dict[int, float], ...]], weights: tuple[float, ...] | None
 ) -> None:
     rankings = [rankings_of(*lists) for lists in zip(*questions, strict=True)]
-    fused_rankings = fuse(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
+    fused_rankings = combine.fuse(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
     for row, lists in enumerate(questions):
         expected = by_loop(lists, fusion, weights)
-        ours = {
-            int(p): float(s)
-            for p, s in zip(fused_rankings.indices[row], fused_rankings.scores[row], strict=True)
-            if p >= 0
-        }
+        pairs = zip(fused_rankings.indices[row].tolist(), fused_rankings.scores[row].tolist(), strict=True)
+        ours = {passage: score for passage, score in pairs if passage >= 0}
         assert ours == pytest.approx(expected, abs=1e-5)
         assert list(ours) == sorted(ours, key=lambda passage: (-ours[passage], passage))
 
@@ -97,10 +81,10 @@ def test_fusion_matches_reference_loop(
 def test_min_max_by_hand() -> None:
     first = rankings_of({0: 10, 1: 6, 2: 2})
     second = rankings_of({1: 0.9, 3: 0.5})
-    both = fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
+    both = combine.fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
     assert both.indices.tolist() == [[1, 0, 2, 3, -1]]
     np.testing.assert_allclose(both.scores, [[1.5, 1, 0, 0, -np.inf]])
-    weighted = fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, (0.8, 0.2), 2)
+    weighted = combine.fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, (0.8, 0.2), 2)
     assert weighted.indices.tolist() == [[0, 1]]
     np.testing.assert_allclose(weighted.scores, [[0.8, 0.4 + 0.2]], rtol=1e-6)
 
@@ -108,7 +92,8 @@ def test_min_max_by_hand() -> None:
 def test_z_scores_by_hand() -> None:
     # deviations of 3, 2, 1 from their mean over sqrt(2/3); what the other did not find counts as its last
     last = 1 / np.sqrt(2 / 3)
-    both = fuse([rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})], N_PASSAGES, Fusion.Z_SCORE, None, 4)
+    lists = [rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})]
+    both = combine.fuse(lists, N_PASSAGES, Fusion.Z_SCORE, None, 4)
     assert both.indices.tolist() == [[1, 0, 2, 4]]
     np.testing.assert_allclose(both.scores, [[1, last - 1, -last - 1, -last - 1]], rtol=1e-6)
 
@@ -118,8 +103,8 @@ def test_zero_weight_drops_retriever_and_all_hits_are_candidates(fusion: Fusion)
     rng = np.random.default_rng(0)
     first, second = (top_k(rng.normal(size=(20, 50)), 10) for _ in range(2))
     for weights, alone in (((1, 0), first), ((0, 0.3), second)):
-        assert fuse([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
-    for row, rows in enumerate(fuse([first, second], 50, fusion, None, 30).indices.tolist()):
+        assert combine.fuse([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
+    for row, rows in enumerate(combine.fuse([first, second], 50, fusion, None, 30).indices.tolist()):
         assert {*rows} - {-1} == {*first.indices[row].tolist(), *second.indices[row].tolist()}
 
 
@@ -128,11 +113,11 @@ def test_values_sum_to_fused_score(fusion: Fusion) -> None:
     rng = np.random.default_rng(2)
     weights = (0.7, 0.3)
     lists = [top_k(rng.normal(size=(5, 40)), 10) for _ in weights]
-    rankings = fuse(lists, 40, fusion, weights, 15)
+    rankings = combine.fuse(lists, 40, fusion, weights, 15)
     for row, column in zip(*np.nonzero(rankings.indices >= 0), strict=True):
         total = 0.0
         for ranking, weight in zip(lists, weights, strict=True):
-            values, absent = normalize_scores(ranking, fusion)
+            values, absent = combine.normalize_scores(ranking, fusion)
             there = np.flatnonzero(ranking.indices[row] == rankings.indices[row, column])
             total += weight * float(values[row, there[0]] if len(there) else absent[row])
         assert rankings.scores[row, column] == pytest.approx(total, abs=1e-6)
@@ -140,15 +125,15 @@ def test_values_sum_to_fused_score(fusion: Fusion) -> None:
 
 @pytest.mark.parametrize("fusion", Fusion)
 def test_normalizes_empty_rankings(fusion: Fusion) -> None:
-    values, absent = normalize_scores(rankings_of({}, {3: 2.5}), fusion)
+    values, absent = combine.normalize_scores(rankings_of({}, {3: 2.5}), fusion)
     assert np.isnan(values).tolist() == [[True] * N_PASSAGES, [False] + [True] * (N_PASSAGES - 1)]
     assert absent[0] == 0
 
 
 def test_min_max_normalizes_each_row() -> None:
     scores = np.array([[2, 4, 3], [5, 5, 5], [-np.inf, 1, 3], [-np.inf, -np.inf, 7], [-np.inf] * 3], dtype=np.float32)
-    assert min_max(scores).tolist() == [[0, 1, 0.5], [1, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
-    assert min_max(np.zeros((0, 3))).shape == (0, 3)
+    assert combine.min_max(scores).tolist() == [[0, 1, 0.5], [1, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
+    assert combine.min_max(np.zeros((0, 3))).shape == (0, 3)
 
 
 CORPUS_SIZE = 8
@@ -156,8 +141,6 @@ RANKED_ROWS = st.permutations(range(CORPUS_SIZE)).flatmap(lambda rows: st.intege
 
 
 class Fixed:
-    """Returns given rows for any question."""
-
     def __init__(self, *rows: Sequence[int]) -> None:
         self.name = "fixed"
         self._rows = rows
@@ -171,7 +154,7 @@ class Fixed:
 @given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
 def test_hybrid_matches_reference_loop(parts: list[list[int]], depth: int, k: int) -> None:
     fixed = [Fixed(rows) for rows in parts]
-    hybrid = Hybrid("h", fixed, n_passages=CORPUS_SIZE, depth=depth, fusion=Fusion.RRF)
+    hybrid = combine.Hybrid("h", fixed, n_passages=CORPUS_SIZE, depth=depth, fusion=Fusion.RRF)
     rankings = hybrid.search(["?"], k)
     scores = by_loop([{row: -rank for rank, row in enumerate(rows[:depth])} for rows in parts], Fusion.RRF, None)
     best = sorted(scores, key=lambda row: (-float(np.float32(scores[row])), row))[:k]
@@ -183,7 +166,7 @@ def test_hybrid_matches_reference_loop(parts: list[list[int]], depth: int, k: in
 def test_fuses_each_question_separately() -> None:
     first = Fixed([2, 0, 1], [], [2])
     second = Fixed([0, 3], [], [2, 0])
-    rankings = Hybrid("h", [first, second], n_passages=4, fusion=Fusion.RRF).search(["a", "b", "c"], 4)
+    rankings = combine.Hybrid("h", [first, second], n_passages=4, fusion=Fusion.RRF).search(["a", "b", "c"], 4)
     assert rankings.indices.tolist() == [[0, 2, 3, 1], [-1] * 4, [2, 0, -1, -1]]
     np.testing.assert_allclose(rankings.scores[0], [1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], rtol=1e-6)
 
@@ -191,19 +174,18 @@ def test_fuses_each_question_separately() -> None:
 @pytest.mark.parametrize("k", [1, 3])
 def test_ignores_ranks_below_depth_for_any_k(k: int) -> None:
     parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
-    rankings = Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
+    rankings = combine.Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
     assert rankings.indices.tolist() == [[0, 2, -1][:k]]
     np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("fusion", Fusion)
 def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
-    """Scores only keep an order and lie far below: left in, all that the reranker read would look alike."""
     words = Fixed([2, 1, 0, 3])
     reranked = Fixed([0, 1, 2, 3])
     counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
-    expected = Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
-    rankings = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
+    expected = combine.Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
+    rankings = combine.Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
     assert rankings.indices.tolist() == expected.indices.tolist()
     np.testing.assert_allclose(rankings.scores, expected.scores)
 
@@ -211,12 +193,10 @@ def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])
 def test_rejects_hybrid_of_fewer_than_two_retrievers(parts: list[Fixed]) -> None:
     with pytest.raises(ValueError, match="at least two"):
-        Hybrid("h", parts, n_passages=1)
+        combine.Hybrid("h", parts, n_passages=1)
 
 
 class Counting:
-    """Scores a pair by its two numbers, and records the pairs."""
-
     def __init__(self, fingerprint: str = "counting") -> None:
         self.fingerprint = fingerprint
         self.scored_pairs: list[tuple[str, str]] = []
@@ -237,13 +217,11 @@ def candidates(depth: int, first: int = 0, questions: int = 70) -> Rankings:
 
 
 def expected(candidates: Rankings) -> np.ndarray:
-    return np.where(
-        candidates.indices < 0, -np.inf, 100 * np.arange(len(candidates.indices))[:, None] + candidates.indices
-    )
+    rows = candidates.indices
+    return np.where(rows < 0, -np.inf, 100 * np.arange(len(rows))[:, None] + rows)
 
 
 def scored(candidates: Rankings, fingerprint: str = "counting", texts: list[str] = TEXTS) -> int:
-    """Check the scores and return the number of scored pairs."""
     scorer = Counting(fingerprint)
     scores = PairScores(scorer, texts, Meter()).score_candidates(MANY_QUERIES[: len(candidates.indices)], candidates)
     assert scores.dtype == np.float32
@@ -311,8 +289,6 @@ def test_meter_reports_scoring_time_of_stored_pairs() -> None:
 
 
 class CountingWindows(Counting):
-    """A passage with bars scores as the best of its parts."""
-
     def score_windows(self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions) -> np.ndarray:
         del options
         self.title_lengths = list(title_lengths)
@@ -325,14 +301,12 @@ def test_scores_long_passage_by_best_window_under_its_own_key() -> None:
     candidate_rankings = candidates(3)
     scorer = CountingWindows()
     windows = WindowOptions()
-    scores = PairScores(scorer, texts, Meter(), windows=windows, title_lengths=np.arange(30)).score_candidates(
-        MANY_QUERIES, candidate_rankings
-    )
+    pairs = PairScores(scorer, texts, Meter(), windows=windows, title_lengths=np.arange(30))
+    scores = pairs.score_candidates(MANY_QUERIES, candidate_rankings)
     best = 100 * np.arange(70)[:, None] + 2 * candidate_rankings.indices + 5
     np.testing.assert_array_equal(scores, np.where(candidate_rankings.indices < 0, -np.inf, best))
-    assert (
-        scorer.title_lengths == candidate_rankings.indices[64:][candidate_rankings.indices[64:] >= 0].tolist()
-    )  # of the last block
+    last_block = candidate_rankings.indices[64:]
+    assert scorer.title_lengths == last_block[last_block >= 0].tolist()
     again = CountingWindows()
     PairScores(again, texts, Meter(), windows=windows).score_candidates(MANY_QUERIES, candidate_rankings)
     assert again.scored_pairs == []
@@ -356,8 +330,6 @@ def reranked(weight: float, depth: int = 3, scorer: object = None) -> RerankedRe
 
 
 class PassageScorer:
-    """The scores it was given, by the text of the passage."""
-
     fingerprint = "given"
 
     def __init__(self, *scores: float) -> None:

@@ -29,12 +29,8 @@ from tests.doubles import small_set
 from tests.programs import run_module
 
 KS = (1, 5, 10, 20)
-THEIRS = {
-    **{f"recall@{k}": R @ k for k in KS},
-    **{f"hit@{k}": Success @ k for k in KS},
-    **{f"mrr@{k}": RR @ k for k in KS},
-    **{f"ndcg@{k}": nDCG @ k for k in KS},
-}
+MEASURES = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
+THEIRS = {f"{name}@{k}": measure @ k for name, measure in MEASURES.items() for k in KS}
 EVERY_KIND = """
 data = "sample"
 split = "test"
@@ -113,15 +109,8 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     assert list(scores["retrievers"]) == list(RUNS)
     for measured in scores["retrievers"].values():
         assert list(measured)[: len(THEIRS)] == list(measured["interval"]) == list(THEIRS)
-        expected_keys = {
-            "build_seconds",
-            "query_seconds",
-            "model_seconds",
-            "memory_bytes",
-            "incomplete",
-            "unanswered",
-            "interval",
-        }
+        costs = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes"}
+        expected_keys = costs | {"incomplete", "unanswered", "interval"}
         assert set(measured) - set(THEIRS) == expected_keys
         assert all(low <= measured[name] <= high for name, (low, high) in measured["interval"].items())
         assert all(0 <= measured[name] <= 1 for name in THEIRS)
@@ -212,9 +201,7 @@ def test_compares_lexical_retrievers_without_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_failed_retriever_returns_status_1_and_scores_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_retriever_gives_status_1_and_scores_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = run_here(WORDS + LOST, tmp_path, capsys)
     assert done.status == 1
     assert "lost failed: 'no such model!' is no folder, no finished run and no hub id" in done.errors
@@ -305,7 +292,6 @@ def test_prints_metrics_when_disk_is_full(
 
 
 def queue_comparison(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
-    """The job of an experiment over the small set, and the words of its process."""
     stored = save_question_set(small_set())
     (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
     job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
@@ -315,7 +301,6 @@ def queue_comparison(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, li
 
 
 def run_queued_comparison(tmp_path: Path) -> ComparisonJob:
-    """What the page's own process leaves."""
     job, words = queue_comparison(tmp_path, WORDS)
     assert main(words) == 0
     return job
@@ -336,19 +321,13 @@ def finished_of(job: ComparisonJob) -> list[str]:
     return [entry["finished"] for entry in job.progress()]
 
 
-def test_runs_lexical_retrievers_first_and_hands_rest_to_new_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_lexical_retrievers_before_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, words = queue_comparison(tmp_path, LOST_FIRST)
     seen: list[tuple[list[str], bool, str]] = []
 
     def start_preloaded(program: str, *arguments: object, log: Path) -> SimpleNamespace:
-        """The process that goes on, in this one."""
-        assert (program, log, arguments) == (
-            "mrc_workbench",
-            job.folder / "log.txt",
-            (*words[:2], job.folder, "--rest"),
-        )
+        assert (program, log) == ("mrc_workbench", job.folder / "log.txt")
+        assert arguments == (*words[:2], job.folder, "--rest")
         seen.append((finished_of(job), job.done, job.status().phase))
         return SimpleNamespace(wait=lambda: main([*map(str, arguments)]))
 

@@ -95,9 +95,8 @@ def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetrieve
     name = kind.model_fields["kind"].default
     specs = [BM25Spec(name="one", analyzer="bigram"), BM25Spec(name="other", analyzer="bigram", k1=2.0)]
     spec = kind.model_validate({"name": name, **GIVEN.get(name, {})})
-    context = RetrieverContext(
-        QuestionSet("asked", passages, ()), depths={needed_spec.name: 1 for needed_spec in (*specs, spec)}
-    )
+    depths = {needed_spec.name: 1 for needed_spec in (*specs, spec)}
+    context = RetrieverContext(QuestionSet("asked", passages, ()), depths=depths)
     doubles = {
         "encoder": KeywordEncoder,
         "term_encoder": KeywordTerms,
@@ -116,7 +115,6 @@ atexit.register(_SERVERS.close)
 
 @cache
 def server_of(passages: Sequence[Passage]) -> SearchServer:
-    """A search server of these passages, until all tests have ended."""
     return _SERVERS.enter_context(searching(passages))
 
 
@@ -200,7 +198,6 @@ def make(anew: Make, request: pytest.FixtureRequest, retrievers: dict[object, Re
 
 @pytest.fixture
 def make_another(anew: Make, request: pytest.FixtureRequest, retrievers: dict[object, Retriever]) -> Make:
-    """Make the same a second time."""
     return _remembering(anew, retrievers, (request.node.callspec.params["anew"], "second"))
 
 
@@ -218,9 +215,7 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
-        monkeypatch.setattr(
-            "mrc_workbench.retrieval.milvus_connection.open_client", request.getfixturevalue("held_open")
-        )
+        monkeypatch.setattr(connection, "open_client", request.getfixturevalue("held_open"))
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)

@@ -285,16 +285,13 @@ def test_every_index_returns_passage_once(index: IndexKind) -> None:
 def test_windows_change_nothing_for_short_passages() -> None:
     texts = ["1 0 0", "0.6 0.8 0", "0 0 1", "0.6 0.8 0 "]
     passages = [Passage(f"p{row}", text) for row, text in enumerate(texts)]
-    plain, windowed = (
-        Dense("dense", passages, WindowedRows(), windows=windows).search(["1 0 0", "0 1 0"], 3)
-        for windows in (None, WindowOptions())
-    )
+    retrievers = [Dense("dense", passages, WindowedRows(), windows=windows) for windows in (None, WindowOptions())]
+    plain, windowed = (retriever.search(["1 0 0", "0 1 0"], 3) for retriever in retrievers)
     assert plain.indices.tobytes() == windowed.indices.tobytes()
     assert plain.scores.tobytes() == windowed.scores.tobytes()
 
 
 def vectors_of(lengths: list[int], seed: int) -> TokenVectors:
-    """Random vectors of length 1, so many of each text."""
     vectors = np.random.default_rng(seed).normal(size=(sum(lengths), 4))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return TokenVectors(vectors.astype(np.float16), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
@@ -307,9 +304,7 @@ def by_loop(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
             ours = questions.between(query, query + 1).vectors.astype(float)
             theirs = passages.between(row, row + 1).vectors.astype(float)
             if len(ours) and len(theirs):
-                scores[query, row] = np.mean(
-                    [max(float(query_token @ other) for other in theirs) for query_token in ours]
-                )
+                scores[query, row] = np.mean([max(float(token @ other) for other in theirs) for token in ours])
     return scores
 
 

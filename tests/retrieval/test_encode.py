@@ -36,7 +36,6 @@ def encoded(out: Path) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command for a corpus of three blocks, all but the folder it writes."""
     words = " ".join(SENTENCES).split()
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]
@@ -48,7 +47,6 @@ def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str
 
 @pytest.fixture(scope="module")
 def expected(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """What one process makes of it."""
     single_process_folder = tmp_path_factory.mktemp("one")
     assert main([*arguments, "--out", str(single_process_folder)]) == 0
     vectors = encoded(single_process_folder)
@@ -65,8 +63,6 @@ def is_as_expected(out: Path, expected: dict[str, np.ndarray]) -> None:
 
 @pytest.fixture
 def second_of_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
-    """Run the command as the second of two processes."""
-
     def run(words: list[str]) -> int:
         with monkeypatch.context() as second:
             second.setenv("RANK", "1")

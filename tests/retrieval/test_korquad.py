@@ -82,10 +82,8 @@ def test_search_ranks_scores_of_documented_formula(
         np.testing.assert_array_equal(rankings.indices, expected.indices)
         np.testing.assert_array_equal(rankings.scores, expected.scores)
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
-    analyzed = [
-        tokens_of(bm25.analysis, documents).texts()
-        for documents in (questions.passages.indexed_texts(title=True), texts)
-    ]
+    documents = (questions.passages.indexed_texts(title=True), texts)
+    analyzed = [tokens_of(bm25.analysis, part).texts() for part in documents]
     counts = counter.fit_transform(analyzed[0]).tocsr()
     n = np.bincount(counts.indices, minlength=counts.shape[1])
     lengths = counts.sum(axis=1).A1
@@ -136,9 +134,8 @@ def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: 
         others = np.setdiff1d(order[draw::4], sample)
         few = question_set.with_questions(sample)
         rankings = [Rankings(item.indices[sample], item.scores[sample]) for item in signal_rankings]
-        labelled, nothing = (
-            TrainingQueries.from_question_set(few, rows) for rows in (few.answerable, few.answerable[:0])
-        )
+        labelled = TrainingQueries.from_question_set(few, few.answerable)
+        nothing = TrainingQueries.from_question_set(few, few.answerable[:0])
         fitted, unfitted = (fit_mix(rankings, item, components, n_passages) for item in (labelled, nothing))
         parts = ((sample, labelled.folds), (others, np.full(len(others), FOLDS)))
         gains.append([ndcg(fitted, *part) - ndcg(unfitted, *part) for part in parts])

@@ -20,12 +20,8 @@ from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT
 
 KS = (1, 3, 5, 10, 20)
-THEIRS = {
-    **{f"recall@{k}": R @ k for k in KS},
-    **{f"hit@{k}": Success @ k for k in KS},
-    **{f"mrr@{k}": RR @ k for k in KS},
-    **{f"ndcg@{k}": nDCG @ k for k in KS},
-}
+MEASURES = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
+THEIRS = {f"{name}@{k}": measure @ k for name, measure in MEASURES.items() for k in KS}
 BY_JUDGEMENTS = {**{f"judged@{k}": Judged @ k for k in KS}, "bpref@20": Bpref}
 EXPONENTIAL = {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in KS}
 LAYOUT_KS = (1, 2, 3, 5)
@@ -47,7 +43,6 @@ def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most
 
 
 def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int) -> Rankings:
-    """Different scores, a third of them not found."""
     shape = (len(question_set.questions), len(question_set.passages))
     scores = rng.permuted(np.tile(np.arange(shape[1], dtype=np.float32), (shape[0], 1)), axis=1)
     return top_k(np.where(rng.random(shape) < 1 / 3, -np.inf, scores), k)
@@ -187,9 +182,8 @@ def test_random_rankings_equal_ir_measures(data: st.DataObject) -> None:
     )
     examples = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
-    questions = tuple(
-        Question(f"q{row}", "?", relevant=tuple(f"p{p}" for p in those)) for row, (those, _) in enumerate(examples)
-    )
+    relevant = [tuple(f"p{p}" for p in passages) for passages, _ in examples]
+    questions = tuple(Question(f"q{row}", "?", relevant=ids) for row, ids in enumerate(relevant))
     question_set = QuestionSet("any", passages, questions)
     rankings = mixed_rankingsof(*(line for _, line in examples), k=20)
     expected = of_ir_measures(rankings, question_set)
@@ -316,7 +310,7 @@ def test_autorag_group_recall_equals_manual_sum(seed: int) -> None:
     for k in LAYOUT_KS:
         first = {question: sorted(scores, key=lambda id_: -scores[id_])[:k] for question, scores in run.items()}
         shares = [
-            sum(any(id_ in group for id_ in first[question]) for group in groups) / len(groups)
+            np.mean([not group.isdisjoint(first[question]) for group in map(set, groups)])
             for question, groups in needed.items()
         ]
         assert ours[f"recall@{k}"] == pytest.approx(sum(shares) / 2)

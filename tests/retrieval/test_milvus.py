@@ -110,9 +110,8 @@ def test_milvus_rrf_matches_local_hybrid() -> None:
     fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
     rankings = milvus(PASSAGES, *fields, fusion=EngineFusion(depth=4)).search([*QUERIES, "zebra"], 5)
     parts = [BM25("bm25", PASSAGES, options), Dense("dense", PASSAGES, KeywordEncoder())]
-    assert_same(
-        rankings, Hybrid("hybrid", parts, n_passages=5, depth=4, fusion=Fusion.RRF).search([*QUERIES, "zebra"], 5)
-    )
+    hybrid = Hybrid("hybrid", parts, n_passages=5, depth=4, fusion=Fusion.RRF)
+    assert_same(rankings, hybrid.search([*QUERIES, "zebra"], 5))
 
 
 @pytest.mark.slow
@@ -126,9 +125,8 @@ def test_weighted_fusion_matches_formula() -> None:
     for weight, part in zip((0.3, 0.7), parts, strict=True):
         ranking = part.search(QUERIES, 5)
         for row, column in np.argwhere(ranking.indices >= 0):
-            expected[row, ranking.indices[row, column]] += weight * (
-                0.5 + np.arctan(ranking.scores[row, column]) / np.pi
-            )
+            score = ranking.scores[row, column]
+            expected[row, ranking.indices[row, column]] += weight * (0.5 + np.arctan(score) / np.pi)
     for row in range(len(QUERIES)):
         assert rankings.indices[row].tolist() == np.argsort(-expected[row], kind="stable").tolist()
         np.testing.assert_allclose(rankings.scores[row], -np.sort(-expected[row]), rtol=1e-5)
@@ -143,11 +141,8 @@ def test_counts_truncated_passages() -> None:
     words = TermField(PASSAGES, BM25Options("bigram"))
     fused = EngineFusion(Ranker.RRF, 5)
     assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).count_truncated() == 1
-    assert (
-        milvus(PASSAGES, words).count_truncated()
-        == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).count_truncated()
-        == 0
-    )
+    assert milvus(PASSAGES, words).count_truncated() == 0
+    assert milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).count_truncated() == 0
 
 
 def test_collection_name_depends_on_score_inputs() -> None:
@@ -276,12 +271,13 @@ def test_credentials_do_not_appear_in_outputs(
         again = Failure.from_dict(scores["retrievers"]["Milvus"])
         assert isinstance(again, Failure)
         assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
+        settings = milvus_settings()
         outputs += [
             scores,
             traceback.format_exception(error),
             provenance(comparison),
-            repr(milvus_settings()),
-            milvus_settings().display_name,
+            repr(settings),
+            settings.display_name,
         ]
     outputs += [write_experiment(experiment), caplog.text, [path.read_text() for path in tmp_path.rglob("*.json")]]
     words = json.dumps(outputs)

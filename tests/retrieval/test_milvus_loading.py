@@ -28,12 +28,12 @@ LOADING = """
 import time
 from tests.retrieval.test_milvus_loading import loaded
 
-def tell(share):
-    print(share, flush=True)
-    if share > 0.6:
+def report_progress(fraction):
+    print(fraction, flush=True)
+    if fraction > 0.6:
         time.sleep(600)
 
-loaded(tell)
+loaded(report_progress)
 """
 
 

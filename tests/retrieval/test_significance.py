@@ -67,9 +67,8 @@ def test_interval_of_three_groups_by_hand() -> None:
     sums = [0.0, 1.0, 2.0]
     sizes = [1, 1, 2]
     means = [sum(sums[g] for g in sample) / sum(sizes[g] for g in sample) for sample in product(range(3), repeat=3)]
-    low, high = significance.mean_intervals(
-        np.array([[0.0], [1], [1], [1]]), np.array([0, 1, 2, 2]), resamples=100_000
-    )[0]
+    values = np.array([[0.0], [1], [1], [1]])
+    low, high = significance.mean_intervals(values, np.array([0, 1, 2, 2]), resamples=100_000)[0]
     assert (low, high) == (0.0, 1.0)
     assert np.mean(np.array(means) == 0) > 0.025
     assert np.mean(np.array(means) == 1) > 0.025
@@ -103,12 +102,9 @@ def test_interval_covers_true_value_in_95_percent(n_groups: int, of_a_group: int
     easiness = rng.beta(share * spread, (1 - share) * spread, (tried, n_groups))
     hits = (rng.random((tried, len(groups))) < easiness[:, groups]).astype(np.float64)
     # columns of a call share resamples: 40 independent calls
-    intervals = np.concatenate(
-        [
-            significance.mean_intervals(part.T, groups, resamples=1000, seed=seed)
-            for seed, part in enumerate(np.split(hits, 40))
-        ]
-    )
+    parts = enumerate(np.split(hits, 40))
+    resampled = [significance.mean_intervals(part.T, groups, resamples=1000, seed=seed) for seed, part in parts]
+    intervals = np.concatenate(resampled)
     covered = np.mean((intervals[:, 0] <= share) & (share <= intervals[:, 1]))
     assert 0.93 <= covered <= 0.97
 
@@ -145,9 +141,8 @@ def test_randomization_of_many_questions_equals_scipy() -> None:
     def mean_difference(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
         return np.asarray((a - b).mean(axis=axis))
 
-    theirs = stats.permutation_test(
-        (a, b), mean_difference, permutation_type="samples", n_resamples=50_000, rng=7
-    ).pvalue
+    options = {"permutation_type": "samples", "n_resamples": 50_000, "rng": 7}
+    theirs = stats.permutation_test((a, b), mean_difference, **options).pvalue
     assert test.p == pytest.approx(theirs, abs=0.01)
 
 
@@ -205,12 +200,9 @@ def test_skips_retriever_without_score() -> None:
     full = scores_of(hit_1=[1, 1], hit_10=[1, 1])
     other = scores_of(hit_1=[0, 1], hit_10=[0, 1])
     tests = significance.pair_tests({"shallow": shallow, "full": full, "other": other}, ["hit@1", "hit@10"])
-    assert [(test.measure, test.a, test.b) for test in tests] == [
-        ("hit@1", "shallow", "full"),
-        ("hit@1", "shallow", "other"),
-        ("hit@1", "full", "other"),
-        ("hit@10", "full", "other"),
-    ]
+    deep = [("hit@1", "full", "other"), ("hit@10", "full", "other")]
+    expected = [("hit@1", "shallow", "full"), ("hit@1", "shallow", "other"), *deep]
+    assert [(test.measure, test.a, test.b) for test in tests] == expected
     assert significance.pair_tests({"alone": full}, ["hit@1"]) == []
 
 

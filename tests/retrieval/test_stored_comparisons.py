@@ -201,10 +201,8 @@ def test_ctrl_c_reports_stored_work_and_rerun_continues(tmp_path: Path) -> None:
 def test_show_prints_run_notes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = find(str(folder / "data.csv"))
     ids = questions.passages.ids
-    lines = [
-        f"{question.id} Q0 {ids[row]} 1 1 x\n{question.id} Q0 zzz 2 0 x\n"
-        for row, question in enumerate(questions.questions)
-    ]
+    pairs = enumerate(questions.questions)
+    lines = [f"{question.id} Q0 {ids[row]} 1 1 x\n{question.id} Q0 zzz 2 0 x\n" for row, question in pairs]
     (folder / "a.trec").write_text("".join(lines))
     (folder / "run.toml").write_text(f'data = "data.csv"\n{HEAD}{RUN}', encoding="utf-8")
     assert main(["compare", str(folder / "run.toml")]) == 0
@@ -244,9 +242,8 @@ def test_own_measures_equal_ir_measures(name: str) -> None:
     graded = question_set()
     qrels = {"0": {"0": 2, "3": 1, "5": 0}, "1": {"1": 1}}
     run = {"0": {"5": 3.0, "0": 2.0, "3": 1.0}, "1": {"2": 2.0, "1": 1.0}}
-    expected = {
-        result.query_id: result.value for result in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
-    }
+    results = ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+    expected = {result.query_id: result.value for result in results}
     values = measures.score_by_name(RANKINGS, graded, [name])[name]
     assert values.tolist() == pytest.approx([expected["0"], expected["1"]], abs=1e-5)
 
@@ -338,6 +335,5 @@ def test_metrics_of_a_public_layout_equal_ir_measures(name: str, seed: int) -> N
     kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
     theirs = {f"{kind}@{k}": measure @ k for kind, measure in kinds.items() for k in KS}
     expected = ir_measures.calc_aggregate([*theirs.values()], qrels, run)
-    assert {key: ours[key] for key in theirs} == pytest.approx(
-        {key: expected[metric] for key, metric in theirs.items()}
-    )
+    expected_values = {key: expected[metric] for key, metric in theirs.items()}
+    assert {key: ours[key] for key in theirs} == pytest.approx(expected_values)

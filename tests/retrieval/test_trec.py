@@ -31,17 +31,13 @@ MERGED = QuestionSet(
 
 def test_writes_qrels_and_run_lines(tmp_path: Path) -> None:
     question_set = small_set().with_questions([0, 5])
-    rankings = Rankings(
-        np.array([[2, 0], [4, -1]], dtype=np.int32), np.array([[1.5, 0.1], [7, -np.inf]], dtype=np.float32)
-    )
+    scores = np.array([[1.5, 0.1], [7, -np.inf]], dtype=np.float32)
+    rankings = Rankings(np.array([[2, 0], [4, -1]], dtype=np.int32), scores)
     trec.write_qrels(tmp_path / "qrels", question_set)
     trec.write_run(tmp_path / "run", rankings, question_set, "my retriever")
     assert (tmp_path / "qrels").read_text() == "q1 0 p1 1\nq6 0 p2 1\nq6 0 p3 1\n"
-    assert (tmp_path / "run").read_text().splitlines() == [
-        "q1 Q0 p3 1 1.5 my_retriever",
-        "q1 Q0 p1 2 0.1 my_retriever",
-        "q6 Q0 p5 1 7 my_retriever",
-    ]
+    expected = [f"{row} my_retriever" for row in ("q1 Q0 p3 1 1.5", "q1 Q0 p1 2 0.1", "q6 Q0 p5 1 7")]
+    assert (tmp_path / "run").read_text().splitlines() == expected
 
 
 def assert_means_of_tools(rankings: Rankings, question_set: QuestionSet, qrels: Any, run: Any) -> None:
@@ -86,10 +82,8 @@ def test_ids_have_no_whitespace_and_stay_unique() -> None:
 def test_lists_changed_ids() -> None:
     passages = (Passage("a b", "one"), Passage("c", "two"))
     question_set = QuestionSet("ids", passages, (Question("q 1", "?", relevant=("c",)),), {"a_b": "c"})
-    assert trec.changed_ids(question_set).to_numpy().tolist() == [
-        ["question", "q 1", "q_1"],
-        ["passage", "a b", "a_b-2"],
-    ]
+    expected = [["question", "q 1", "q_1"], ["passage", "a b", "a_b-2"]]
+    assert trec.changed_ids(question_set).to_numpy().tolist() == expected
     assert trec.changed_ids(small_set()).empty
 
 
@@ -164,19 +158,15 @@ def test_file_names_are_unique(names: list[str], stems: list[str], tmp_path: Pat
 
 def test_preserves_ids_and_names_with_special_characters(tmp_path: Path) -> None:
     ids = ['a"b', '"', "a,b", "#a", "가'나", "a\\b", "\u200b", "a;b"]
-    question_set = QuestionSet(
-        "odd",
-        tuple(Passage(id_, f"text {id_}") for id_ in ids),
-        tuple(Question(f"q{id_}", "?", relevant=(id_,)) for id_ in ids),
-    )
+    questions = tuple(Question(f"q{id_}", "?", relevant=(id_,)) for id_ in ids)
+    question_set = QuestionSet("odd", tuple(Passage(id_, f"text {id_}") for id_ in ids), questions)
     rankings = top_k(np.arange(64, dtype=np.float32).reshape(8, 8) % 11, 8)
     write_both(tmp_path, rankings, question_set, 'my "own"\tname')
     fields = [line.split(" ") for line in (tmp_path / "run").read_text(encoding="utf-8").splitlines()]
     assert {len(row_fields) for row_fields in fields} == {6}
     assert {row_fields[5] for row_fields in fields} == {'my_"own"_name'}
-    assert [row_fields[2] for row_fields in fields[:8]] == [
-        question_set.passages.ids[row] for row in rankings.indices[0]
-    ]
+    expected = [question_set.passages.ids[row] for row in rankings.indices[0]]
+    assert [row_fields[2] for row_fields in fields[:8]] == expected
     again, _ = trec.read_run(tmp_path / "run", question_set)
     assert again.indices.tolist() == rankings.indices.tolist()
 
@@ -220,9 +210,7 @@ def test_counts_ignored_lines(tmp_path: Path) -> None:
         (("NaN", "01"), ["NA", "null", 'a"b', "'", "1.50", "1.5", "한글", "nan", "-", "#"]),
     ],
 )
-def test_reads_ids_that_look_like_numbers_or_quotes(
-    question_ids: tuple[str, ...], ids: list[str], tmp_path: Path
-) -> None:
+def test_reads_ids_like_numbers_or_quotes(question_ids: tuple[str, ...], ids: list[str], tmp_path: Path) -> None:
     passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(ids))
     question_set = QuestionSet("odd", passages, tuple(Question(q, f"? {q}", relevant=(ids[0],)) for q in question_ids))
     lines = [f"{q} Q0 {id_} 0 {-row} none" for q in question_ids for row, id_ in enumerate(ids)]

@@ -63,9 +63,8 @@ def test_prints_cross_validated_gain(path: Path, capsys: pytest.CaptureFixture[s
     fit = cross_fit(comparison, scores, "BM25", "ndcg@10", groups)
     assert fit is not None
     assert result["best"] == best_setting_name(scores)
-    assert {row["name"]: row["value"] for row in result["settings"]} == pytest.approx(
-        scores.set_index("name")["value"].to_dict()
-    )
+    expected = scores.set_index("name")["value"].to_dict()
+    assert {row["name"]: row["value"] for row in result["settings"]} == pytest.approx(expected)
     assert result["cross_validated"]["difference"] == pytest.approx(fit.test.difference)
     assert result["cross_validated"]["selections"] == dict(fit.selections)
     assert result["questions"] == len(comparison.question_set.questions)
@@ -97,14 +96,8 @@ def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest
     before = EXPERIMENT.count("[[retriever]]")
     after = read_experiment(path).retriever
     assert len(after) == before + 1
-    assert after[-1] == BM25Spec(
-        name="BM25 · word · k1 1.6 · b 0.75",
-        analyzer=Analyzer.WORD,
-        pairs=True,
-        k1=1.6,
-        b=0.75,
-        selected_on=Part.VALIDATION,
-    )
+    values = {"analyzer": Analyzer.WORD, "pairs": True, "k1": 1.6, "b": 0.75, "selected_on": Part.VALIDATION}
+    assert after[-1] == BM25Spec(name="BM25 · word · k1 1.6 · b 0.75", **values)
     assert main(["tune", str(path), "BM25", "--k1", "1.6", "--b", "0.75", "--add"]) == 2
     assert "already" in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == text

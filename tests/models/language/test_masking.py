@@ -36,7 +36,6 @@ def batch(rng: np.random.Generator, rows: int = 6, width: int = 128) -> np.ndarr
 
 
 def each(tokens: np.ndarray) -> np.ndarray:
-    """Every token a word."""
     return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
 
 
@@ -172,10 +171,8 @@ def test_file_contains_every_token_once(
 ) -> None:
     assert file.tokens.tolist() == doubles.token_stream(texts)
     assert np.diff(file.bounds).tolist() == [len(ids_of(text)) + 1 for text in texts]
-    assert np.array_equal(
-        file.counts,
-        np.bincount([token for token in doubles.token_stream(texts) if token != END], minlength=56)[:],
-    )
+    tokens = [token for token in doubles.token_stream(texts) if token != END]
+    assert np.array_equal(file.counts, np.bincount(tokens, minlength=56))
     words = sum(len(text.split()) for text in texts)
     assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
     monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 1000)
@@ -293,9 +290,8 @@ def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     for row, tokens, segments, follows in zip(rows, read.tokens, read.segments, read.follows, strict=True):
         text = tokens >= 0
         first, second = (tokens[text & (segments == of)] - len(SPECIALS) for of in (0, 1))
-        documents_of = [
-            np.unique(np.searchsorted(file.bounds, part, side="right") - 1).tolist() for part in (first, second)
-        ]
+        positions = [np.searchsorted(file.bounds, part, side="right") - 1 for part in (first, second)]
+        documents_of = [np.unique(position).tolist() for position in positions]
         assert documents_of[0] == [pairs.document[row]], "a segment is of one document"
         start, middle, end = pairs.pairs[row].tolist()
         assert first.tolist() == list(range(start, start + len(first)))
@@ -310,7 +306,6 @@ def test_random_pair_combines_two_documents(file: TokenFile) -> None:
 
 
 def to_text(tokens: np.ndarray) -> str:
-    """One for each token."""
     return "".join(map(chr, tokens.tolist()))
 
 

@@ -54,9 +54,8 @@ def test_intervals_contain_value_and_shrink_with_rows() -> None:
     for count in (50, 800):
         hidden = rng.integers(5, 15, size=count)
         right = rng.binomial(hidden, 0.3)
-        guessed = masking.MaskedPredictions(
-            hidden * rng.uniform(3, 5, size=count), hidden, right, rng.random(count) < 0.7
-        )
+        losses = hidden * rng.uniform(3, 5, size=count)
+        guessed = masking.MaskedPredictions(losses, hidden, right, rng.random(count) < 0.7)
         for name, (low, high) in guessed.intervals().items():
             assert low < guessed.means()[name] < high
         low, high = guessed.intervals()["masked_accuracy"]

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,8 @@ from tests.labs.language.doubles import raises_failure
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")
 VERBS = ("갔다", "왔다", "보았다", "먹었다", "걸었다", "불렀다", "만났다", "잤다", "Café", "3.5km")
-SENTENCES = [
-    f"{first}에서 {second}를 {verb}. {first}와 {second}도, “{verb}”!"
-    for first in NOUNS
-    for second in NOUNS
-    for verb in VERBS
-]
+TRIPLES = product(NOUNS, NOUNS, VERBS)
+SENTENCES = [f"{first}에서 {second}를 {verb}. {first}와 {second}도, “{verb}”!" for first, second, verb in TRIPLES]
 WORDS = ("학교에서", "강아지도서관", "노래를불렀다", "뷁a", "사 과")
 
 
@@ -64,7 +61,6 @@ def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
 
 @cache
 def trained(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS) -> TrainedTokenizer:
-    """On `CORPUS`, once."""
     return train(CORPUS, TokenizerOptions(kind, 1_000, Sample(split=split)))
 
 
@@ -268,12 +264,8 @@ def merged(characters: list[str], pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def after(word: str, tokenizer: tokenizers.PreparedTokenizer, merges: int) -> list[str]:
-    """What the steps say of a word after the first so many merges."""
-    return [
-        *[merge_step for merge_step in tokenizers.merge_steps(word, tokenizer) if merge_step.merges <= merges][
-            -1
-        ].pieces
-    ]
+    steps = [step for step in tokenizers.merge_steps(word, tokenizer) if step.merges <= merges]
+    return [*steps[-1].pieces]
 
 
 @pytest.mark.slow

@@ -76,9 +76,8 @@ def test_values_sum_to_index_score(sample: QuestionSet, analyzer: Analyzer, engi
 def test_values_sum_to_score_on_random_tokens(
     engine: BM25Engine, texts: list[str], questions: list[str], k1: float, b: float
 ) -> None:
-    for explanation, score in explained(
-        passages(*texts), BM25Options(Analyzer.WORD, k1, b, engine=engine), questions, 7
-    ):
+    options = BM25Options(Analyzer.WORD, k1, b, engine=engine)
+    for explanation, score in explained(passages(*texts), options, questions, 7):
         assert explanation.score == pytest.approx(score, rel=1e-5, abs=1e-5)
 
 
@@ -176,9 +175,7 @@ def test_title_weight_matches_formula(
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
     explainer = BM25Explainer(held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight))
-    titles, texts = (
-        analyze(Analyzer.BIGRAM, list(column)) for column in ([t for _, t in titled], [t for t, _ in titled])
-    )
+    texts, titles = (analyze(Analyzer.BIGRAM, list(column)) for column in zip(*titled, strict=True))
     for question in questions:
         expected = bm25f(titles, texts, analyze(Analyzer.BIGRAM, [question])[0], weight, k1=k1, b=b)
         for row, score in enumerate(expected):

@@ -119,9 +119,8 @@ def test_values_match_formula(english: tuple[encoders.StaticExplainer, BiEncoder
     lengths = np.linalg.norm(question_sum) * np.linalg.norm(passage_sum)
     explanation = explainer.explain("old old hall zebra", 4)
     values = {token.text: token.value for token in explanation.question_tokens if token.known}
-    assert values == pytest.approx(
-        {token: vector @ passage_sum / lengths for token, vector in question_vectors.items()}
-    )
+    expected = {token: vector @ passage_sum / lengths for token, vector in question_vectors.items()}
+    assert values == pytest.approx(expected)
     values = {token.text: token.value for token in explanation.passage_tokens}
     expected = {token: vector @ question_sum / lengths for token, vector in passage_vectors.items()}
     expected["its (it)"] = expected.pop("it")  # a stem beside the word of the text

@@ -62,17 +62,10 @@ def test_matches_nearest_token_with_correct_spans(folder: Path) -> None:
     explained = token_matches(encoder_of(folder), question, LONG)
     assert isinstance(explained, LateExplanation)
     text = explained.passage.text
-    matched_texts = [
-        question[slice(*match.question_span)]
-        for match in explained.matches
-        if match.question_span[0] < match.question_span[1]
-    ]
+    matched_texts = [question[slice(*match.question_span)] for match in explained.visible_matches]
     assert "".join(matched_texts) == question.replace(" ", "")
-    same = [
-        match
-        for match in explained.matches
-        if question[slice(*match.question_span)] == text[slice(*match.passage_span)] != ""
-    ]
+    matches = explained.visible_matches
+    same = [m for m in matches if question[slice(*m.question_span)] == text[slice(*m.passage_span)]]
     assert same  # the passage holds every word of the question
     assert all(match.cosine >= match.above >= 0 for match in explained.matches)
     assert max(match.passage_span[1] for match in explained.matches) <= len(text)

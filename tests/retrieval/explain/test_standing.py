@@ -105,9 +105,8 @@ def explained(**values: float) -> StaticExplanation:
 
 
 def test_tokens_by_hand() -> None:
-    table = standing.token_table(
-        explained(king=0.3, ab=0.1, new=0.0, who=0.1), explained(who=0.2, ab=0.5, new=0.0, king=0.1)
-    )
+    right = explained(king=0.3, ab=0.1, new=0.0, who=0.1)
+    table = standing.token_table(right, explained(who=0.2, ab=0.5, new=0.0, king=0.1))
     assert tuple(table.columns) == standing.TOKENS
     assert table["term"].tolist() == ["ab", "king", "who", "new"]
     assert table["known"].tolist() == [True, True, True, False]
@@ -137,8 +136,6 @@ class Listed:
 
 
 class FixedScorer:
-    """Scores a passage by its number in a list."""
-
     fingerprint = "fixed"
 
     def __init__(self, scores: list[float]) -> None:
@@ -181,9 +178,8 @@ def test_values_sum_to_hybrid_score(
     for question in range(2):
         scores = dict(zip(fused.indices[question].tolist(), fused.scores[question].tolist(), strict=True))
         for passage in range(N_PASSAGES):
-            explanation = standing.fusion_contributions(
-                lists, question, passage, depth=depth, fusion=fusion, weights=weights
-            )
+            options = {"depth": depth, "fusion": fusion, "weights": weights}
+            explanation = standing.fusion_contributions(lists, question, passage, **options)
             if passage in scores:
                 assert explanation.score == pytest.approx(scores[passage], rel=1e-5, abs=1e-5)
                 assert sum(part.value for part in explanation.components.values()) == pytest.approx(explanation.score)
@@ -209,9 +205,8 @@ def test_min_max_by_hand_over_fused_depth() -> None:
 def test_z_scores_by_hand() -> None:
     explanation = standing.fusion_contributions(small_lists(), 1, 1, depth=5, fusion=Fusion.Z_SCORE, weights=[0.5, 0.5])
     bm25 = [8.0, 6.0, 5.0, 1.0]
-    assert explanation.components["bm25"].normalised == pytest.approx(
-        (6 - statistics.mean(bm25)) / statistics.pstdev(bm25)
-    )
+    expected = (6 - statistics.mean(bm25)) / statistics.pstdev(bm25)
+    assert explanation.components["bm25"].normalised == pytest.approx(expected)
     missed = standing.fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.Z_SCORE).components["dense"]
     dense = [0.9, 0.5, 0.1]
     assert (missed.rank, missed.score) == (None, None)
@@ -220,11 +215,8 @@ def test_z_scores_by_hand() -> None:
 
 def test_passage_of_zero_weight_retriever_is_not_retrieved() -> None:
     explanation = standing.fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.RRF, weights=[0.0, 1.0])
-    assert (
-        explanation.components["bm25"].rank,
-        explanation.components["bm25"].value,
-        explanation.score,
-    ) == (4, 0, 0)
+    bm25 = explanation.components["bm25"]
+    assert (bm25.rank, bm25.value, explanation.score) == (4, 0, 0)
 
 
 def to_unit(scores: dict[int, float]) -> dict[int, float]:
@@ -279,9 +271,8 @@ def test_rerank_contributions_sum_and_recover_reranker_score(
 
 def test_passage_below_depth_keeps_its_order() -> None:
     first = Listed("first", [{0: 3.0, 1: 2.0, 2: 1.0}])
-    reranked = RerankedRetriever(
-        "r", first, FixedScorer([0.0, 5.0, 9.0]), [Passage(str(n), str(n)) for n in range(3)], depth=2
-    )
+    passages = [Passage(str(n), str(n)) for n in range(3)]
+    reranked = RerankedRetriever("r", first, FixedScorer([0.0, 5.0, 9.0]), passages, depth=2)
     lists = first.search(["q"], 3), reranked.search(["q"], 3)
     up, down, past = (standing.rerank_contributions(*lists, 0, passage, depth=2, weight=1.0) for passage in (1, 0, 2))
     assert (up.rank_before, up.rank_after, up.score) == (2, 1, 1)

@@ -15,7 +15,6 @@ HASHES = hash_terms(WORDS)
 
 
 def tokens_with(documents: Documents) -> Tokens:
-    """Return documents as an analyzer's output."""
     known = sorted({term for document in documents for term in document})
     ids = np.array([known.index(term) for document in documents for term in document], dtype=np.int32)
     return Tokens([WORDS[term] for term in known], ids, offsets_of(documents))
@@ -26,7 +25,6 @@ def offsets_of(texts: Documents) -> np.ndarray:
 
 
 def query_arrays(questions: Documents) -> tuple[np.ndarray, np.ndarray]:
-    """The questions as a search takes them."""
     return HASHES[[term for question in questions for term in question]], offsets_of(questions)
 
 

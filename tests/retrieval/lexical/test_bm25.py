@@ -29,9 +29,7 @@ PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
 EVERY_16TH = slice(None, None, 16)  # thirty questions, of every kind
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=4)
-CORPUS = [
-    Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
-]
+CORPUS = [Passage(f"p{n}", f"word{n % 7} text {'again ' * (n % 4)}rare{n}", f"title{n % 3}") for n in range(50)]
 CORPUS_QUERIES = ["word3 again", "rare7 text", "title1 word1 again again", "nothing", ""]
 WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9, title_weight=2.5)]
 
@@ -51,7 +49,6 @@ def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float)
 
 
 def hits_of(rankings: Rankings) -> list[dict[int, float]]:
-    """Return the scores of each question's results by row."""
     return [
         {row: score for row, score in zip(rows, scores, strict=True) if row >= 0}
         for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
@@ -138,10 +135,8 @@ def test_reference_engine_ranks_like_bm25s(sample: QuestionSet, analyzer: Analyz
 @pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.WORD])
 def test_reference_engine_returns_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions)
-    first, second = (
-        BM25(engine.value, sample.passages, BM25Options(analyzer, engine=engine)).search(questions, 2)
-        for engine in (BM25Engine.POSTINGS, BM25Engine.RANK_BM25)
-    )
+    options = [BM25Options(analyzer, engine=engine) for engine in (BM25Engine.POSTINGS, BM25Engine.RANK_BM25)]
+    first, second = (BM25("", sample.passages, option).search(questions, 2) for option in options)
     clear = (first.scores[:, 0] > first.scores[:, 1]) & (second.scores[:, 0] > second.scores[:, 1])
     assert clear.sum() > 400
     np.testing.assert_array_equal(first.indices[clear, 0], second.indices[clear, 0])
@@ -177,12 +172,8 @@ def test_passages_without_tokens_are_never_returned(engine: BM25Engine, texts: l
 @pytest.mark.parametrize("engine", list(BM25Engine))
 def test_a_passage_without_a_word_beside_others(engine: BM25Engine) -> None:
     retriever = BM25("bm25", passages("...", "a b", "c d", "e f"), BM25Options(Analyzer.WORD, engine=engine))
-    assert retriever.search(["b ...", "...", "", "unknown words"], 4).indices.tolist() == [
-        [1, -1, -1, -1],
-        [-1, -1, -1, -1],
-        [-1, -1, -1, -1],
-        [-1, -1, -1, -1],
-    ]
+    expected = [[1, -1, -1, -1], *[[-1] * 4] * 3]
+    assert retriever.search(["b ...", "...", "", "unknown words"], 4).indices.tolist() == expected
 
 
 def test_searches_single_passage() -> None:
@@ -223,8 +214,6 @@ def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterator[Tokens]]:
-    """Parts that must not be read."""
-
     def parts(*given: object) -> Iterator[Tokens]:
         pytest.fail("tokens were read again")
         yield from token_parts(*given)

@@ -81,13 +81,11 @@ def expand_queries(
     documents = analyze(analyzer, texts)
     analyzed = analyze(analyzer, questions)
     first = BM25("first", of, BM25Options(analyzer, title=False)).search(questions, options.passages)
-    again = Feedback(options, Analysis(analyzer), texts, term_statistics(analyzer, texts)).expand_queries(
-        analyzed, first
-    )
-    expected = [
-        rm3(question, rows, documents, options, analyzer is Analyzer.KIWI_BIGRAM)
-        for question, rows in zip(analyzed, hits_of(first), strict=True)
-    ]
+    feedback = Feedback(options, Analysis(analyzer), texts, term_statistics(analyzer, texts))
+    again = feedback.expand_queries(analyzed, first)
+    is_morphological = analyzer is Analyzer.KIWI_BIGRAM
+    searched = zip(analyzed, hits_of(first), strict=True)
+    expected = [rm3(question, rows, documents, options, is_morphological) for question, rows in searched]
     return weights_of(again), expected
 
 
@@ -163,9 +161,8 @@ def test_keeps_query_without_expansion_terms() -> None:
 
 def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
     questions = texts_of(sample.questions[::8])
-    plain, again = (
-        BM25("", sample.passages, BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.0)) for number in (0, 5)
-    )
+    options = [BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.0) for number in (0, 5)]
+    plain, again = (BM25("", sample.passages, option) for option in options)
     first = plain.search(questions, 10)
     second = again.search(questions, 10)
     np.testing.assert_array_equal(first.indices, second.indices)
@@ -267,9 +264,7 @@ def test_bm25f_search_matches_formula(
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
     rankings = BM25("", held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight)).search([question], len(held))
-    titles, texts = (
-        analyze(Analyzer.BIGRAM, list(column)) for column in zip(*[(t, x) for x, t in titled], strict=True)
-    )
+    texts, titles = (analyze(Analyzer.BIGRAM, list(column)) for column in zip(*titled, strict=True))
     every = bm25f(titles, texts, analyze(Analyzer.BIGRAM, [question])[0], weight, k1=k1, b=b)
     hits = zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True)
     expected = {row: score for row, score in enumerate(every) if score > 0}
@@ -284,8 +279,6 @@ def test_title_precedes_text_in_tokens() -> None:
 
 
 class Given:
-    """Returns given matrices for any texts."""
-
     fingerprint = "given"
 
     def __init__(self, questions: np.ndarray, passages: np.ndarray) -> None:

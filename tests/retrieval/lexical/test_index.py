@@ -107,15 +107,13 @@ def test_searches_zipf_distributed_terms() -> None:
     n_passages = 20_000
     n_terms = 3_000
     term_ids = np.minimum(rng.zipf(1.2, n_passages * 30) - 1, n_terms - 1)
-    counts = csr_array(
-        (np.ones(len(term_ids)), (np.repeat(np.arange(n_passages), 30), term_ids)), shape=(n_passages, n_terms)
-    )
+    entries = (np.ones(len(term_ids)), (np.repeat(np.arange(n_passages), 30), term_ids))
+    counts = csr_array(entries, shape=(n_passages, n_terms))
     counts.sum_duplicates()
     held = np.bincount(counts.indices, minlength=n_terms)
     lengths = rng.uniform(0.4, 1.6, n_passages)[np.repeat(np.arange(n_passages), np.diff(counts.indptr))]
-    counts.data = np.log1p((n_passages - held + 0.5) / (held + 0.5))[counts.indices] * (
-        counts.data / (counts.data + lengths)
-    )
+    idf = np.log1p((n_passages - held + 0.5) / (held + 0.5))
+    counts.data = idf[counts.indices] * (counts.data / (counts.data + lengths))
     postings = Postings.from_segments(segments_of(counts, 2_048), n_passages, 2_048)
     questions = [np.minimum(rng.zipf(1.2, size) - 1, n_terms - 1) for size in (1, 2, 5, 12, 30, 60) for _ in range(20)]
     terms = np.concatenate(questions).astype(np.uint64)
@@ -204,7 +202,6 @@ def test_numpy_counts_equal_compiled_counts(documents: Documents, n_head: int, g
     gains = np.tile([[gain], [1.0]], len(documents))
     few = by_numpy.count_terms(tokens.ids, tokens.offsets, lengths, title_lengths, gains)
     begins = np.concatenate([[0], np.cumsum(lengths)])
-    for array, other in zip(
-        few, index.count_terms(tokens.ids, tokens.offsets, begins, title_lengths, gains), strict=True
-    ):
+    many = index.count_terms(tokens.ids, tokens.offsets, begins, title_lengths, gains)
+    for array, other in zip(few, many, strict=True):
         np.testing.assert_array_equal(array, other)

@@ -39,14 +39,14 @@ mapped_postings("key", len(DOCUMENTS), slow, SIZE)
 _CUT_WHILE_SEARCHING = """
 import os, sys, threading
 import numpy as np
-from tests.retrieval.lexical.postings import asked, segments_with
+from tests.retrieval.lexical.postings import query_arrays, segments_with
 from mrc_workbench.retrieval.lexical.index import mapped_postings
 from pathlib import Path
 
-drawn = np.random.default_rng(0)
-documents = [drawn.integers(0, 7, 40).tolist() for _ in range(3000)]
+rng = np.random.default_rng(0)
+documents = [rng.integers(0, 7, 40).tolist() for _ in range(3000)]
 postings = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
-questions = asked([[2], [1, 6, 3], [0]] * 20)
+questions = query_arrays([[2], [1, 6, 3], [0]] * 20)
 expected = postings.search(*questions, 9)
 ended = threading.Event()
 
@@ -60,8 +60,8 @@ searches = 0
 while searches < 20:
     if searches == 5 and cutting.ident is None:
         cutting.start()
-    found = postings.search(*questions, 9)
-    assert (found.indices == expected.indices).all() and (found.scores == expected.scores).all()
+    results = postings.search(*questions, 9)
+    assert (results.indices == expected.indices).all() and (results.scores == expected.scores).all()
     searches += ended.is_set() or searches < 5
 again = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
 assert (again.search(*questions, 9).scores == expected.scores).all()
@@ -70,8 +70,6 @@ print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")
 
 
 class CountingSegments:
-    """Builds segments, and counts the calls."""
-
     def __init__(self) -> None:
         self.times = 0
 

@@ -88,10 +88,8 @@ def test_unmatched_questions_have_disjoint_token_sets(question_set: QuestionSet,
     ]
     anywhere = [row for row, tokens in enumerate(questions) if not tokens & set().union(*passages)]
     unmatched_questions = terms.find_unmatched_questions(question_set, analyzer)
-    assert (unmatched_questions.without_relevant_match.tolist(), unmatched_questions.without_any_match.tolist()) == (
-        own,
-        anywhere,
-    )
+    assert unmatched_questions.without_relevant_match.tolist() == own
+    assert unmatched_questions.without_any_match.tolist() == anywhere
 
 
 def cut(text: str) -> list[str]:
@@ -134,13 +132,10 @@ def test_orders_cut_words_and_skips_dictionary_words() -> None:
         ("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"), ("방시혁은 어느 학교를 다녔는가?", "p1")
     )
     words = terms.cut_words(question_set)
-    assert [(cut_word.word, cut_word.evidence, cut_word.questions) for cut_word in words] == [
-        ("방시혁", terms.CutEvidence.DIFFERS, (2,)),
-        ("콩도르세", terms.CutEvidence.UNKNOWN, (0, 1)),
-    ]
-    assert "방시혁" not in cut_words_of(
-        question_set, with_words(Dictionary(), [Word(cut_word.word) for cut_word in words])
-    )
+    expected = [("방시혁", terms.CutEvidence.DIFFERS, (2,)), ("콩도르세", terms.CutEvidence.UNKNOWN, (0, 1))]
+    assert [(cut_word.word, cut_word.evidence, cut_word.questions) for cut_word in words] == expected
+    dictionary = with_words(Dictionary(), [Word(cut_word.word) for cut_word in words])
+    assert "방시혁" not in cut_words_of(question_set, dictionary)
 
 
 @pytest.mark.slow
@@ -149,9 +144,7 @@ def test_reports_progress_and_skips_other_scripts_and_empty_texts() -> None:
     others = ["?!", "東京タワーは高い。", "What is it?"]
     passages = (PASSAGE, *(Passage(f"o{row}", text) for row, text in enumerate(others)), Passage("x", "x"))
     labelled_questions = [("서울은?", "p1"), *((text, f"o{row}") for row, text in enumerate(others)), ("?", "x")]
-    questions = tuple(
-        Question(f"q{row}", text, (), (passage,)) for row, (text, passage) in enumerate(labelled_questions)
-    )
+    questions = tuple(Question(f"q{n}", text, (), (passage,)) for n, (text, passage) in enumerate(labelled_questions))
     assert terms.cut_words(QuestionSet("x", passages, questions), on_progress=shares.append) == []
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
@@ -192,7 +185,7 @@ def test_rankings_key_depends_on_analyzer_and_stop_words(kind: type[TermSpec]) -
     keys = {
         kind(name="A", analyzer=analyzer, stop_words=stop_words).make(context).key
         for analyzer, stop_words in [
-            *((one, False) for one in (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)),
+            *((other, False) for other in (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)),
             (Analyzer.AUTO, True),
         ]
     }

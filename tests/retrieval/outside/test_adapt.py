@@ -58,9 +58,8 @@ class OfThisProject:
     name = "rows"
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        scores = [
-            [dict(scored(PASSAGES, text, 5)).get(passage.id, -np.inf) for passage in PASSAGES] for text in questions
-        ]
+        results = [dict(scored(PASSAGES, text, 5)) for text in questions]
+        scores = [[hits.get(passage.id, -np.inf) for passage in PASSAGES] for hits in results]
         return top_k(np.array(scores), k)
 
 
@@ -92,11 +91,8 @@ def test_every_search_form_returns_same_hits(item: Any) -> None:
 
 
 def test_names() -> None:
-    assert [as_retriever(item, SET).name for item in (Single(), Declared(), annotated)] == [
-        "Single",
-        "Declared",
-        "annotated",
-    ]
+    names = [as_retriever(item, SET).name for item in (Single(), Declared(), annotated)]
+    assert names == ["Single", "Declared", "annotated"]
     assert as_retriever(Single(), SET, name="Mine").name == "Mine"
 
 
@@ -276,9 +272,7 @@ def test_unusable_results_become_warnings() -> None:
 
 def test_unknown_run_depth_becomes_warning(tmp_path: Path) -> None:
     path = tmp_path / "short.trec"
-    path.write_text(
-        "".join(f"{question.id} Q0 p{rank} {rank} {-rank} x\n" for question in QUESTIONS for rank in (1, 2))
-    )
+    path.write_text("".join(f"{item.id} Q0 p{rank} {rank} {-rank} x\n" for item in QUESTIONS for rank in (1, 2)))
     experiment = Experiment(data="x", ks=(1, 2, 3), retriever=(RunSpec(name="Short", path=str(path)),))
     compared = compare(experiment, SET)
     assert compared.shallow_retrievers == [("Short", 2)]

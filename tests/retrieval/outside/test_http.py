@@ -86,9 +86,8 @@ def test_get_and_results_without_scores(server: SearchServer) -> None:
 
 @pytest.mark.parametrize("query", ['"}, "size": 9, "x": {"', "{k}", "{query}", "\\", "줄\n바꿈", "\ud800"])
 def test_escapes_query_in_body_and_url(query: str) -> None:
-    sent = json.loads(
-        HttpRequest("http://x", body='{"a": ["{query}", "{k} of {query}"], "k": {k}}').content_for(query, 7) or b""
-    )
+    request = HttpRequest("http://x", body='{"a": ["{query}", "{k} of {query}"], "k": {k}}')
+    sent = json.loads(request.content_for(query, 7) or b"")
     assert sent == {"a": [query, f"7 of {query}"], "k": 7}
 
 
@@ -136,9 +135,8 @@ def test_path_may_select_whole_results(server: SearchServer) -> None:
 
 
 def test_accepts_table_as_body() -> None:
-    spec = HttpSpec.model_validate(
-        {"name": "x", "url": "http://x/", "ids": "ids", "body": {"query": "{query}", "size": "{k}"}}
-    )
+    body = {"query": "{query}", "size": "{k}"}
+    spec = HttpSpec.model_validate({"name": "x", "url": "http://x/", "ids": "ids", "body": body})
     assert json.loads(spec.request.content_for("a", 3) or b"") == {"query": "a", "size": 3}
 
 
@@ -156,9 +154,7 @@ def test_accepts_table_as_body() -> None:
         ({"scores": "hits.hits[*]._id"}, "outside_score", "not a finite number"),
     ],
 )
-def test_reports_strict_server_and_wrong_path(
-    server: SearchServer, changes: dict[str, Any], code: str, says: str
-) -> None:
+def test_reports_errors_of_strict_server(server: SearchServer, changes: dict[str, Any], code: str, says: str) -> None:
     if path := changes.pop("url_path", ""):
         changes = {"url": f"{server.address}{path}"}
     error = failure(spec_of(server, **changes))

@@ -84,7 +84,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def install(folder: Path, version: str) -> None:
-    """Install a distribution that registers a retriever, as pip does."""
     info = folder / "their_search-1.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: their-search\nVersion: {version}\n")
@@ -173,10 +172,8 @@ def test_compares_and_exports_plugins(tmp_path: Path, monkeypatch: pytest.Monkey
         assert len(server.requests) == n_requests  # from the cache
     results = json.loads((out / "scores.json").read_text())["retrievers"]
     assert results["Endpoint"]["notes"]["latency"]["p50"] > 0
-    equal = [
-        {name: value for name, value in results[retriever].items() if "@" in name}
-        for retriever in ("Endpoint", "Registered")
-    ]
+    both = (results["Endpoint"], results["Registered"])
+    equal = [{name: value for name, value in metrics.items() if "@" in name} for metrics in both]
     assert equal[0] == equal[1]
     assert results["LangChain"]["recall@5"] == results["Endpoint"]["recall@5"]
     names = {name for pair in json.loads((out / "significance.json").read_text()) for name in (pair["a"], pair["b"])}
