@@ -105,7 +105,7 @@ class AblationExperiment(BaseModel):
     def check(self) -> None:
         """Raise `ExperimentError` if an option of a variant is invalid, or no option varies."""
         try:
-            _ = self.split_options
+            SplitOptions(self.validation_share, self.test_share, self.seed)
         except ValueError as error:
             raise ExperimentError(str(error)) from error
         if not 2 <= len(self.changes) <= MAX_VARIANTS:
@@ -312,9 +312,9 @@ class _AblationSweep(Sweep[Ablation]):
             if fine_tuned_models:
                 by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
         if fine_tuned_models:
-            experiment = self._experiment
-            questions = (self._questions, experiment.questions, experiment.split_options)
-            by_measure[NDCG] = evaluate_on_questions(*questions, fine_tuned_models)
+            split_options = self._experiment.split_options
+            reference = self._experiment.questions
+            by_measure[NDCG] = evaluate_on_questions(self._questions, reference, split_options, fine_tuned_models)
             table = replace(table, questions=by_measure[NDCG].sample_size)
         variants = []
         for variant in table.variants:

@@ -58,7 +58,12 @@ class CompositeRun(Run):
     def parts(self) -> list[Run]:
         """Return the parts that have started, by number."""
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
-        return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
+
+        def number(run: Run) -> int:
+            trial = run.plan().trial
+            return trial.number if trial else 0
+
+        return sorted(filter(None, begun), key=lambda run: (number(run), run.id))
 
     def request_stop(self) -> None:
         super().request_stop()
@@ -314,7 +319,10 @@ class DryRunJob(Job):
     @property
     def done(self) -> bool:
         try:
-            _ = self.estimate() if self.task is DryRunTask.ESTIMATE else pq.read_metadata(self.result)
+            if self.task is DryRunTask.ESTIMATE:
+                self.estimate()
+            else:
+                pq.read_metadata(self.result)
         except (OSError, ValueError):
             return False
         return True

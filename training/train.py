@@ -318,10 +318,8 @@ def finish_as_job(run: Run) -> Status:
 
 
 # libraries that affect results; those that are not installed are omitted
-LIBRARIES = (
-    *("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft"),
-    *("numba", "kiwipiepy", "numpy"),
-)
+_MODEL_LIBRARIES = ("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft")
+LIBRARIES = (*_MODEL_LIBRARIES, "numba", "kiwipiepy", "numpy")
 
 
 Options = TypeVar("Options", bound=TrainingOptions)

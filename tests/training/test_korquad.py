@@ -54,9 +54,8 @@ def trained(kind: str, question_set: QuestionSet) -> Run:
 def measured(name: str, retriever: Retriever, question_set: QuestionSet) -> dict[str, float]:
     test_questions = split(question_set, SPLIT).questions(question_set, Part.TEST)
     assert len(test_questions.questions) == 813
-    means = evaluate(
-        retriever.search([q.text for q in test_questions.questions], 10), test_questions, (1, 5, 10)
-    ).means()
+    rankings = retriever.search([question.text for question in test_questions.questions], 10)
+    means = evaluate(rankings, test_questions, (1, 5, 10)).means()
     print_metrics(f"test, {name}: " + "  ".join(f"{measure} {value:.4f}" for measure, value in means.items()))
     return means
 

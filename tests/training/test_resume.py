@@ -150,10 +150,8 @@ def test_measures_same_steps_after_stop_within_epoch() -> None:
     for step in (2, a_third, a_third + 1):  # one of them is the last of its epoch
         stopped_at(run, step)
     train(run)
-    measured = [
-        [entry["step"] for entry in measured_run.progress() if "eval_validation_ndcg@10" in entry]
-        for measured_run in (run, whole)
-    ]
+    curves = [measured_run.progress() for measured_run in (run, whole)]
+    measured = [[entry["step"] for entry in curve if "eval_validation_ndcg@10" in entry] for curve in curves]
     assert measured[0] == measured[1] == [a_third, 2 * a_third, 3 * a_third]
     assert_came_out_alike(run, whole)
 

@@ -62,7 +62,7 @@ def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> No
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """Propose three settings."""
-    monkeypatch.setattr(finding, "propose_changes", lambda _: CHANGES)
+    monkeypatch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSear
     folder = tmp_path_factory.mktemp("searches")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
-        patch.setattr(finding, "propose_changes", lambda _: CHANGES)
+        patch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
         plan = planned(misleading_set(questions_a_passage=2))
         answered(plan)
         whole = create_search(plan, 60.0)
@@ -145,9 +145,7 @@ def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
     mine, theirs = (read_measurements(there.trial(number))[second.fraction][1] for number in (2, 1))
     test = pair_tests({"mine": mine, "theirs": theirs}, ["recall@1"], groups)[0]
     assert second.difference == test.difference
-    assert (
-        second.difference_low <= test.low <= test.high <= second.difference_high
-    )  # it is corrected for the other trials
+    assert second.difference_low <= test.low <= test.high <= second.difference_high  # corrected for the others
     assert second.p_family >= test.p
     assert outcome.questions == len(validation.questions)
     losses = read_logged(there.trial(1), "loss")
@@ -344,11 +342,7 @@ def test_corrects_for_multiple_trials() -> None:
     """By hand, over all 64 swaps of 6 groups: the largest t of all trials (Westfall & Young)."""
     groups = np.arange(6)
     zero = np.zeros(6)
-    p_values = {
-        2: np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.2]),
-        3: np.array([1, -1] * 3) / 10,
-        4: np.array([1, 1, -1] * 2) / 9,
-    }
+    p_values = {2: np.array([0.1] * 5 + [0.2]), 3: np.array([1, -1] * 3) / 10, 4: np.array([1, 1, -1] * 2) / 9}
     changes = [{}, {"seed": 2}, {"seed": 3}, {"seed": 4}]
     signs = 1 - 2 * ((np.arange(64)[:, None] >> np.arange(6)) & 1)
 

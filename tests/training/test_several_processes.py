@@ -90,9 +90,8 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
     own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
-        by_two = [
-            ["mrc_workbench", "train", *words] for words in ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
-        ]
+        commands = ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
+        by_two = [["mrc_workbench", "train", *words] for words in commands]
         torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
         done = run_python("-m", *torchrun, json.dumps(by_two), environment=environment)
@@ -170,10 +169,8 @@ def assert_learnt_the_same(single: Run, two: Run) -> None:
 
 
 def test_warns_about_ungathered_negatives(single_and_two_process_runs: Path) -> None:
-    assert trained(single_and_two_process_runs / "two" / "own").provenance()["processes"] == {
-        "count": 2,
-        "negatives": "own",
-    }
+    run = trained(single_and_two_process_runs / "two" / "own")
+    assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
 def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,10 +192,8 @@ def test_processes_share_tokenizer_and_tokens(single_and_two_process_runs: Path)
     new = trained(single_and_two_process_runs / "two" / "new")
     cache = single_and_two_process_runs / "workspace" / "cache"
     (tokenizer,) = (path for path in (cache / "tokenizers").iterdir() if path.is_dir())
-    stored, saved = (
-        dict(json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"])
-        for folder in (tokenizer, new.model_folder)
-    )
+    paths = [folder / "tokenizer.json" for folder in (tokenizer, new.model_folder)]
+    stored, saved = (dict(json.loads(path.read_bytes())["model"]["vocab"]) for path in paths)
     assert list(saved) == list(stored)
     assert saved == pytest.approx(stored, abs=1e-9), "of those that read and write it, the last digit"
     assert sum(path.is_dir() for path in (cache / "tokens").iterdir()) == 3, "of three trainings"

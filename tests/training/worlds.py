@@ -106,9 +106,8 @@ def make_unsplit_data(question_set: QuestionSet) -> TrainingData:
     """Use all questions for training and validation."""
     texts = question_set.passages.indexed_texts(title=True)
     is_trainable = np.ones(len(texts), dtype=bool)
-    return TrainingData(
-        question_set, question_set, question_set, is_trainable, texts, BM25("BM25", question_set.passages)
-    )
+    bm25 = BM25("BM25", question_set.passages)
+    return TrainingData(question_set, question_set, question_set, is_trainable, texts, bm25)
 
 
 @cache

@@ -92,10 +92,8 @@ class MaskedRows:
     def columns(self, tokenizer: Any) -> Columns:
         """Return texts for the estimate of lengths: those of the first rows, repeated."""
         read = self.blocks.read(range(min(_DECODED_ROWS, len(self))), np.random.default_rng(self.seed))
-        texts = [
-            str(tokenizer.decode(row[:length], skip_special_tokens=True))
-            for row, length in zip(read.tokens.tolist(), read.lengths.tolist(), strict=True)
-        ]
+        rows = zip(read.tokens.tolist(), read.lengths.tolist(), strict=True)
+        texts = [str(tokenizer.decode(row[:length], skip_special_tokens=True)) for row, length in rows]
         return {"text": [texts[row % len(texts)] for row in range(len(self))]}
 
 

@@ -239,11 +239,8 @@ class SentencePairFamily(Family):
         rows = split_pairs(data, split_options)
         parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
         evaluation_set = _find_evaluation_set(data, options)
-        evaluation_details = (
-            {}
-            if evaluation_set is data
-            else {"evaluation_set": evaluation_set.name, "evaluation_set_fingerprint": evaluation_set.fingerprint}
-        )
+        details = {"evaluation_set": evaluation_set.name, "evaluation_set_fingerprint": evaluation_set.fingerprint}
+        evaluation_details = {} if evaluation_set is data else details
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
         licence_details = {"licence": licence} if licence else {}
         return {"pairs": len(data), "kind": data.kind.value, **licence_details, **parts, **evaluation_details}

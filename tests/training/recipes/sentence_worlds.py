@@ -54,9 +54,8 @@ def make_topic_pairs(rows: int = 120) -> PairSet:
         [" ".join([topics[topic], *rng.permutation(others)[:5]]) for topic in column]
         for column in topic_rows.T.tolist()
     ]
-    return PairSet.from_columns(
-        "topics", PairKind.SCORED, columns, 5.0 * (topic_rows[:, 0] == topic_rows[:, 1]), scale=(0.0, 5.0)
-    )
+    scores = 5.0 * (topic_rows[:, 0] == topic_rows[:, 1])
+    return PairSet.from_columns("topics", PairKind.SCORED, columns, scores, scale=(0.0, 5.0))
 
 
 def make_labelled_pairs(premises: int = 30) -> PairSet:
@@ -83,9 +82,8 @@ def make_triplets(rows: int = 40) -> PairSet:
 
 def make_parallel_pairs(rows: int = 40) -> PairSet:
     first = make_sentences(rows, 4)
-    return PairSet.from_columns(
-        "parallel", PairKind.PARALLEL, [first, [" ".join(reversed(sentence.split())) for sentence in first]]
-    )
+    reversed_sentences = [" ".join(reversed(sentence.split())) for sentence in first]
+    return PairSet.from_columns("parallel", PairKind.PARALLEL, [first, reversed_sentences])
 
 
 def make_single_sentences(rows: int = 40) -> PairSet:

@@ -126,9 +126,8 @@ def five_questions() -> TrainingData:
 
 
 def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
-    batch_options = BiEncoderOptions(
-        base=base, batch_size=5, precision=Precision.FLOAT32, **{"negatives_last": 200, **options}
-    )
+    settings = {"negatives_last": 200, **options}
+    batch_options = BiEncoderOptions(base=base, batch_size=5, precision=Precision.FLOAT32, **settings)
     return Batch(batch_options, five_questions(), folder)
 
 
@@ -270,9 +269,8 @@ def trained(kind: str, base: str, **options: Any) -> Run:
     settings = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
     never = {"evaluation_steps": 10_000}  # so the last weights are used
     seven = shuffled(7, 7)
-    run = create_planned_run(
-        kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings | never | options
-    )
+    settings |= never | options
+    run = create_planned_run(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings)
     assert train(run).state is State.DONE, run.status().message
     return run
 

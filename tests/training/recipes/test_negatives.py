@@ -149,11 +149,8 @@ def test_fills_missing_with_valid_negatives(
         filled_passages = [passage for passage in row if passage >= 0]
         fitting = {p for p, free in enumerate(allowed) if free and may_be(question, question_set.passages[p], options)}
         assert set(filled_passages) <= fitting
-        assert (
-            len(set(filled_passages))
-            == len(filled_passages)
-            == min(options.negatives, len(fitting | ({*before} - {NOT_FOUND})))
-        )
+        count = min(options.negatives, len(fitting | ({*before} - {NOT_FOUND})))
+        assert len(set(filled_passages)) == len(filled_passages) == count
     np.testing.assert_array_equal(full, fill_missing(sampled_rows, question_set, relevance, options, allowed))
 
 
@@ -245,12 +242,9 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
     assert data.is_trainable[mined.rows[mined.rows >= 0]].all()
     candidates = data.candidates(data.train, 9)
     rows, positions = np.nonzero(mined.ranks)
-    np.testing.assert_array_equal(
-        mined.rows[rows, positions], candidates.indices[rows, mined.ranks[rows, positions] - 1]
-    )
-    np.testing.assert_array_equal(
-        mined.scores[rows, positions], candidates.scores[rows, mined.ranks[rows, positions] - 1]
-    )
+    rank_positions = mined.ranks[rows, positions] - 1
+    np.testing.assert_array_equal(mined.rows[rows, positions], candidates.indices[rows, rank_positions])
+    np.testing.assert_array_equal(mined.scores[rows, positions], candidates.scores[rows, rank_positions])
     fewer = mine_negatives(replace(options, negatives=2), data).ranks
     assert (fewer > 0).sum(axis=1).max() == 2
 
@@ -385,9 +379,8 @@ def test_dense_negatives_are_nearest_passages() -> None:
         near = np.argsort(-cosines[row], kind="stable")[:3].tolist()
         relevant = {small_set().row_of_passage[id_] for id_ in question.relevant}
         expected = [(passage, rank) for rank, passage in enumerate(near, start=1) if passage not in relevant][:2]
-        ranked_negatives = [
-            (p, r) for p, r in zip(mined.rows[row].tolist(), mined.ranks[row].tolist(), strict=True) if r
-        ]
+        ranked_rows = zip(mined.rows[row].tolist(), mined.ranks[row].tolist(), strict=True)
+        ranked_negatives = [(passage, rank) for passage, rank in ranked_rows if rank]
         assert ranked_negatives == expected
         best = max(cosines[row][list(relevant)])
         assert mined.positive_scores[row] == pytest.approx(best, abs=1e-6)

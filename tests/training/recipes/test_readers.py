@@ -70,24 +70,19 @@ def test_learns_cue_and_generalizes(learned: Run) -> None:
     test_set, pairs = pairs_of(learned, Part.TEST)
     read = SpanReader(make_source(learned)).read(pairs)
     answers = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
-    right = [
-        score_answer(answer, question.answers, ScoringRules.KORQUAD)
-        for answer, question in zip(answers, test_set.questions, strict=True)
-    ]
+    pairs = zip(answers, test_set.questions, strict=True)
+    right = [score_answer(answer, question.answers, ScoringRules.KORQUAD) for answer, question in pairs]
     assert np.mean(right, axis=0).min() > 0.9
     measured = read_logged(learned, "eval_validation_f1")
     assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
-    assert learned.provenance()["answers"] == dict.fromkeys(("corrected", "missing", "without_answer"), 0) | {
-        **{"answers": 360, "windows": 360}
-    }
+    counts = {"answers": 360, "windows": 360, "corrected": 0, "missing": 0, "without_answer": 0}
+    assert learned.provenance()["answers"] == counts
 
 
 def test_bfloat16_finds_same_spans(learned: Run) -> None:
     _, pairs = pairs_of(learned, Part.ALL)
-    exact, quick = (
-        SpanReader(make_source(learned), precision=precision).read(pairs)
-        for precision in (Precision.FLOAT32, Precision.BFLOAT16)
-    )
+    precisions = (Precision.FLOAT32, Precision.BFLOAT16)
+    exact, quick = (SpanReader(make_source(learned), precision=precision).read(pairs) for precision in precisions)
     same = (exact.starts[:, 0] == quick.starts[:, 0]) & (exact.ends[:, 0] == quick.ends[:, 0])
     assert same.mean() >= 0.95
 
@@ -193,9 +188,8 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
     def reached(at: float) -> list[float]:
         answered = zip(read.predictions(at), data.validation.questions, strict=True)
-        both: list[float] = np.mean(
-            [score_answer(answer, of.answers, ScoringRules.KORQUAD) for answer, of in answered], axis=0
-        ).tolist()
+        scores = [score_answer(answer, of.answers, ScoringRules.KORQUAD) for answer, of in answered]
+        both: list[float] = np.mean(scores, axis=0).tolist()
         return both
 
     assert [scores["after"][name] for name in ("em", "f1")] == pytest.approx(reached(threshold), abs=1e-6)
@@ -205,12 +199,10 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
     """Return the training windows of the tiny base."""
-    reader_options = ReaderOptions(
-        base=get_base(READER), max_length=64, overlap=8, negative_question_fraction=0.0, **options
-    )
-    recipe = ReaderRecipe(
-        reader_options, ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
-    )
+    settings = {"max_length": 64, "overlap": 8, "negative_question_fraction": 0.0, **options}
+    reader_options = ReaderOptions(base=get_base(READER), **settings)
+    data = ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
+    recipe = ReaderRecipe(reader_options, data)
     answer_counts: dict[str, int] = recipe.build_task(find_model(get_base(READER))).metadata["answers"]
     return answer_counts
 

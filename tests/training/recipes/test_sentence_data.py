@@ -64,14 +64,10 @@ def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
     alone = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax))
     assert (alone.measure, alone.best_by, alone.sample) == ("", "loss", None)
     judged = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax, evaluation_set=judges.key))
-    assert (judged.measure, judged.best_by, judged.sample, judged.evaluation_set_name) == (
-        *("spearman", "spearman", None),
-        "scored",
-    )
-    assert (
-        judged.evaluation_pairs.fingerprint
-        == make_scored_pairs(50).at(split_pairs(make_scored_pairs(50), SHARES)[Part.VALIDATION]).fingerprint
-    )
+    assert (judged.measure, judged.best_by, judged.evaluation_set_name) == ("spearman", "spearman", "scored")
+    assert judged.sample is None
+    rows = split_pairs(make_scored_pairs(50), SHARES)[Part.VALIDATION]
+    assert judged.evaluation_pairs.fingerprint == make_scored_pairs(50).at(rows).fingerprint
     cross = SentenceCrossEncoderOptions(base="folder", objective=CrossSentenceObjective.CROSS_ENTROPY)
     assert PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, cross).best_by == "accuracy"
 
@@ -87,9 +83,8 @@ def test_requires_scored_evaluation_set_for_encoder() -> None:
 def test_rejects_set_without_training_pairs() -> None:
     published = np.full(30, 1)
     columns = [list(column) for column in make_scored_pairs(30).texts]
-    pairs = PairSet.from_columns(
-        "dev", PairKind.SCORED, columns, make_scored_pairs(30).values, published=published, scale=(0, 5)
-    )
+    scores = make_scored_pairs(30).values
+    pairs = PairSet.from_columns("dev", PairKind.SCORED, columns, scores, published=published, scale=(0, 5))
     with pytest.raises(TrainingError, match="0 training and 30 validation pairs") as error:
         PairTrainingData.from_pairs(pairs, SHARES, options())
     assert error.value.code == "too_few_pairs"
@@ -109,9 +104,8 @@ def test_makes_triples_of_labelled_pairs() -> None:
         ("d", "d is wrong", Label.CONTRADICTION),
     ]
     first, second, labels = (list(column) for column in zip(*rows, strict=True))
-    sentences, triples, relevance = make_triples(
-        PairSet.from_columns("nli", PairKind.LABELLED, [first, second], labels)
-    )
+    pairs = PairSet.from_columns("nli", PairKind.LABELLED, [first, second], labels)
+    sentences, triples, relevance = make_triples(pairs)
     assert [tuple(sentences[sentence_row] for sentence_row in row) for row in triples] == [
         ("a", "a follows", "a is wrong"),
         ("a", "a follows too", "a is never"),
