@@ -148,10 +148,7 @@ class LanguageTrainingData:
         options: LanguageOptions,
         on_progress: ProgressCallback | None = None,
     ) -> Self:
-        """Tokenize the documents, or open the stored tokens; `on_progress` receives the fraction done.
-
-        Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
-        """
+        """Tokenize the documents, or open stored tokens. Raises `TrainingError`, `LanguageError`, `ModelError`."""
         tokenizer_fraction = 0.0
         if _trains_tokenizer(options):  # this takes about twice as long as tokenizing its documents
             tokenizer_fraction = 2 * min(corpus.characters, MAX_CHARACTERS)

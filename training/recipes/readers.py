@@ -275,11 +275,7 @@ _NO_ANSWER = (0,)  # the token that stands for no answer
 
 @dataclass
 class ReaderWindows:
-    """Windows, the tokens where answers start and end, `(0,)` without an answer, and counts.
-
-    `counts`: `answers`, those that are `corrected` (at another position than in the file), those that are `missing`
-    from the passage, and windows `without_answer`.
-    """
+    """Windows, the start and end tokens of their answers, `(0,)` without any, and counts for the provenance."""
 
     tokens: SpanTokens
     windows: list[SpanWindow] = field(default_factory=list)
