@@ -99,7 +99,6 @@ def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
 
 @pytest.fixture
 def there(finished_ablation: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
-    """An uninterrupted ablation, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(finished_ablation[0]))
     return finished_ablation[1]
 

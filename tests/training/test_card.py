@@ -64,7 +64,6 @@ def finished(
     scores: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Run:
-    """Return a finished run folder without weights."""
     options = replace(RECIPES[kind].options.defaults_for(base), base=base, seed=7)
     run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
     run.model_folder.mkdir()
@@ -214,7 +213,6 @@ def test_starter_loading_code_works(bi_encoder: Trained, cross_encoder: Trained)
 
 
 def finished_plain(kind: str) -> Run:
-    """Return a finished run with a tiny model of the kind."""
     from sentence_transformers import CrossEncoder
 
     from mrc_workbench.models.loading import load_token_encoder

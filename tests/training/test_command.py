@@ -150,9 +150,8 @@ def test_reports_failed_training(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_changes_options_to_fit_and_reports_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    too_large = Estimate(
-        12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, suggested_options={"batch_size": 64}
-    )
+    suggested = {"batch_size": 64}
+    too_large = Estimate(12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, suggested_options=suggested)
     answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, suggested_options={})}
     planned: list[TrainingPlan] = []
 

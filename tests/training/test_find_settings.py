@@ -33,7 +33,6 @@ OUTCOME = SettingsSearchResult(
 
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
-    """Record the requested searches, which end at once with the same result."""
     searches: list[SettingsSearch] = []
 
     def find_settings(search: SettingsSearch) -> Status:

@@ -76,7 +76,6 @@ class Trainings:
         return load_training_data(self.run(name).plan())
 
     def weights(self, name: str) -> dict[str, np.ndarray]:
-        """Return the weights of a run, or of the base with this hub id."""
         folder = self.run(name).model_folder if (self._folder / name).is_dir() else self._folder / "hub" / name
         return {key.removeprefix("roberta."): array for key, array in load_file(folder / "model.safetensors").items()}
 

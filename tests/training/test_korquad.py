@@ -34,7 +34,6 @@ SPLIT = SplitOptions(validation=0.1, test=20 / 70)
 
 @cache
 def half() -> QuestionSet:
-    """The first 70 of 140 articles."""
     whole = find("korquad-v1-dev")
     return QuestionSet("half", whole.passages[:431], whole.questions[:2865])
 

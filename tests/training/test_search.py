@@ -53,7 +53,6 @@ def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> T
 
 
 def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> None:
-    """Store an estimate of an epoch, like a page does."""
     short_plan = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
     epoch_estimate = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
     DryRunJob.for_plan(short_plan, DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
@@ -61,7 +60,6 @@ def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> No
 
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Propose three settings."""
     monkeypatch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
 
 
@@ -88,13 +86,11 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSear
 
 @pytest.fixture
 def whole(_whole: tuple[Path, SettingsSearch]) -> SettingsSearch:
-    """An uninterrupted search."""
     return _whole[1]
 
 
 @pytest.fixture
 def there(_whole: tuple[Path, SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> SettingsSearch:
-    """The uninterrupted search, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
     return _whole[1]
 
@@ -158,9 +154,8 @@ def test_never_uses_test_questions(there: SettingsSearch) -> None:
     plan = there.plan()
     known = len(load_training_data(plan).validation.questions)
     for run in there.parts():
-        assert all(
-            len(scores_of_round) == known for shares in values(there).values() for _, scores_of_round in shares.values()
-        )
+        rounds = [scores for trial in values(there).values() for _, scores in trial.values()]
+        assert all(len(scores) == known for scores in rounds)
         assert run.provenance()["data"]["validation_questions"] == known
     assert len(find(plan.data).questions) > known
 

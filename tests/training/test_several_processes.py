@@ -79,11 +79,10 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
             of_language(out / objective, DOCUMENTS[objective], "--base", base, "--objective", objective)
             for objective, base in bases.items()
         ]
-        return [
-            ranking(out / "starter", "starter", *GATHERING_OPTIONS),
-            ranking(out / "tiny", tiny, *GATHERING_OPTIONS),
-            *language,
+        rankings = [
+            ranking(out / name, base, *GATHERING_OPTIONS) for name, base in (("starter", "starter"), ("tiny", tiny))
         ]
+        return [*rankings, *language]
 
     # the training of Unigram is not deterministic
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
@@ -103,7 +102,6 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the batch of two processes, each with half of the rows."""
     half = len(rows) // 2
     if not half:
         return _original_batch(hidden, rows)
@@ -132,7 +130,6 @@ def test_two_processes_match_one(
     second_of_two: Callable[[list[str]], int],
     tmp_path: Path,
 ) -> None:
-    """They learn the same and encode the same."""
     out = tmp_path / "out"
     encoding = [*arguments, "--out", str(out)]
     assert second_of_two(encoding) == 0
@@ -150,7 +147,6 @@ def test_two_processes_match_one(
 
 
 def assert_same(single: Run, two: Run) -> None:
-    """Check that two runs learned the same: losses, weights, scores."""
     assert two.status().total_steps == single.status().total_steps == 12  # 336 pairs
     assert len(read_logged(single, "loss")) == 12
     assert_learnt_the_same(single, two)
@@ -158,7 +154,6 @@ def assert_same(single: Run, two: Run) -> None:
 
 
 def assert_learnt_the_same(single: Run, two: Run) -> None:
-    """Check losses and weights."""
     assert len(read_logged(single, "loss")) == len(read_logged(two, "loss"))
     np.testing.assert_allclose(read_logged(two, "loss"), read_logged(single, "loss"), rtol=1e-3)
     for name, array in weights(single).items():

@@ -33,7 +33,6 @@ def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, di
 
 
 def dropouts(model: Any) -> dict[str, set[float]]:
-    """Return the rates of dropout layers within attention, and of the others."""
     import torch
 
     rates: dict[str, set[float]] = {"attention": set(), "others": set()}

@@ -24,7 +24,6 @@ def random_tensors(tokens: int) -> list[Any]:
 
 
 def padding(tokens: int) -> Any:
-    """Return the mask of texts with all, half and one of the tokens."""
     import torch
 
     lengths = torch.tensor([tokens, max(1, tokens // 2), 1])

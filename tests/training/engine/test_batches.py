@@ -74,9 +74,8 @@ def parts_of(batches: list[Batch], size: int) -> list[list[Batch]]:
 
 def has_no_false_negatives(examples: Examples, batch: Batch) -> bool:
     """A second implementation, from the definition."""
-    standing = [
-        (row, position, p) for row in batch for position, p in enumerate(examples.passages[row].tolist()) if p >= 0
-    ]
+    rows = [(row, examples.passages[row].tolist()) for row in batch]
+    standing = [(row, position, p) for row, passages in rows for position, p in enumerate(passages) if p >= 0]
     relevant = [(row, p) for row in batch for p in examples.relevance[[examples.question[row]]].indices.tolist()]
     own = {(row, p) for row, position, p in standing if position == 0}
     passages = [p for _, _, p in standing]

@@ -212,8 +212,6 @@ class Module:
 
 @dataclass
 class Model:
-    """The parts of a `TrainedNetwork` that are saved."""
-
     content: str = "weights"
     numbers: int = 1000
     tokenizer: Saved = field(default_factory=lambda: Saved("tokenizer.json"))

@@ -20,7 +20,6 @@ PAIRS = [(SENTENCES[0], text) for text in TEXTS]
 
 
 def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str, Any], list[tuple[int, ...]]]:
-    """Return a model's output, the gradients of its weights, and the shapes of its passes."""
     shapes: list[tuple[int, ...]] = []
     hook = model[0].register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0]["input_ids"].shape)))
     model.eval()  # no randomness

@@ -38,7 +38,6 @@ MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 def compute_metrics(
     source: ModelSource, data: TrainingData, title: bool = True, question_set: QuestionSet | None = None
 ) -> dict[str, float]:
-    """Return the metrics of the questions, by default of the validation questions."""
     question_set = question_set or data.validation
     dense = Dense("", data.question_set.passages, BiEncoder(source, data.texts), title=title)
     rankings = dense.search([question.text for question in question_set.questions], 10)

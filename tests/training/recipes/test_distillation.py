@@ -106,7 +106,6 @@ class ScoredPairCounter:
 
 @pytest.fixture
 def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> ScoredPairCounter:
-    """Count the pairs that teachers score."""
     counter = ScoredPairCounter()
     scored = CrossEncoderScorer.score
 

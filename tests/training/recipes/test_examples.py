@@ -351,9 +351,7 @@ def test_windows_do_not_change_training_on_short_passages(bases: dict[str, str],
         assert array.tobytes() == weights[1][name].tobytes()
 
 
-def test_run_counts_long_passages_and_scores_best_windows(
-    bases: dict[str, str],
-) -> None:
+def test_run_counts_long_passages_and_scores_best_windows(bases: dict[str, str]) -> None:
     run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
     assert train(run).state is State.DONE
     count = run.provenance()["windows"]["passages"]

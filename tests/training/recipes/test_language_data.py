@@ -108,7 +108,6 @@ def test_masks_whole_words(data: LanguageTrainingData) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"whole_words": WholeWords.SPACES}, {"objective": LanguageObjective.MLM_NSP}])
 def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: dict[str, Any]) -> None:
-    """Rows are masked batch by batch, as in training."""
     hidden = replace(data, options=make_options(**changed)).training_rows
     order = np.random.default_rng(0)
     special = hidden.masker.special

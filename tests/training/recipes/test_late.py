@@ -48,13 +48,10 @@ def score(question: np.ndarray, passage: np.ndarray) -> float:
 
 
 def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> float:
-    """Return the loss of the texts above by its formula."""
     encoded = model.encode_query(QUESTIONS, convert_to_numpy=True)
     questions = [np.asarray(vectors, dtype=np.float64) for vectors in encoded]
     columns = [model.encode_document(texts, convert_to_numpy=True) for texts in (POSITIVES, *NEGATIVES)]
-    scores = np.array(
-        [[[score(vectors, passage) for passage in column] for column in columns] for vectors in questions]
-    )
+    scores = np.array([[[score(q, passage) for passage in column] for column in columns] for q in questions])
     scores /= options.temperature  # (questions, positions, their questions)
     every = scores.transpose(0, 2, 1).reshape(3, 9)
     contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()

@@ -200,9 +200,8 @@ def test_detects_answer_in_decomposed_characters() -> None:
 
 def test_sampling_depends_on_seed_and_covers_all_ranks() -> None:
     question_set = small_set().with_questions([0])
-    rows = [
-        int(sample_all(ranking([0, 1, 2, 3, 4]), question_set, make_options(1, seed=n)).rows[0, 0]) for n in range(400)
-    ]
+    samples = [sample_all(ranking([0, 1, 2, 3, 4]), question_set, make_options(1, seed=n)) for n in range(400)]
+    rows = [int(sample.rows[0, 0]) for sample in samples]
     shares = np.bincount(rows, minlength=5) / 400
     assert shares[0] == 0
     # four passages of equal chance: three standard deviations of a share of 400 draws are 0.065

@@ -100,7 +100,6 @@ def ids(questions: Iterable[Question]) -> set[str]:
 
 
 def by_part(question_set: QuestionSet) -> dict[Part, set[str]]:
-    """Return the ids of the answerable questions of each part."""
     rows = split(question_set, SHARES).rows
     return {part: {question_set.questions[row].id for row in rows[part]} for part in Part}
 
@@ -180,7 +179,6 @@ def test_rejects_set_without_answers() -> None:
 
 
 def test_samples_no_negatives_for_unanswerable_questions() -> None:
-    """Another passage might answer them."""
     data = ReaderTrainingData.from_question_set(cue_set(20, 20), SHARES, OPTIONS)
     options = replace(OPTIONS, negatives=2)
     rows = mine_negatives(options, data).rows

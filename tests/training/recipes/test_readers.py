@@ -46,7 +46,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A reader that learned the rule of the set."""
     settings: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
     return in_workspace(module_workspace, lambda: train_to_end(created_reader(cue_set(600, words=4), **settings)))
 
@@ -198,7 +197,6 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
-    """Return the training windows of the tiny base."""
     settings = {"max_length": 64, "overlap": 8, "negative_question_fraction": 0.0, **options}
     reader_options = ReaderOptions(base=get_base(READER), **settings)
     data = ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
@@ -228,9 +226,8 @@ def test_answer_position_refers_to_first_passage_without_title(title: bool) -> N
         passages += [Passage(f"a{number}", f"{first} {number}", "제목"[number % 2 :] + f"{number}")]
         passages += [Passage(f"b{number}", f"{second} {number}", f"다른 {number}")]
         start = len(WORDS[1]) + 1
-        questions.append(
-            Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
-        )
+        relevant = (f"a{number}", f"b{number}")
+        questions.append(Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), relevant, starts=(start,)))
     counts = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
     assert counts == {"answers": 12, "corrected": 0, "missing": 0, "without_answer": 0, "windows": 12}
 
@@ -248,9 +245,8 @@ def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
 
 def test_continues_from_bi_encoder_and_reader() -> None:
     question_set = cue_set(30)
-    encoder = train_to_end(
-        create_planned_run(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), base=get_base(READER), epochs=1.0)
-    )
+    options = {"base": get_base(READER), "epochs": 1.0}
+    encoder = train_to_end(create_planned_run(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), **options))
     first = train_to_end(created_reader(question_set, base=encoder.id))
     second = train_to_end(created_reader(question_set, base=first.id))
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)

@@ -74,9 +74,7 @@ def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
 
 def test_requires_scored_evaluation_set_for_encoder() -> None:
     judges = save_pairs(make_labelled_pairs())
-    with pytest.raises(
-        OptionError, match="evaluation_set must name a set of scored pairs, and labelled holds labelled"
-    ):
+    with pytest.raises(OptionError, match="evaluation_set must name a set of scored pairs, and labelled holds label"):
         PAIR_FAMILY.check(make_scored_pairs(), options(evaluation_set=judges.key))
 
 
@@ -127,10 +125,8 @@ def test_metrics_match_other_libraries_and_round_trip() -> None:
     predictions = predict_pairs(pairs, distinct, vectors, "spearman")
     of = dict(zip(distinct.sentences, vectors, strict=True))
     # a sentence and itself have the cosine 1 with any rounding
-    cosines = [
-        1.0 if sentence == other else float(of[sentence] @ of[other])
-        for sentence, other in zip(*pairs.texts, strict=True)
-    ]
+    sentence_pairs = zip(*pairs.texts, strict=True)
+    cosines = [1.0 if first == second else float(of[first] @ of[second]) for first, second in sentence_pairs]
     means = predictions.means()
     assert means["spearman"] == pytest.approx(spearmanr(cosines, pairs.gold).statistic, abs=1e-6)
     assert means["pearson"] == pytest.approx(pearsonr(cosines, pairs.gold).statistic, abs=1e-5)
@@ -169,9 +165,7 @@ def test_gain_uses_paired_bootstrap() -> None:
     resampled = []
     for _ in range(1000):
         rows = rng.integers(len(gold), size=len(gold))  # each pair is a separate group
-        after, before = (
-            spearmanr(predictions.predicted[rows], gold[rows]).statistic for predictions in (better, worse)
-        )
+        after, before = (spearmanr(part.predicted[rows], gold[rows]).statistic for part in (better, worse))
         resampled.append(after - before)
     assert [low, high] == pytest.approx(np.quantile(resampled, [0.025, 0.975]), abs=0.05)
     interval = content["intervals"]["after"]["spearman"]

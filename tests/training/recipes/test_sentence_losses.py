@@ -59,7 +59,6 @@ def vectors(encoder: Any, features: list[dict[str, Any]]) -> list[Tensor]:
 
 
 def compute_loss(objective: SentenceObjective, **changed: Any) -> tuple[float, list[Tensor], Tensor | None, Any]:
-    """Return the recipe's loss, its vectors, the labels and the loss module."""
     torch.manual_seed(0)
     encoder = model()
     loss_options = options(objective, **changed)

@@ -77,10 +77,8 @@ def test_resumes_identically_after_stop(kind: str, objective: Any) -> None:
 
 @pytest.fixture(scope="module")
 def run(module_workspace: Path) -> Run:
-    """An encoder trained on scored pairs."""
-    return in_workspace(
-        module_workspace, lambda: train_to_end(create_pair_run(make_topic_pairs(), epochs=6.0, learning_rate=3e-3))
-    )
+    options = {"epochs": 6.0, "learning_rate": 3e-3}
+    return in_workspace(module_workspace, lambda: train_to_end(create_pair_run(make_topic_pairs(), **options)))
 
 
 def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
@@ -231,9 +229,8 @@ def test_command_trains_and_rejects(capsys: pytest.CaptureFixture[str], tmp_path
     assert "before  spearman" in output
     assert Run(tmp_path / "run").plan().options.objective is SentenceObjective.COSENT
     assert main(["train", "sentences", "--data", nli, *small]) == 2
-    assert "cosent learns from scored pairs, and labelled holds labelled: for these there are nli-softmax" in (
-        capsys.readouterr().err
-    )
+    message = "cosent learns from scored pairs, and labelled holds labelled: for these use nli-softmax"
+    assert message in capsys.readouterr().err
     assert main(["train", "sentences", "--data", key, "--base", "starter"]) == 2
     assert "base must be a transformer" in capsys.readouterr().err
     assert main(["train", "sentences", "--data", key, *small, "--objective", "tsdae", "--estimate"]) == 0
