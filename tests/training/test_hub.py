@@ -34,8 +34,10 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
     "multiple-negatives": {"objective": "multiple-negatives", "negatives": 1, "lora_rank": 2},
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
     "shared-passages": {
-        **{"objective": "multiple-negatives", "shared_passages": True},
-        **{"mix_loss_weight": 0.5, "frozen_layers": 1},
+        "objective": "multiple-negatives",
+        "shared_passages": True,
+        "mix_loss_weight": 0.5,
+        "frozen_layers": 1,
     },
     "gist": {"objective": "gist", "frozen_layers": 1},
     "gist-in-parts": {"objective": "gist", "mini_batch_size": 4, "negatives": 1, "matryoshka": "16"},
