@@ -1,7 +1,4 @@
-"""An ablation: its experiment file, the training of its language models one after the other, and their evaluation.
-
-All models are fine-tuned with the same options. Finished trainings of this workspace with the same plan are reused.
-"""
+"""An ablation: its experiment file, the trainings of its variants, and their evaluation."""
 
 import time
 from collections.abc import Mapping
@@ -55,11 +52,7 @@ def _current_option_names(options: object) -> object:
 
 
 class AblationExperiment(BaseModel):
-    """The text, the options and the values that vary, one option at a time; `untrained` adds the base.
-
-    With `questions`, each variant is fine-tuned on their training part and evaluated on their test part. With
-    `sentences`, pairs with human scores, its vectors are compared with the scores.
-    """
+    """The text, options and varied values; variants are evaluated on `questions` and `sentences`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     _earlier_options = field_validator("language_model", "fine_tuning", "vary", mode="before")(_current_option_names)
@@ -105,7 +98,7 @@ class AblationExperiment(BaseModel):
     def check(self) -> None:
         """Raise `ExperimentError` if an option of a variant is invalid, or no option varies."""
         try:
-            _ = self.split_options
+            SplitOptions(self.validation_share, self.test_share, self.seed)
         except ValueError as error:
             raise ExperimentError(str(error)) from error
         if not 2 <= len(self.changes) <= MAX_VARIANTS:
@@ -155,10 +148,7 @@ def hidden_token_scores(run: Run) -> dict[str, Interval]:
 def evaluate_on_questions(
     question_set: QuestionSet, data: str, split_options: SplitOptions, models: Mapping[int, str]
 ) -> VariantScores:
-    """Return nDCG@10 of bi-encoders on the test questions and tests against the reference, corrected for all.
-
-    A model that cannot search has no score. Raises `ValueError` if no test question has a relevant passage.
-    """
+    """Return nDCG@10 of bi-encoders on test questions, and differences to the reference. Raises `ValueError`."""
     experiment = Experiment(
         data=data,
         split=Part.TEST,
@@ -312,19 +302,17 @@ class _AblationSweep(Sweep[Ablation]):
             if fine_tuned_models:
                 by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
         if fine_tuned_models:
-            experiment = self._experiment
-            questions = (self._questions, experiment.questions, experiment.split_options)
-            by_measure[NDCG] = evaluate_on_questions(*questions, fine_tuned_models)
+            split_options = self._experiment.split_options
+            reference = self._experiment.questions
+            by_measure[NDCG] = evaluate_on_questions(self._questions, reference, split_options, fine_tuned_models)
             table = replace(table, questions=by_measure[NDCG].sample_size)
         variants = []
         for variant in table.variants:
             n = variant.number
             metrics = {name: scores.intervals[n] for name, scores in by_measure.items() if n in scores.intervals}
-            differences = {
-                name: scores.differences[n] for name, scores in by_measure.items() if n in scores.differences
-            }
+            changes = {name: scores.differences[n] for name, scores in by_measure.items() if n in scores.differences}
             metrics = {**(variant.metrics or {}), **metrics}
-            variants.append(replace(variant, metrics=metrics, differences=differences))
+            variants.append(replace(variant, metrics=metrics, differences=changes))
         return replace(table, variants=tuple(variants))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:

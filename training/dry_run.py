@@ -47,10 +47,7 @@ class TimeBudget:
 
 
 class Deadline:
-    """Calls `give_up` with the last recorded outcome if the block takes longer than `seconds`.
-
-    Without an outcome, it waits for the first one, up to `patience` seconds in total.
-    """
+    """Calls `give_up` with the last outcome after `seconds`; without one, after `patience` seconds at most."""
 
     def __init__(self, seconds: float, patience: float, give_up: Callable[[Any], None]) -> None:
         self._seconds = seconds

@@ -58,11 +58,7 @@ def _measure_characters_per_token(model: Any, texts: Sequence[Any]) -> tuple[flo
 
 @dataclass(frozen=True)
 class BatchCharacters:
-    """Counts the characters of a step, which reads a passage that several examples share only once.
-
-    `passage` is the number of an example's shared passage, and `passage_characters` are its characters,
-    `(n_examples,)` each; None if examples share no passages.
-    """
+    """Counts the characters of a step, which reads a passage that several examples share only once."""
 
     example_characters: np.ndarray
     passage: np.ndarray | None = None
@@ -114,10 +110,7 @@ class MemoryNeed:
 def options_that_fit(
     options: TrainingOptions, need: MemoryNeed, available: int, *, has_attention_dropout: bool
 ) -> dict[str, Any]:
-    """Return changes of options that make the training fit; empty if none does.
-
-    With attention dropout on a CPU, memory is not linear: only the dropout changes, for another estimate.
-    """
+    """Return changes that make the training fit, or none; attention dropout on a CPU is changed first."""
     limit = USABLE_MEMORY_FRACTION * available
     if has_attention_dropout:
         return {"attention_dropout": AttentionDropout.NONE.value}
@@ -156,11 +149,7 @@ def estimate(
     budget: dry_run.TimeBudget | None = None,
     on_partial: Callable[[Estimate], None] | None = None,
 ) -> Estimate:
-    """Estimate time and memory of a planned training from a few of its steps. Raises the errors of the training.
-
-    It takes as many steps as fit into the budget, at least one. `on_progress` receives the progress of loading,
-    `on_partial` the estimate so far.
-    """
+    """Estimate time and memory from the steps that fit into the budget. Raises the errors of the training."""
     from transformers import set_seed
 
     from mrc_workbench.training.engine.batches import make_sampler

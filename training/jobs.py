@@ -58,7 +58,12 @@ class CompositeRun(Run):
     def parts(self) -> list[Run]:
         """Return the parts that have started, by number."""
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
-        return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
+
+        def number(run: Run) -> int:
+            trial = run.plan().trial
+            return trial.number if trial else 0
+
+        return sorted(filter(None, begun), key=lambda run: (number(run), run.id))
 
     def request_stop(self) -> None:
         super().request_stop()
@@ -90,11 +95,7 @@ class SearchStage(StrEnum):
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial's last evaluation on the validation questions.
-
-    `value` is the mean of the measure with its interval `low` to `high`; `difference` is to the defaults after the same
-    fraction of their training. Its interval and `p_family` are corrected for testing all trials together.
-    """
+    """A trial's last evaluation; the difference to the defaults is corrected for testing all trials together."""
 
     _earlier = accept_earlier_names({"changed": "changed_options", "share": "fraction"})
     number: int
@@ -186,10 +187,7 @@ class VariantDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant's result. `model` and `fine_tuned_run` are ids of runs, or a base; empty until they exist.
-
-    `is_comparable`: its perplexity is computed on the same masked tokens as the reference's.
-    """
+    """A variant's result. `is_comparable`: its perplexity is of the same masked tokens as the reference's."""
 
     _earlier = accept_earlier_names(
         {"alike": "is_comparable", "changed": "changed_options", "figures": "metrics", "tuned": "fine_tuned_run"}
@@ -314,7 +312,10 @@ class DryRunJob(Job):
     @property
     def done(self) -> bool:
         try:
-            _ = self.estimate() if self.task is DryRunTask.ESTIMATE else pq.read_metadata(self.result)
+            if self.task is DryRunTask.ESTIMATE:
+                self.estimate()
+            else:
+                pq.read_metadata(self.result)
         except (OSError, ValueError):
             return False
         return True

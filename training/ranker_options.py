@@ -100,10 +100,7 @@ class BiEncoderOptions(_DistillationOptions):
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
     matryoshka: str = option("", "also train vectors of these lengths, such as 256,128,64; empty: only the full length")
     group_batches_by: BatchGrouping = option(BatchGrouping.LENGTHS, "which questions stand in a batch together")
-    shared_passages: bool = option(
-        False,
-        "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
-    )
+    shared_passages: bool = option(False, "encode a passage once per step; batch-size counts passages")
     mix_loss_weight: float = option(0.0, "weight of learning the untrained mix's scores (shared-passages)", 0, 1)
     pooling: BiEncoderPooling = option(BiEncoderPooling.BASE, "how token vectors become the text's vector")
 
@@ -272,10 +269,7 @@ class LateOptions(_DistillationOptions):
     teacher_bm25: float = option(0.0, "weight of BM25 in the teacher's scores, scaled to their spread", 0, 1)
     distillation_weight: float = option(1.0, "weight of the teacher's loss; the rest is multiple-negatives", 0.01, 1)
     group_batches_by: BatchGrouping = option(BatchGrouping.ARTICLES, "which questions stand in a batch together")
-    shared_passages: bool = option(
-        False,
-        "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
-    )
+    shared_passages: bool = option(False, "encode a passage once per step; batch-size counts passages")
 
     @classmethod
     def defaults_for(cls, base: str = DEFAULT_BI_ENCODER) -> Self:

@@ -34,10 +34,7 @@ Points = list[tuple[int, float]]  # step and value
 
 @dataclass(frozen=True)
 class Curves:
-    """The points of each requested name, and BM25's value of a measure if known; non-finite values are NaN.
-
-    `comparison_points` are those of other questions: a measure on the training sample, or the validation loss.
-    """
+    """The points of requested names (NaN if not finite), BM25's values, and points of other questions."""
 
     points: dict[str, Points]
     bm25: dict[str, float]
@@ -45,10 +42,7 @@ class Curves:
 
 
 def read_curves(run: Run, names: Iterable[str]) -> Curves:
-    """Read the run's progress: `loss`, `learning_rate`, `grad_norm`, `examples_per_second`, or `MEASURES`.
-
-    The first point of a measure, at step 0, is the base model.
-    """
+    """Read curves: `loss`, `learning_rate`, `grad_norm`, `examples_per_second`, or `MEASURES`, from the base on."""
     entries = run.progress()
     result = Curves({}, {}, {})
     for name in names:
@@ -95,11 +89,7 @@ class Advice(StrEnum):
 
 
 def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> Advice | None:
-    """Return advice by the metrics of a run; None without advice, or without the metrics, as in early versions.
-
-    `measured` are the validation points of the measure that selected the checkpoint. A gain is significant if its 95%
-    interval is above 0.
-    """
+    """Return advice by the intervals of gains, and by the trend of `measured` validation points; or None."""
     sample = scores.get("training_sample") or {}
     gain = scores.get("gain") or {}
     if not gain or not sample.get("gain"):

@@ -50,10 +50,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """The position of a training in a search for settings or an ablation; number 1 is the reference.
-
-    A training of an ablation is complete: its model can be used. Those of a search are cut short.
-    """
+    """A training's position in a search, which cuts it short, or in an ablation; number 1 is the reference."""
 
     parent_id: str  # of the search or the ablation
     number: int

@@ -1,8 +1,4 @@
-"""A search for settings: trials in rounds, compared with the defaults.
-
-`Sweep` is the base class of searches and ablations. It reads its state from the folders of its runs, so that it can
-continue after a stop or a kill.
-"""
+"""A search for settings, and `Sweep`, the base class of searches and ablations, which resume from folders."""
 
 import shutil
 import time
@@ -216,9 +212,7 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
         measurements = {number: scores for number, run in runs.items() if (scores := read_measurements(run))}
         if jobs.DEFAULTS not in measurements:
             return None
-        logged = {
-            number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
-        }
+        logged = {n: [entry["loss"] for entry in run.progress() if "loss" in entry] for n, run in runs.items()}
         losses = {n: float(np.mean(values[-_AVERAGED_LOSSES:])) for n, values in logged.items() if values}
         before = runs[jobs.DEFAULTS].base_measurement()
         # earlier versions stored only the results on validation questions
@@ -277,12 +271,7 @@ def compare_trials(
     untrained: float,
     failed: tuple[int, ...] = (),
 ) -> jobs.SettingsSearchResult:
-    """Compare each trial with the defaults after the same fraction of their training.
-
-    Differences are paired by question and corrected for testing all trials together (`paired_tests`). The best trial
-    has the largest difference among those with the longest training; without a difference above 0, the defaults are
-    the best. Raises `KeyError` without a measurement of the defaults.
-    """
+    """Compare trials with the defaults at their last common round, paired by question and corrected for all."""
     defaults = measured[jobs.DEFAULTS]
     last_fraction = {number: max(set(results) & set(defaults)) for number, results in measured.items() if results}
     others = [number for number in last_fraction if number != jobs.DEFAULTS]

@@ -149,9 +149,7 @@ class SentenceOptions(SentencePairOptions):
     objective: SentenceObjective = option(SentenceObjective.COSENT, "loss function")
     epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
     batch_size: int = option(32, "examples per training step", 2, 65536)
-    concatenation: Concatenation = option(
-        Concatenation.BOTH_DIFFERENCE, "input of the classifier over the vectors u and v (nli-softmax)"
-    )
+    concatenation: Concatenation = option(Concatenation.BOTH_DIFFERENCE, "input of the classifier (nli-softmax)")
     scale: float = option(20.0, "factor of cosines (cosent)", 0.1, 1000)
     triplet_margin: float = option(0.3, "target difference of the cosines to both others (triplet)", 0, 2)
     temperature: float = option(0.05, "divisor of cosines (simcse)", 0.001, 10)

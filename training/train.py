@@ -60,10 +60,7 @@ class _Helper(Run):
 
 
 def train(run: Run, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the queue, execute a run in this process and return its status, which holds errors.
-
-    A run with a complete checkpoint continues from it. Raises `OSError` or `ValueError` if the folder holds no run.
-    """
+    """Wait for the queue, execute or resume a run in this process and return its status, which holds errors."""
     if int(os.environ.get("RANK", "0")) > 0:
         while run.status().state is not State.RUNNING:
             time.sleep(0.2)
@@ -179,10 +176,7 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
 
 
 def _write_base_in_background(base: str) -> Thread:
-    """Write a packaged base to disk while data and libraries are loaded.
-
-    The thread must not import transformers: its first import replaces the module, and concurrent imports fail.
-    """
+    """Write a packaged base to disk, without importing transformers, whose concurrent first imports fail."""
 
     def write() -> None:
         with suppress(ModelError, OSError):  # the training reports the error
@@ -318,10 +312,8 @@ def finish_as_job(run: Run) -> Status:
 
 
 # libraries that affect results; those that are not installed are omitted
-LIBRARIES = (
-    *("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft"),
-    *("numba", "kiwipiepy", "numpy"),
-)
+_MODEL_LIBRARIES = ("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft")
+LIBRARIES = (*_MODEL_LIBRARIES, "numba", "kiwipiepy", "numpy")
 
 
 Options = TypeVar("Options", bound=TrainingOptions)

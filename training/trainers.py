@@ -209,8 +209,7 @@ def _make_text_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, ca
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     column_settings = {"prompts": task.prompts or None, "router_mapping": task.routes}
     training_arguments = arguments_class(**arguments, **column_settings)
-    # data parallelism in threads would split the batch
-    training_arguments._n_gpu = min(training_arguments.n_gpu, 1)
+    training_arguments._n_gpu = min(training_arguments.n_gpu, 1)  # threads would split the batch
     return trainer(
         model=task.model,
         args=training_arguments,
@@ -225,7 +224,8 @@ def _make_text_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, ca
 def _make_feature_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
     sampler = arguments.pop("batch_sampler")
     training_arguments = TrainingArguments(**arguments, remove_unused_columns=False)
-    training_arguments.batch_sampler, training_arguments._n_gpu = sampler, min(training_arguments.n_gpu, 1)
+    training_arguments.batch_sampler = sampler
+    training_arguments._n_gpu = min(training_arguments.n_gpu, 1)
     held_out = task.held_out
     trainer = _FeatureTrainer(
         model=task.model,

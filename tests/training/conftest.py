@@ -27,22 +27,14 @@ def training_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _bi_encoder(training_workspace: Path) -> Trained:
-    return train_in(
-        training_workspace,
-        lambda: create_planned_run(
-            BI_ENCODER, find("sample"), batch_size=64, learning_rate=0.02, logging_steps=1, save_limit=5
-        ),
-    )
+    options = {"batch_size": 64, "learning_rate": 0.02, "logging_steps": 1, "save_limit": 5}
+    return train_in(training_workspace, lambda: create_planned_run(BI_ENCODER, find("sample"), **options))
 
 
 @pytest.fixture(scope="session")
 def _cross_encoder(training_workspace: Path) -> Trained:
-    return train_in(
-        training_workspace,
-        lambda: create_planned_run(
-            CROSS_ENCODER, find("sample"), negatives=3, learning_rate=0.05, logging_steps=1, save_limit=5
-        ),
-    )
+    options = {"negatives": 3, "learning_rate": 0.05, "logging_steps": 1, "save_limit": 5}
+    return train_in(training_workspace, lambda: create_planned_run(CROSS_ENCODER, find("sample"), **options))
 
 
 @pytest.fixture

@@ -99,7 +99,6 @@ def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, A
 
 @pytest.fixture
 def there(finished_ablation: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
-    """An uninterrupted ablation, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(finished_ablation[0]))
     return finished_ablation[1]
 
@@ -168,9 +167,8 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
         comparison = compare(alone, question_set())
         value, low, high = metrics["ndcg@10"]
         assert value == comparison.scores["alone"].means()["ndcg@10"]
-        assert (low, high) == intervals_of(comparison.scores["alone"], question_groups(comparison.question_set))[
-            "ndcg@10"
-        ]
+        groups = question_groups(comparison.question_set)
+        assert (low, high) == intervals_of(comparison.scores["alone"], groups)["ndcg@10"]
         for measure, model in (("spearman_before", variant.model), ("spearman", variant.fine_tuned_run)):
             judged = evaluate(scored_pairs(), [model]).results_by_model[model].metrics["spearman"]
             assert metrics[measure].value == pytest.approx(judged.value)
@@ -182,13 +180,10 @@ def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation
     by_number = variants(there)
     experiment_file = there.plan().ablation
     assert experiment_file is not None
-    specs = tuple(
-        DenseSpec(name=str(number), model=variant.fine_tuned_run, windows=True) for number, variant in by_number.items()
-    )
-    comparison = compare(
-        Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs),
-        question_set(),
-    )
+    models = {str(number): variant.fine_tuned_run for number, variant in by_number.items()}
+    specs = tuple(DenseSpec(name=name, model=model, windows=True) for name, model in models.items())
+    spec = Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs)
+    comparison = compare(spec, question_set())
     groups = question_groups(comparison.question_set)
     assert by_number[REFERENCE].differences == {}
     for number in (UNTRAINED, 2, 3):
@@ -204,12 +199,8 @@ def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation
 
 
 def test_marks_variants_with_other_hidden_tokens(there: Ablation) -> None:
-    assert {number: variant.is_comparable for number, variant in variants(there).items()} == {
-        0: False,
-        1: True,
-        2: False,
-        3: False,
-    }
+    is_comparable = {number: variant.is_comparable for number, variant in variants(there).items()}
+    assert is_comparable == {0: False, 1: True, 2: False, 3: False}
 
 
 def test_reused_work_does_not_affect_progress(there: Ablation) -> None:
@@ -239,9 +230,8 @@ def test_reuses_finished_trainings(there: Ablation) -> None:
         table = run_to_end(again)
         assert set(all_runs()) - set(before) == {again.get_part("0-tuned")}, "a network of its own is as new as it is"
         first = variants(there)
-        assert {variant.number: variant.fine_tuned_run for variant in table.variants if variant.number} == {
-            1: first[1].fine_tuned_run
-        }
+        tuned = {variant.number: variant.fine_tuned_run for variant in table.variants if variant.number}
+        assert tuned == {1: first[1].fine_tuned_run}
         assert (table.variants[1].metrics or {})["ndcg@10"] == (first[1].metrics or {})["ndcg@10"]
     finally:
         again.delete()

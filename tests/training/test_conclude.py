@@ -28,7 +28,6 @@ pytestmark = pytest.mark.slow
 
 
 def stopped(kind: str = BI_ENCODER, step: int = 4, question_set: Any = None, **options: Any) -> Run:
-    """A training that evaluates every second step, stopped at a step."""
     often = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2} | options
     run = create_planned_run(kind, question_set or misleading_set(questions_a_passage=2), **often)
     with pytest.MonkeyPatch.context() as patch:
@@ -82,9 +81,7 @@ def test_finishes_every_kind_and_keeps_it_resumable(kind: str) -> None:
     assert train(run).state is State.DONE
 
 
-def test_command_saves_checkpoint_weights_and_prints_id(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_command_saves_checkpoint_weights_and_prints_id(capsys: pytest.CaptureFixture[str]) -> None:
     run = stopped()
     checkpoint = best_checkpoint(run)
     assert checkpoint is not None

@@ -47,14 +47,11 @@ def renamed(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def stored_run(kind: str = BI_ENCODER, **files: Any) -> Run:
-    """Return a run as the version before wrote it."""
     options = RECIPES[kind].options(base="org/base", **NEEDED.get(kind, {}), **CHANGED[kind])
     run = create_run(new_plan(kind, "before", ("sample", "sample", "0" * 64), SplitOptions(), options))
     content = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
-    content |= {
-        "options": renamed(content["options"]),
-        "trial": {"search": "a", "number": 1, "count": 2, "whole": True},
-    }
+    content["options"] = renamed(content["options"])
+    content["trial"] = {"search": "a", "number": 1, "count": 2, "whole": True}
     write_json(run.folder / "run.json", content)
     for name, stored in files.items():
         write_json(run.folder / f"{name}.json", stored)
@@ -76,13 +73,8 @@ def test_opens_plans_with_earlier_option_names(kind: str, caplog: pytest.LogCapt
 
 
 def test_opens_results_with_earlier_keys() -> None:
-    scores = {
-        "kept_step": 3,
-        "judged_by": "loss",
-        "judged_on": "a set",
-        "made_questions": {"model": 1},
-        "rules": "squad",
-    }
+    scores = {"kept_step": 3, "judged_by": "loss", "judged_on": "a set", "made_questions": {"model": 1}}
+    scores["rules"] = "squad"
     provenance = {
         **{"made": "2026", "settled": {"best_by": "f1"}, "answers": {"mended": 1, "lost": 2}},
         **{"data": {"made_questions": {"model": 1}, "rules": "squad"}, "options": {"recompute": True}},
@@ -117,19 +109,14 @@ def test_opens_searches_and_ablations_with_earlier_keys() -> None:
     variant = {"number": 2, "changed": {"mask_share": 0.3}, "tuned": "run", "alike": False, "figures": {}}
     table = Ablation(stored_run(table={"variants": [variant]}).folder).table
     assert table
-    assert (table.variants[0].fine_tuned_run, table.variants[0].is_comparable, table.variants[0].metrics) == (
-        *("run", False),
-        {},
-    )
+    (read,) = table.variants
+    assert (read.fine_tuned_run, read.is_comparable, read.metrics) == ("run", False, {})
     assert table.variants[0].changed_options == {"mask_fraction": 0.3}
 
 
 def test_opens_experiments_with_earlier_option_names() -> None:
-    earlier = {
-        "language_model": {"kept_models": 2},
-        "vary": {"mask_share": [0.3]},
-        "fine_tuning": {"batches_of": "lengths"},
-    }
+    earlier = {"language_model": {"kept_models": 2}, "vary": {"mask_share": [0.3]}}
+    earlier["fine_tuning"] = {"batches_of": "lengths"}
     current = {section: current_options(options) for section, options in earlier.items()}
     experiment = AblationExperiment.model_validate({"text": "a"} | earlier)
     assert experiment == AblationExperiment.model_validate({"text": "a"} | current)

@@ -17,8 +17,6 @@ from tests.training.worlds import create_planned_run
 
 
 class Running(Run):
-    """A run with a state set by the test."""
-
     def status(self) -> Status:
         return Status(State.RUNNING, phase="training", progress=0.5, step=3, total_steps=6)
 

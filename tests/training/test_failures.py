@@ -83,10 +83,7 @@ def test_rejects_changed_data(tmp_path: Path) -> None:
     run = planned_on(file)
     file.write_text(ROWS + "article 99,where is 99?,place 99 is here 99,here 99\n")
     status = failed(run)
-    assert (status.code, status.message) == (
-        "data_changed",
-        "questions has changed since this training was planned",
-    )
+    assert (status.code, status.message) == ("data_changed", "questions has changed since this training was planned")
 
 
 def test_reports_deleted_data(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.training import cli as command
+from mrc_workbench.training import run_commands
 from mrc_workbench.training.jobs import SettingsSearch, SettingsSearchResult, TrialResult
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Run, all_runs
@@ -33,7 +33,6 @@ OUTCOME = SettingsSearchResult(
 
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
-    """Record the requested searches, which end at once with the same result."""
     searches: list[SettingsSearch] = []
 
     def find_settings(search: SettingsSearch) -> Status:
@@ -57,7 +56,7 @@ def test_prints_table_with_selected_trial(searched: list[SettingsSearch], capsys
     assert second.startswith("*  2 learning_rate 0.003")
     assert second.split()[-5:] == ["+0.1000", "+0.0500", "to", "+0.1500", "0.0040"]
     assert rest == [
-        "on 48 validation questions, where the untrained base has 0.6500",
+        "on 48 validation questions; the untrained base has 0.6500",
         "too little time for settings 3",
         "setting 2 is better than the defaults",
     ]
@@ -67,13 +66,13 @@ def test_prints_only_json(searched: list[SettingsSearch], capsys: pytest.Capture
     assert main(["sweep", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     (search,) = searched
-    assert (printed["search"], printed["chosen"], printed["options"]["learning_rate"]) == (search.id, 2, 0.003)
+    assert (printed["search"], printed["selected"], printed["options"]["learning_rate"]) == (search.id, 2, 0.003)
     assert (search.plan().kind, search.plan().minutes) == (CROSS_ENCODER, 10.0)
 
 
 def test_trains_with_selected_settings(searched: list[SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Run] = []
-    monkeypatch.setattr(command, "train_rounds", lambda runs: trained.extend(runs) or 0)
+    monkeypatch.setattr(run_commands, "train_rounds", lambda runs: trained.extend(runs) or 0)
     assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--train"]) == 0
     (run,) = trained
     assert run.plan().options == BiEncoderOptions(batch_size=256, learning_rate=0.003)

@@ -51,26 +51,15 @@ def test_keeps_options_already_set() -> None:
     assert options_that_fit(
         replace(OPTIONS, gradient_checkpointing=True), frozen, 4200, has_attention_dropout=False
     ) == {"lora_rank": 16}
-    assert (
-        options_that_fit(replace(OPTIONS, mini_batch_size=8), frozen, 4200, has_attention_dropout=False)["lora_rank"]
-        == 16
-    )
+    options = replace(OPTIONS, mini_batch_size=8)
+    assert options_that_fit(options, frozen, 4200, has_attention_dropout=False)["lora_rank"] == 16
     given_options = replace(OPTIONS, gradient_checkpointing=True, frozen_layers=2)
     assert options_that_fit(given_options, frozen, 4000, has_attention_dropout=False) == {"max_length": 256}
 
 
 def test_reduces_batch_size_of_starter() -> None:
     options = BiEncoderOptions.defaults_for()
-    need = MemoryNeed(
-        fixed=1000,
-        slope=10,
-        largest=2560,
-        characters_per_pass=0,
-        table_weights=0,
-        trained_weights=0,
-        adapter_weights=0,
-        max_length=0,
-    )
+    need = MemoryNeed(fixed=1000, slope=10, largest=2560, characters_per_pass=0)
     assert options_that_fit(options, need, 20_000, has_attention_dropout=False) == {"batch_size": 128}
     assert options_that_fit(options, need, 2100, has_attention_dropout=False) == {"batch_size": 8}
     assert options_that_fit(options, need, 1000, has_attention_dropout=False) == {}

@@ -34,8 +34,10 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
     "multiple-negatives": {"objective": "multiple-negatives", "negatives": 1, "lora_rank": 2},
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
     "shared-passages": {
-        **{"objective": "multiple-negatives", "shared_passages": True},
-        **{"mix_loss_weight": 0.5, "frozen_layers": 1},
+        "objective": "multiple-negatives",
+        "shared_passages": True,
+        "mix_loss_weight": 0.5,
+        "frozen_layers": 1,
     },
     "gist": {"objective": "gist", "frozen_layers": 1},
     "gist-in-parts": {"objective": "gist", "mini_batch_size": 4, "negatives": 1, "matryoshka": "16"},
@@ -76,7 +78,6 @@ class Trainings:
         return load_training_data(self.run(name).plan())
 
     def weights(self, name: str) -> dict[str, np.ndarray]:
-        """Return the weights of a run, or of the base with this hub id."""
         folder = self.run(name).model_folder if (self._folder / name).is_dir() else self._folder / "hub" / name
         return {key.removeprefix("roberta."): array for key, array in load_file(folder / "model.safetensors").items()}
 
@@ -170,9 +171,8 @@ def test_bi_encoder_loads_as_sentence_transformer(trainings: Trainings, name: st
     ours = BiEncoder(make_source(run), data.texts, precision=Precision.FLOAT32)
     np.testing.assert_allclose(vectors, ours.encode_passages(data.texts), atol=1e-6)
     queries = [question.text for question in data.validation.questions]
-    np.testing.assert_allclose(
-        plain.encode(queries, normalize_embeddings=True), ours.encode_questions(queries), atol=1e-6
-    )
+    expected = ours.encode_questions(queries)
+    np.testing.assert_allclose(plain.encode(queries, normalize_embeddings=True), expected, atol=1e-6)
     measured = BiEncoder(make_source(run), data.texts, precision=run.plan().options.precision)
     cosines = measured.encode_questions(queries) @ measured.encode_passages(data.texts).T
     orders = np.argsort(-cosines, axis=1, kind="stable")

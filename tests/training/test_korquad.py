@@ -34,7 +34,6 @@ SPLIT = SplitOptions(validation=0.1, test=20 / 70)
 
 @cache
 def half() -> QuestionSet:
-    """The first 70 of 140 articles."""
     whole = find("korquad-v1-dev")
     return QuestionSet("half", whole.passages[:431], whole.questions[:2865])
 
@@ -54,9 +53,8 @@ def trained(kind: str, question_set: QuestionSet) -> Run:
 def measured(name: str, retriever: Retriever, question_set: QuestionSet) -> dict[str, float]:
     test_questions = split(question_set, SPLIT).questions(question_set, Part.TEST)
     assert len(test_questions.questions) == 813
-    means = evaluate(
-        retriever.search([q.text for q in test_questions.questions], 10), test_questions, (1, 5, 10)
-    ).means()
+    rankings = retriever.search([question.text for question in test_questions.questions], 10)
+    means = evaluate(rankings, test_questions, (1, 5, 10)).means()
     print_metrics(f"test, {name}: " + "  ".join(f"{measure} {value:.4f}" for measure, value in means.items()))
     return means
 

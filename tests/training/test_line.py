@@ -84,8 +84,6 @@ def test_deletes_queued_run() -> None:
 
 
 class Sent:
-    """A process that was started for a run."""
-
     def __init__(self, wait: Callable[[], None]) -> None:
         self.wait = wait
 

@@ -73,10 +73,8 @@ def test_rejects_extra_weights_without_adapters(options: type) -> None:
         with pytest.raises(OptionError) as refused:
             options(base="folder", **settings)
         assert (refused.value.option, refused.value.code) == ("lora_full_weights", code)
-    assert (
-        options(base="folder", lora_rank=4, lora_full_weights="norms", embedding_table="frozen").lora_full_weights
-        == "norms"
-    )
+    trained = options(base="folder", lora_rank=4, lora_full_weights="norms", embedding_table="frozen")
+    assert trained.lora_full_weights == "norms"
 
 
 FROZEN_BESIDE = {"lora_rank": 4, "lora_full_weights": "norms-and-embeddings", "embedding_table": "frozen"}

@@ -114,9 +114,8 @@ def test_resumes_in_initial_precision_unless_set(tmp_path: Path) -> None:
 def test_identifies_starter_by_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
     question_set = small_set()
-    with_titles, without = (
-        provenance(planned(question_set, title=title), find_model("starter"))["base"] for title in (True, False)
-    )
+    plans = [planned(question_set, title=title) for title in (True, False)]
+    with_titles, without = (provenance(plan, find_model("starter"))["base"] for plan in plans)
     assert with_titles["reference"] == "starter"
     assert with_titles["fingerprint"] != without["fingerprint"]
     load_bi_encoder(find_model("starter"), [passage.text for passage in question_set.passages])

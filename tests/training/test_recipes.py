@@ -43,8 +43,8 @@ class ToyObjective(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ToyOptions(QuestionOptions):
-    objective: ToyObjective = option(ToyObjective.SOFTMAX, "what training makes smaller")
-    sharpness: float = option(20.0, "what cosines are multiplied by", 1, 100)
+    objective: ToyObjective = option(ToyObjective.SOFTMAX, "loss function")
+    sharpness: float = option(20.0, "factor of cosines", 1, 100)
 
 
 class ToyRecipe(Recipe[ToyOptions, TrainingData]):
@@ -70,10 +70,8 @@ class ToyRecipe(Recipe[ToyOptions, TrainingData]):
         data = self._data
         model = load_bi_encoder(source, self._data.texts)
         rows, positives = data.positive_pairs()
-        columns = {
-            "question": [data.train.questions[row].text for row in rows],
-            "passage": [data.texts[row] for row in positives],
-        }
+        texts = [data.train.questions[row].text for row in rows]
+        columns = {"question": texts, "passage": [data.texts[row] for row in positives]}
         examples = Examples(rows, positives[:, None], data.relevance, np.ones(len(rows)), in_batch_negatives=True)
         loss = MultipleNegativesRankingLoss(model, scale=self._options.sharpness)
         return Task(model, loss, columns, examples, self._evaluate_model)
@@ -228,7 +226,7 @@ def test_page_trains_registered_kind(app: AppTest, data: StoredSet) -> None:
     assert ToyRecipe.summary in [text.value for text in run_app(app).markdown]
     (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
     assert (scale.label, scale.value) == ("sharpness", 20.0)
-    assert scale.help.startswith("what cosines are multiplied by")
+    assert scale.help.startswith("factor of cosines")
     assert not [field for field in app.number_input if "negatives" in field.key]
     for name, value in {"sharpness": 5.0, "epochs": 2.0, "batch_size": 8}.items():
         app.number_input(key=f"train_toy_{name}").set_value(value)

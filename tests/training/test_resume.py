@@ -80,7 +80,6 @@ def assert_came_out_alike(run: Run, whole: Run) -> None:
 
 
 def again(run: Run) -> None:
-    """Queue the run like `QUEUE.resume`, without a worker."""
     assert run.status().state in RESUMABLE
     (run.folder / "stop").unlink(missing_ok=True)
     run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
@@ -98,7 +97,6 @@ def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
 
 
 def stopped_at(run: Run, step: int) -> None:
-    """Stop the run at a step, and queue it again."""
     with pytest.MonkeyPatch.context() as patch:
         do_at_step(patch, step, run.request_stop)
         assert train(run).state is State.STOPPED
@@ -142,7 +140,6 @@ def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: st
 
 
 def test_measures_same_steps_after_stop_within_epoch() -> None:
-    """With the defaults, which evaluate at the end of each epoch."""
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "logging_steps": 1}
     whole, run = (create_planned_run(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
@@ -150,10 +147,8 @@ def test_measures_same_steps_after_stop_within_epoch() -> None:
     for step in (2, a_third, a_third + 1):  # one of them is the last of its epoch
         stopped_at(run, step)
     train(run)
-    measured = [
-        [entry["step"] for entry in measured_run.progress() if "eval_validation_ndcg@10" in entry]
-        for measured_run in (run, whole)
-    ]
+    curves = [measured_run.progress() for measured_run in (run, whole)]
+    measured = [[entry["step"] for entry in curve if "eval_validation_ndcg@10" in entry] for curve in curves]
     assert measured[0] == measured[1] == [a_third, 2 * a_third, 3 * a_third]
     assert_came_out_alike(run, whole)
 
@@ -219,7 +214,6 @@ Begin = Callable[..., multiprocessing.process.BaseProcess]
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Execute a run in a subprocess with preloaded libraries."""
     # an earlier page test may have replaced the main module of new processes
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     context = forks()
@@ -299,9 +293,8 @@ def test_rejects_resuming_finished_or_running_runs() -> None:
 
 
 def test_signal_stops_with_checkpoint(begin: Begin) -> None:
-    run = create_planned_run(
-        BI_ENCODER, misleading_set(200), **OFTEN | {"save_steps": 1000, "evaluation_steps": 1000}, epochs=900.0
-    )
+    options = OFTEN | {"save_steps": 1000, "evaluation_steps": 1000, "epochs": 900.0}
+    run = create_planned_run(BI_ENCODER, misleading_set(200), **options)
     process = begin(run, partial(run_in_subprocess, by_command=True))
     wait_until(lambda: bool(read_logged(run, "loss")) or run.status().state is State.FAILED)
     process.terminate()

@@ -53,7 +53,6 @@ def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> T
 
 
 def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> None:
-    """Store an estimate of an epoch, like a page does."""
     short_plan = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
     epoch_estimate = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
     DryRunJob.for_plan(short_plan, DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
@@ -61,8 +60,7 @@ def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> No
 
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Propose three settings."""
-    monkeypatch.setattr(finding, "propose_changes", lambda _: CHANGES)
+    monkeypatch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
 
 
 @pytest.fixture
@@ -77,7 +75,7 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSear
     folder = tmp_path_factory.mktemp("searches")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
-        patch.setattr(finding, "propose_changes", lambda _: CHANGES)
+        patch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
         plan = planned(misleading_set(questions_a_passage=2))
         answered(plan)
         whole = create_search(plan, 60.0)
@@ -88,13 +86,11 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSear
 
 @pytest.fixture
 def whole(_whole: tuple[Path, SettingsSearch]) -> SettingsSearch:
-    """An uninterrupted search."""
     return _whole[1]
 
 
 @pytest.fixture
 def there(_whole: tuple[Path, SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> SettingsSearch:
-    """The uninterrupted search, in its workspace."""
     monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
     return _whole[1]
 
@@ -145,9 +141,7 @@ def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
     mine, theirs = (read_measurements(there.trial(number))[second.fraction][1] for number in (2, 1))
     test = pair_tests({"mine": mine, "theirs": theirs}, ["recall@1"], groups)[0]
     assert second.difference == test.difference
-    assert (
-        second.difference_low <= test.low <= test.high <= second.difference_high
-    )  # it is corrected for the other trials
+    assert second.difference_low <= test.low <= test.high <= second.difference_high  # corrected for the others
     assert second.p_family >= test.p
     assert outcome.questions == len(validation.questions)
     losses = read_logged(there.trial(1), "loss")
@@ -160,9 +154,8 @@ def test_never_uses_test_questions(there: SettingsSearch) -> None:
     plan = there.plan()
     known = len(load_training_data(plan).validation.questions)
     for run in there.parts():
-        assert all(
-            len(scores_of_round) == known for shares in values(there).values() for _, scores_of_round in shares.values()
-        )
+        rounds = [scores for trial in values(there).values() for _, scores in trial.values()]
+        assert all(len(scores) == known for scores in rounds)
         assert run.provenance()["data"]["validation_questions"] == known
     assert len(find(plan.data).questions) > known
 
@@ -344,11 +337,7 @@ def test_corrects_for_multiple_trials() -> None:
     """By hand, over all 64 swaps of 6 groups: the largest t of all trials (Westfall & Young)."""
     groups = np.arange(6)
     zero = np.zeros(6)
-    p_values = {
-        2: np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.2]),
-        3: np.array([1, -1] * 3) / 10,
-        4: np.array([1, 1, -1] * 2) / 9,
-    }
+    p_values = {2: np.array([0.1] * 5 + [0.2]), 3: np.array([1, -1] * 3) / 10, 4: np.array([1, 1, -1] * 2) / 9}
     changes = [{}, {"seed": 2}, {"seed": 3}, {"seed": 4}]
     signs = 1 - 2 * ((np.arange(64)[:, None] >> np.arange(6)) & 1)
 

@@ -79,20 +79,18 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
             of_language(out / objective, DOCUMENTS[objective], "--base", base, "--objective", objective)
             for objective, base in bases.items()
         ]
-        return [
-            ranking(out / "starter", "starter", *GATHERING_OPTIONS),
-            ranking(out / "tiny", tiny, *GATHERING_OPTIONS),
-            *language,
+        rankings = [
+            ranking(out / name, base, *GATHERING_OPTIONS) for name, base in (("starter", "starter"), ("tiny", tiny))
         ]
+        return [*rankings, *language]
 
     # the training of Unigram is not deterministic
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
     own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
-        by_two = [
-            ["mrc_workbench", "train", *words] for words in ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
-        ]
+        commands = ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
+        by_two = [["mrc_workbench", "train", *words] for words in commands]
         torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
         done = run_python("-m", *torchrun, json.dumps(by_two), environment=environment)
@@ -104,7 +102,6 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the batch of two processes, each with half of the rows."""
     half = len(rows) // 2
     if not half:
         return _original_batch(hidden, rows)
@@ -133,7 +130,6 @@ def test_two_processes_match_one(
     second_of_two: Callable[[list[str]], int],
     tmp_path: Path,
 ) -> None:
-    """They learn the same and encode the same."""
     out = tmp_path / "out"
     encoding = [*arguments, "--out", str(out)]
     assert second_of_two(encoding) == 0
@@ -151,7 +147,6 @@ def test_two_processes_match_one(
 
 
 def assert_same(single: Run, two: Run) -> None:
-    """Check that two runs learned the same: losses, weights, scores."""
     assert two.status().total_steps == single.status().total_steps == 12  # 336 pairs
     assert len(read_logged(single, "loss")) == 12
     assert_learnt_the_same(single, two)
@@ -159,7 +154,6 @@ def assert_same(single: Run, two: Run) -> None:
 
 
 def assert_learnt_the_same(single: Run, two: Run) -> None:
-    """Check losses and weights."""
     assert len(read_logged(single, "loss")) == len(read_logged(two, "loss"))
     np.testing.assert_allclose(read_logged(two, "loss"), read_logged(single, "loss"), rtol=1e-3)
     for name, array in weights(single).items():
@@ -170,10 +164,8 @@ def assert_learnt_the_same(single: Run, two: Run) -> None:
 
 
 def test_warns_about_ungathered_negatives(single_and_two_process_runs: Path) -> None:
-    assert trained(single_and_two_process_runs / "two" / "own").provenance()["processes"] == {
-        "count": 2,
-        "negatives": "own",
-    }
+    run = trained(single_and_two_process_runs / "two" / "own")
+    assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
 def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,10 +187,8 @@ def test_processes_share_tokenizer_and_tokens(single_and_two_process_runs: Path)
     new = trained(single_and_two_process_runs / "two" / "new")
     cache = single_and_two_process_runs / "workspace" / "cache"
     (tokenizer,) = (path for path in (cache / "tokenizers").iterdir() if path.is_dir())
-    stored, saved = (
-        dict(json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"])
-        for folder in (tokenizer, new.model_folder)
-    )
+    paths = [folder / "tokenizer.json" for folder in (tokenizer, new.model_folder)]
+    stored, saved = (dict(json.loads(path.read_bytes())["model"]["vocab"]) for path in paths)
     assert list(saved) == list(stored)
     assert saved == pytest.approx(stored, abs=1e-9), "of those that read and write it, the last digit"
     assert sum(path.is_dir() for path in (cache / "tokens").iterdir()) == 3, "of three trainings"

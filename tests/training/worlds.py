@@ -63,9 +63,8 @@ def shuffled(n_questions: int, n_passages: int) -> QuestionSet:
     rng = np.random.default_rng(0)
     words = " ".join(SENTENCES).split()
     passages = tuple(Passage(f"p{n}", " ".join(rng.permutation(words)[:6])) for n in range(n_passages))
-    questions = tuple(
-        Question(f"q{n}", " ".join(rng.permutation(words)[:3]), (), (f"p{n}",)) for n in range(n_questions)
-    )
+    texts = [" ".join(rng.permutation(words)[:3]) for _ in range(n_questions)]
+    questions = tuple(Question(f"q{n}", text, (), (f"p{n}",)) for n, text in enumerate(texts))
     return QuestionSet("shuffled", passages, questions)
 
 
@@ -103,17 +102,14 @@ def make_training_data(
 
 
 def make_unsplit_data(question_set: QuestionSet) -> TrainingData:
-    """Use all questions for training and validation."""
     texts = question_set.passages.indexed_texts(title=True)
     is_trainable = np.ones(len(texts), dtype=bool)
-    return TrainingData(
-        question_set, question_set, question_set, is_trainable, texts, BM25("BM25", question_set.passages)
-    )
+    bm25 = BM25("BM25", question_set.passages)
+    return TrainingData(question_set, question_set, question_set, is_trainable, texts, bm25)
 
 
 @cache
 def get_base(kind: str) -> str:
-    """Return the starter, or a tiny model for a kind without a starter."""
     if kind in FROM_STARTERS:
         return STARTER
     if kind in (READER, LATE_INTERACTION):
@@ -122,7 +118,6 @@ def get_base(kind: str) -> str:
 
 
 def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
-    """Create a run, by default with options of the starter or a tiny model."""
     base = options.get("base") or get_base(kind)
     run_options = replace(RECIPES[kind].options.defaults_for(base), **options)
     data = (save_question_set(question_set).key, question_set.name, question_set.fingerprint)
@@ -130,7 +125,6 @@ def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions
 
 
 def created_reader(question_set: QuestionSet, **options: Any) -> Run:
-    """Create a run of a reader that takes seconds."""
     base = options.pop("base", get_base(READER))
     small = {"batch_size": 16, "learning_rate": 1e-3, "max_length": 32, "overlap": 8, "longest_answer": 4}
     small |= {"logging_steps": 1, "epochs": 1.0, "negative_question_fraction": 0.0}
@@ -156,7 +150,6 @@ def train_in(folder: Path, plan: Callable[[], Run]) -> Trained:
 
 
 def train_to_end(run: Run) -> Run:
-    """Execute a run in this process until it is done."""
     assert train(run).state is State.DONE, run.status().message
     return run
 
@@ -170,7 +163,6 @@ def make_source(run: Run) -> ModelSource:
 
 
 def load_checkpoint(run: Run, step: int, base: Any) -> Any:
-    """Return the base's model with the weights of the run's checkpoint at a step."""
     from safetensors.torch import load_file
 
     weights = load_file(run.folder / "checkpoints" / f"checkpoint-{step}" / "weights.safetensors")
@@ -201,7 +193,6 @@ def margin_loss(base: ModelSource, data: TrainingData, options: BiEncoderOptions
 
 
 def run_python(*words: str, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Run Python in a new process, in the project's folder and with only this environment."""
     settings: dict[str, Any] = {"cwd": PROJECT, "env": environment, "capture_output": True, "text": True}
     return subprocess.run([sys.executable, *words], **settings, check=False, timeout=600)
 

@@ -196,10 +196,7 @@ def has_routes(model: Any) -> bool:
 
 
 def weight_questions_by_idf(model: Any, texts: Sequence[str]) -> Any:
-    """Return a `SparseEncoder` that encodes passages with `model` and weights question terms by their idf in `texts`.
-
-    Raises `OptionError` if the terms of the model differ from those of its tokenizer.
-    """
+    """Return a `SparseEncoder` of passages by `model` and questions by idf in `texts`. Raises `OptionError`."""
     import torch
     from sentence_transformers.base.modules import Router
     from sentence_transformers.sparse_encoder import SparseEncoder

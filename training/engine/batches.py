@@ -131,11 +131,7 @@ _JITTER = 0.1  # random fraction by which lengths vary: each epoch has another o
 def make_sampler(
     examples: Examples, *, batch_size: int, processes: int = 1, seed: int = 0
 ) -> Callable[..., DefaultBatchSampler]:
-    """Return the `batch_sampler` of training arguments; `batch_size` is that of all processes together.
-
-    It counts passages if the examples share them. No batch holds a passage that is relevant to a question of another
-    passage in the batch. The sampler raises `ValueError` if the dataset does not match the examples, or is too small.
-    """
+    """Return the `batch_sampler` of training arguments; `batch_size` counts shared passages if there are any."""
     return partial(_sampler, examples, batch_size, processes, seed)  # picklable: trainers store their arguments
 
 

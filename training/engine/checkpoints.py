@@ -197,11 +197,7 @@ def model_snapshots(run: Path) -> dict[int, Path]:
 
 
 def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: int) -> None:
-    """Save a model after `step` of `total` steps.
-
-    The steps are divided into `max_snapshots` parts, or fewer if the models would exceed `MAX_SNAPSHOT_BYTES`. Only the
-    newest model of a part is stored. A kill leaves the old model, the new one or both.
-    """
+    """Save a model in place of an earlier one in the same of `max_snapshots` parts of the steps."""
     size = sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters())
     part_count = min(max_snapshots, MAX_SNAPSHOT_BYTES // max(1, size) - 1)
     if part_count < 1:

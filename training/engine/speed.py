@@ -208,11 +208,7 @@ class LowerLayers:
 
 @contextmanager
 def cached_lower_layers(model: Any, count: int, states: LowerStates | None = None) -> Iterator[LowerStates | None]:
-    """Within the block, a loaded model computes its `count` frozen layers once for each distinct text.
-
-    Yields the states; or None, without caching, if no layer or all layers are frozen, or if the model reads the output
-    of a layer below the highest frozen one.
-    """
+    """Compute frozen layers once per distinct text within the block; yields their states, or None if impossible."""
     states = states or LowerStates(count)
     states.clear_if_full()
     lower = _lower_layers(model, count, states)

@@ -145,11 +145,9 @@ def fill_missing(
         excluded = np.concatenate([filled_rows[question][~missing], relevance[[question]].indices])
         # for a large corpus, 200 candidates are enough
         shuffled = rng.permutation(candidates) if len(candidates) < 1000 else rng.choice(candidates, 200, replace=False)
-        available = (
-            row
-            for row in shuffled[~np.isin(shuffled, excluded)]
-            if options.negatives_with_answer or not _contains_answer(question_set, int(question), row)
-        )
+        available = iter(shuffled[~np.isin(shuffled, excluded)])
+        if not options.negatives_with_answer:
+            available = (row for row in available if not _contains_answer(question_set, int(question), row))
         sampled = list(islice(available, int(missing.sum())))
         filled_rows[question, np.flatnonzero(missing)[: len(sampled)]] = sampled
     return filled_rows
@@ -255,12 +253,8 @@ def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> 
     if options.objective is CrossEncoderObjective.MARGIN_MSE:
         relevance = data.train.relevance
         positives = relevance.indices[relevance.indptr[questions]]
-        triplet_texts = [
-            _question_texts(data, questions),
-            _passage_texts(data, positives),
-            _passage_texts(data, negative_rows),
-        ]
-        triplets: Columns = dict(zip(("question", "positive", "negative"), triplet_texts, strict=True))
+        texts = (_passage_texts(data, positives), _passage_texts(data, negative_rows))
+        triplets: Columns = {"question": _question_texts(data, questions), "positive": texts[0], "negative": texts[1]}
         return triplets, _independent_examples(data, questions, np.stack([positives, negative_rows], axis=1))
     positive_questions, positives = data.positive_pairs()
     questions = np.concatenate([positive_questions, questions])

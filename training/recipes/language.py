@@ -10,14 +10,7 @@ from typing import Any
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.models.language.masking import (
-    FOLLOWED,
-    GUESSED,
-    LOG_LIKELIHOOD,
-    MaskedPredictions,
-    configuration,
-    predict_masked_tokens,
-)
+from mrc_workbench.models.language import masking
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (
@@ -44,8 +37,8 @@ from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, 
 class LanguageFamily(Family):
     """Trainings of language models."""
 
-    measures = {GUESSED: "Masked tokens predicted", FOLLOWED: "Next segments predicted"}
-    curves = (GUESSED, FOLLOWED)
+    measures = {masking.GUESSED: "Masked tokens predicted", masking.FOLLOWED: "Next segments predicted"}
+    curves = (masking.GUESSED, masking.FOLLOWED)
     tag = "fill-mask"
 
     def find(self, reference: str) -> Corpus:
@@ -84,7 +77,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
     family = LANGUAGE_FAMILY
     options = LanguageOptions
     base = STARTER
-    measure = GUESSED
+    measure = masking.GUESSED
     colour = PALETTE[5]
 
     def evaluate(self, source: ModelSource) -> LanguageMeasurement:
@@ -101,7 +94,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
             options = replace(options, embedding_table=EmbeddingTable.TRAINED)
         model.pairs_weight = options.pairs_weight
         resolved_options = adapt(model, options)
-        best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
+        best_by = masking.LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
         rows = data.training_rows
         validation_rows = data.validation_rows
         return Task(
@@ -143,7 +136,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
                 message = f"max_length must be {loaded.max_seq_length} or less, the maximum of the base"
                 raise OptionError("max_length", "longer_than_the_base", message)
             return loaded
-        config = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
+        config = masking.configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
         return new_masked(config, tokenizer, pairs=options.pairs, seed=options.seed)
 
     def _evaluate_model(self, model: Any) -> LanguageMeasurement:
@@ -151,5 +144,5 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
         validation, training = (self._guess_tokens(model, rows, rows.batches()) for rows in row_sets)
         return LanguageMeasurement(validation, training, evaluation_key=self._data.evaluation_key)
 
-    def _guess_tokens(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> MaskedPredictions:
-        return predict_masked_tokens(model, map(rows.hidden.features, batches), self._options.precision)
+    def _guess_tokens(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> masking.MaskedPredictions:
+        return masking.predict_masked_tokens(model, map(rows.hidden.features, batches), self._options.precision)

@@ -92,10 +92,8 @@ class MaskedRows:
     def columns(self, tokenizer: Any) -> Columns:
         """Return texts for the estimate of lengths: those of the first rows, repeated."""
         read = self.blocks.read(range(min(_DECODED_ROWS, len(self))), np.random.default_rng(self.seed))
-        texts = [
-            str(tokenizer.decode(row[:length], skip_special_tokens=True))
-            for row, length in zip(read.tokens.tolist(), read.lengths.tolist(), strict=True)
-        ]
+        rows = zip(read.tokens.tolist(), read.lengths.tolist(), strict=True)
+        texts = [str(tokenizer.decode(row[:length], skip_special_tokens=True)) for row, length in rows]
         return {"text": [texts[row % len(texts)] for row in range(len(self))]}
 
 
@@ -150,10 +148,7 @@ class LanguageTrainingData:
         options: LanguageOptions,
         on_progress: ProgressCallback | None = None,
     ) -> Self:
-        """Tokenize the documents, or open the stored tokens; `on_progress` receives the fraction done.
-
-        Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
-        """
+        """Tokenize the documents, or open stored tokens. Raises `TrainingError`, `LanguageError`, `ModelError`."""
         tokenizer_fraction = 0.0
         if _trains_tokenizer(options):  # this takes about twice as long as tokenizing its documents
             tokenizer_fraction = 2 * min(corpus.characters, MAX_CHARACTERS)

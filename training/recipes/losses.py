@@ -76,11 +76,7 @@ def mean_max_sims(model: Any, questions: Features, passages: Features) -> Tensor
 
 
 def best_products(questions: Tensor, passages: Tensor, lengths: list[int]) -> Tensor:
-    """Return each question token's best dot product with a token of each passage, `(n_question_tokens, n_passages)`.
-
-    Tokens are concatenated, `(n_tokens, dimensions)`; `lengths` are those of the passages, at least 1. The gradient
-    goes to the best token.
-    """
+    """Return each question token's best dot product with each passage, `(n_question_tokens, n_passages)`."""
     best: Tensor = _BestProducts.apply(questions, passages, lengths)
     return best
 
@@ -156,10 +152,7 @@ class SharedPassagesLoss(torch.nn.Module):
 
 
 def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
-    """Return the mix's probability of each passage of a batch, `(n_questions, n_passages)`.
-
-    `passages` are rows of the corpus, labels `[passage, candidates..., scores...]`.
-    """
+    """Return the mix's probability of each of the batch's `passages`, `(n_questions, n_passages)`."""
     candidates, scores = labels[:, 1:].float().chunk(2, dim=1)
     matches = candidates[:, :, None] == passages[None, None, :].float()
     is_candidate = matches.any(dim=1)
@@ -283,11 +276,7 @@ def encoder_loss(model: Any, options: BiEncoderOptions | LateOptions | SparseEnc
 
 
 def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *, processes: int = 1) -> Any:
-    """Return the loss module of a bi-encoder's objective.
-
-    With `mini_batch_size`, texts are encoded in parts; the gradient is that of the whole batch (Gao et al. 2021).
-    Matryoshka (Kusupati et al. 2022) adds the same loss over the first dimensions.
-    """
+    """Return the loss module; Matryoshka (Kusupati et al. 2022) adds the same loss over the first dimensions."""
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     gather_settings = {"gather_across_devices": processes > 1}
     match options.objective:
@@ -333,11 +322,7 @@ def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
 
 
 def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:
-    """Return SPLADE's loss: multiple negatives by dot products, and the FLOPS of questions and of passages.
-
-    FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), for each process separately.
-    Questions with idf weights have none.
-    """
+    """Return SPLADE's loss: multiple negatives by dot products, and the FLOPS (Paria et al. 2020) of both sides."""
     settings = {"scale": 1 / options.temperature, "gather_across_devices": processes > 1}
     ranking = sparse_losses.SparseMultipleNegativesRankingLoss(model, similarity_fct=_exact_dot, **settings)
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}

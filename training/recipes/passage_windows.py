@@ -46,11 +46,7 @@ _SECONDS_PER_QUESTION = 0.01  # of late interaction with the candidates, on one 
 
 @dataclass(frozen=True)
 class MixTeacher:
-    """Labels examples with their passage, the question's candidates, and the candidates' scores.
-
-    A label is `[passage, candidates..., scores...]`, `1 + 2 * CANDIDATES_PER_QUESTION` numbers; missing candidates are
-    -1, higher scores are better.
-    """
+    """Labels examples: `[passage, candidates..., scores...]`, `1 + 2 * CANDIDATES_PER_QUESTION` numbers."""
 
     base: str
     data: TrainingData
@@ -203,11 +199,7 @@ def make_teacher(options: RankerOptions, examples: Examples, data: TrainingData)
 
 
 class _WindowScorer:
-    """Scores windows for questions by the terms of BM25.
-
-    `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages. All windows
-    of a passage have the same length, which the score ignores.
-    """
+    """Scores windows by BM25's terms: `sum over question terms of idf * f / (f + k1)`; lengths are equal."""
 
     def __init__(self, data: TrainingData) -> None:
         self._data = data

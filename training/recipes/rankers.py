@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mrc_workbench.models import loading
+from mrc_workbench.models import loading, sources
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.models.sources import (
-    DEFAULT_BI_ENCODER,
-    DEFAULT_CROSS_ENCODER,
-    DEFAULT_MASKED_LANGUAGE_MODEL,
-    ModelSource,
-)
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import Windows
 from mrc_workbench.retrieval.combine import RerankedRetriever, interpolate_scores, recommend_weight
@@ -56,11 +50,11 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
 
     family = RANKER_FAMILY
 
-    def evaluate(self, source: ModelSource) -> QuestionMeasurement:
+    def evaluate(self, source: sources.ModelSource) -> QuestionMeasurement:
         """Evaluate a model over the whole corpus, also on test questions: the passages are encoded anyway."""
         return self._data.evaluate(self._make_retriever(self._make_cached_encoder(source)), with_test=True)
 
-    def build_task(self, source: ModelSource) -> Task:
+    def build_task(self, source: sources.ModelSource) -> Task:
         from mrc_workbench.training.recipes.losses import encoder_loss  # imports torch
 
         options = self._options
@@ -93,7 +87,7 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
 
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
 
-    def _make_cached_encoder(self, source: ModelSource) -> Any:
+    def _make_cached_encoder(self, source: sources.ModelSource) -> Any:
         encoder = self._make_encoder(source)
         encoder.stored_work = self._lower_states
         return encoder
@@ -107,10 +101,10 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         return seconds + estimate_seconds(encoder.encode_questions, questions)
 
     @abstractmethod
-    def _load_model(self, source: ModelSource) -> Any: ...
+    def _load_model(self, source: sources.ModelSource) -> Any: ...
 
     @abstractmethod
-    def _make_encoder(self, source: ModelSource) -> Any: ...
+    def _make_encoder(self, source: sources.ModelSource) -> Any: ...
 
     @abstractmethod
     def _wrap_model(self, model: Any) -> Any:
@@ -129,17 +123,17 @@ class BiEncoderRecipe(_EncoderRecipe[ranker_options.BiEncoderOptions]):
 
     kind = ranker_options.BI_ENCODER
     options = ranker_options.BiEncoderOptions
-    base = DEFAULT_BI_ENCODER
+    base = sources.DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = PALETTE[1]  # of Dense on the other pages
     retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
-    def _load_model(self, source: ModelSource) -> Any:
+    def _load_model(self, source: sources.ModelSource) -> Any:
         model = loading.load_bi_encoder(source, self._data.texts)
         adaptation.set_pooling(model, self._options.pooling.value)
         return model
 
-    def _make_encoder(self, source: ModelSource) -> BiEncoder:
+    def _make_encoder(self, source: sources.ModelSource) -> BiEncoder:
         return BiEncoder(source, self._data.texts, precision=self._options.precision)
 
     def _wrap_model(self, model: Any) -> BiEncoder:
@@ -163,19 +157,19 @@ class LateRecipe(_EncoderRecipe[ranker_options.LateOptions]):
 
     kind = ranker_options.LATE_INTERACTION
     options = ranker_options.LateOptions
-    base = DEFAULT_BI_ENCODER
+    base = sources.DEFAULT_BI_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[2]
 
     retriever_spec = ("Late", partial(LateSpec, windows=True))
 
-    def _load_model(self, source: ModelSource) -> Any:
+    def _load_model(self, source: sources.ModelSource) -> Any:
         model = loading.load_token_encoder(source, TRAINED_LAYERS)
         if self._options.dimensions:
             adaptation.add_projection(model, self._options.dimensions, self._data.texts)
         return model
 
-    def _make_encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
+    def _make_encoder(self, source: sources.ModelSource, model: Any = None) -> TokenEncoder:
         windows = self._options.window_options
         precision = self._options.precision
         return TokenEncoder(
@@ -183,7 +177,7 @@ class LateRecipe(_EncoderRecipe[ranker_options.LateOptions]):
         )
 
     def _wrap_model(self, model: Any) -> TokenEncoder:
-        return self._make_encoder(ModelSource(self._options.base), model)
+        return self._make_encoder(sources.ModelSource(self._options.base), model)
 
     def _make_retriever(self, encoder: TokenEncoder) -> LateInteraction:
         title = self._options.title
@@ -199,12 +193,12 @@ class SparseEncoderRecipe(_EncoderRecipe[ranker_options.SparseEncoderOptions]):
 
     kind = ranker_options.SPARSE_ENCODER
     options = ranker_options.SparseEncoderOptions
-    base = DEFAULT_MASKED_LANGUAGE_MODEL
+    base = sources.DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"
     colour = PALETTE[4]
     retriever_spec = ("Sparse", SparseSpec)
 
-    def build_task(self, source: ModelSource) -> Task:
+    def build_task(self, source: sources.ModelSource) -> Task:
         task = super().build_task(source)
         routes = {name: "query" if name == ANCHOR else "document" for name in task.columns}
         return replace(task, routes=routes if adaptation.has_routes(task.model) else {})
@@ -218,17 +212,17 @@ class SparseEncoderRecipe(_EncoderRecipe[ranker_options.SparseEncoderOptions]):
         active_terms = {side: float(np.diff(matrix.indptr).mean()) for side, matrix in vectors.items()}
         return scores, {"active_terms": active_terms}
 
-    def _load_model(self, source: ModelSource) -> Any:
+    def _load_model(self, source: sources.ModelSource) -> Any:
         model = loading.load_sparse_encoder(source)
         uses_idf = self._options.question_side is ranker_options.QuestionSide.IDF
         return adaptation.weight_questions_by_idf(model, self._data.texts) if uses_idf else model
 
-    def _make_encoder(self, source: ModelSource) -> SparseTextEncoder:
+    def _make_encoder(self, source: sources.ModelSource) -> SparseTextEncoder:
         return SparseTextEncoder(source, self._data.texts, precision=self._options.precision)
 
     def _wrap_model(self, model: Any) -> SparseTextEncoder:
         options = self._options
-        source = ModelSource(self._options.base)
+        source = sources.ModelSource(self._options.base)
         size = options.evaluation_batch_size
         encoder = _LiveSparseEncoder(source, self._data.texts, precision=options.precision, batch_size=size)
         encoder.model = model
@@ -254,15 +248,15 @@ class CrossEncoderRecipe(Recipe[ranker_options.CrossEncoderOptions, TrainingData
     kind = ranker_options.CROSS_ENCODER
     family = RANKER_FAMILY
     options = ranker_options.CrossEncoderOptions
-    base = DEFAULT_CROSS_ENCODER
+    base = sources.DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[3]  # of Reranked on the other pages
 
-    def evaluate(self, source: ModelSource) -> QuestionMeasurement:
+    def evaluate(self, source: sources.ModelSource) -> QuestionMeasurement:
         """Evaluate a reranker on BM25's first passages; a base without a head gets a random one."""
         return self._evaluate_scores(self._score_candidates(self._make_scorer(source, new_head=True)))
 
-    def build_task(self, source: ModelSource) -> Task:
+    def build_task(self, source: sources.ModelSource) -> Task:
         from mrc_workbench.training.recipes.losses import cross_encoder_loss  # imports torch
 
         options = self._options
@@ -289,10 +283,8 @@ class CrossEncoderRecipe(Recipe[ranker_options.CrossEncoderOptions, TrainingData
         candidate_scores = self._score_candidates(self._make_scorer(finished_model_source(model_folder)))
         measurements = {weight: self._evaluate_scores(candidate_scores, weight) for weight in INTERPOLATION_WEIGHTS}
         # the best nDCG@10; of equal ones, the weight nearest to 0.5
-        weight = max(
-            measurements,
-            key=lambda weight: (measurements[weight].validation.means()[f"ndcg@{DEFAULT_CUTOFF}"], -abs(weight - 0.5)),
-        )
+        ndcg = {weight: result.validation.means()[f"ndcg@{DEFAULT_CUTOFF}"] for weight, result in measurements.items()}
+        weight = max(ndcg, key=lambda weight: (ndcg[weight], -abs(weight - 0.5)))
         recommend_weight(model_folder, weight, selected_on=f"validation questions, BM25's first {self._options.depth}")
         return {"after": measurements[1.0], "interpolated": measurements[weight]}, {"weight": weight}
 
@@ -345,7 +337,7 @@ class CrossEncoderRecipe(Recipe[ranker_options.CrossEncoderOptions, TrainingData
         title_lengths = self._data.title_lengths
         return lambda question, row: scorer.windows_of(question, texts[row], int(title_lengths[row]), options)
 
-    def _make_scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
+    def _make_scorer(self, source: sources.ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
         return CrossEncoderScorer(source, self._data.texts, precision=self._options.precision, new_head=new_head)
 
     def _wrap_model(self, model: Any) -> CrossEncoderScorer:

@@ -184,8 +184,8 @@ class ReaderTrainingData(TrainingData):
         return {}
 
     def summarize(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
-        groups = (_assign_rejected_passages(self.validation), _assign_rejected_passages(self.sample))
-        content = summarize(measured, options.best_by, *groups)
+        validation = _assign_rejected_passages(self.validation)
+        content = summarize(measured, options.best_by, validation, _assign_rejected_passages(self.sample))
         content["normalization"] = options.normalization.value
         if unanswerable := sum(map(is_unanswerable, self.validation.questions)):
             content["unanswerable"] = unanswerable
@@ -227,10 +227,7 @@ def add_unanswerable_questions(data: M) -> M:
 
 def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
     """Group unanswerable questions with the other questions of their passage, for the bootstrap."""
-    questions = (
-        question if question.relevant else replace(question, relevant=question.rejected[:1])
-        for question in question_set.questions
-    )
+    questions = [q if q.relevant else replace(q, relevant=q.rejected[:1]) for q in question_set.questions]
     return replace(question_set, questions=tuple(questions))
 
 
@@ -257,11 +254,8 @@ def locate_answer(question: Question, text: str) -> AnswerLocation:
     exact = [(answer, start) for answer, start in positioned_answers if text.startswith(answer, start)]
     if exact:
         return AnswerLocation(tuple((start, start + len(answer)) for answer, start in exact))
-    nearest_spans = [
-        min(matches, key=lambda span: abs(span[0] - start))
-        for answer, start in positioned_answers
-        if (matches := _find_all(text, answer))
-    ]
+    occurrences = [(_find_all(text, answer), start) for answer, start in positioned_answers]
+    nearest_spans = [min(spans, key=lambda span: abs(span[0] - start)) for spans, start in occurrences if spans]
     if nearest_spans:
         return AnswerLocation(tuple(nearest_spans), is_corrected=True)
     if unicodedata.is_normalized("NFC", text):
@@ -281,11 +275,7 @@ _NO_ANSWER = (0,)  # the token that stands for no answer
 
 @dataclass
 class ReaderWindows:
-    """Windows, the tokens where answers start and end, `(0,)` without an answer, and counts.
-
-    `counts`: `answers`, those that are `corrected` (at another position than in the file), those that are `missing`
-    from the passage, and windows `without_answer`.
-    """
+    """Windows, the start and end tokens of their answers, `(0,)` without any, and counts for the provenance."""
 
     tokens: SpanTokens
     windows: list[SpanWindow] = field(default_factory=list)

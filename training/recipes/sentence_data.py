@@ -74,11 +74,7 @@ PairMeasurement = Measurement[PairPredictions]
 
 @dataclass(frozen=True)
 class PairTrainingData:
-    """Training pairs, validation pairs of the same data for the loss, and the pairs of the evaluation set.
-
-    `measure` is Spearman's correlation, accuracy, or empty if the evaluation pairs have no labels. `sample` are
-    training pairs that are also evaluated; None if they have no labels, or if the evaluation set is another dataset.
-    """
+    """Training pairs, validation pairs for the loss, and evaluation pairs; `measure` is empty without labels."""
 
     train: PairSet
     validation: PairSet
@@ -96,11 +92,8 @@ class PairTrainingData:
         evaluation_rows = rows if evaluation_set is data else split_pairs(evaluation_set, split_options)
         validation = evaluation_rows[Part.VALIDATION]
         if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
-            raise TrainingError(
-                "too_few_pairs",
-                f"{len(rows[Part.TRAIN])} training and {len(validation)} validation pairs are too few: "
-                "use more pairs, or change the split",
-            )
+            counts = f"{len(rows[Part.TRAIN])} training and {len(validation)} validation pairs are too few"
+            raise TrainingError("too_few_pairs", f"{counts}: use more pairs, or change the split")
         uses_labels = evaluation_set.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
         measure = SPEARMAN if evaluation_set.kind is PairKind.SCORED else ACCURACY if uses_labels else ""
         sample_rows = _sample_rows(rows[Part.TRAIN], min(len(validation), _SAMPLE), split_options.seed)
@@ -209,9 +202,8 @@ def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarr
     measure, resampled = next(iter(draws.items()))
     difference = means["after"][measure] - means["before"][measure]
     resampled_difference = resampled[:, names.index("after")] - resampled[:, names.index("before")]
-    interval = judgement.bootstrap_interval(
-        difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0])
-    )
+    width = bounds[1] - bounds[0]
+    interval = judgement.bootstrap_interval(difference, resampled_difference, (-width, width))
     gain = {"measure": measure, "difference": difference, "interval": [interval.low, interval.high]}
     if np.array_equal(results["after"].predicted, results["before"].predicted):
         gain["interval"] = [0.0, 0.0]  # the same model
@@ -239,11 +231,8 @@ class SentencePairFamily(Family):
         rows = split_pairs(data, split_options)
         parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
         evaluation_set = _find_evaluation_set(data, options)
-        evaluation_details = (
-            {}
-            if evaluation_set is data
-            else {"evaluation_set": evaluation_set.name, "evaluation_set_fingerprint": evaluation_set.fingerprint}
-        )
+        details = {"evaluation_set": evaluation_set.name, "evaluation_set_fingerprint": evaluation_set.fingerprint}
+        evaluation_details = {} if evaluation_set is data else details
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
         licence_details = {"licence": licence} if licence else {}
         return {"pairs": len(data), "kind": data.kind.value, **licence_details, **parts, **evaluation_details}

@@ -87,9 +87,8 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, sentence_data.PairTrai
     def _evaluate_encoder(self, encoder: BiEncoder) -> sentence_data.PairMeasurement:
         data = self._data
         vectors = encoder.encode_sentences(data.evaluation_sentences.sentences)
-        validation = sentence_data.predict_pairs(
-            data.evaluation_pairs, data.evaluation_sentences, vectors, data.measure
-        )
+        sentences = data.evaluation_sentences
+        validation = sentence_data.predict_pairs(data.evaluation_pairs, sentences, vectors, data.measure)
         training = None
         if data.sample and data.sample_sentences:
             vectors = encoder.encode_sentences(data.sample_sentences.sentences)
@@ -186,16 +185,14 @@ class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions
         validation = self._predict_pairs(scorer, self._data.evaluation_pairs)
         sample = self._data.sample
         training = self._predict_pairs(scorer, sample) if sample else None
-        return sentence_data.PairMeasurement(
-            validation, training, evaluation_key=self._data.evaluation_pairs.fingerprint
-        )
+        key = self._data.evaluation_pairs.fingerprint
+        return sentence_data.PairMeasurement(validation, training, evaluation_key=key)
 
     def _predict_pairs(self, scorer: CrossEncoderScorer, pairs: PairSet) -> sentence_data.PairPredictions:
         scores = scorer.score(_pairs(pairs))
         if self._data.measure == sentence_data.ACCURACY:
-            return sentence_data.PairPredictions(
-                sentence_data.ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values
-            )
+            labels = scores.argmax(axis=1).astype(np.int8)
+            return sentence_data.PairPredictions(sentence_data.ACCURACY, labels, pairs.values)
         return sentence_data.PairPredictions(self._data.measure, scores, pairs.gold.astype(np.float32))
 
     def _make_scorer(self, source: ModelSource) -> CrossEncoderScorer:

@@ -46,11 +46,7 @@ def summarize(
     sample: QuestionSet,
     test: QuestionSet | None = None,
 ) -> dict[str, Any]:
-    """Return means with 95% intervals and gains on validation questions and on the training sample.
-
-    For a reranker, it adds the gain of its interpolation with BM25 over BM25. If the base and the trained model were
-    evaluated on test questions, it adds means and gain on these.
-    """
+    """Return means, 95% intervals and gains on validation questions, the training sample and test questions."""
     validation_scores = {name: result.validation for name, result in measured.items()}
     training_scores = {name: result.training for name, result in measured.items() if result.training}
     test_scores = {name: result.test for name, result in measured.items() if result.test}

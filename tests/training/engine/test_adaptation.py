@@ -19,10 +19,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("bases")
-    return {
-        "bi-encoder": str(build_bi_encoder(folder / "bi")),
-        "cross-encoder": str(build_cross_encoder_base(folder / "cross", segment_types=1)),
-    }
+    cross_encoder = build_cross_encoder_base(folder / "cross", segment_types=1)
+    return {"bi-encoder": str(build_bi_encoder(folder / "bi")), "cross-encoder": str(cross_encoder)}
 
 
 def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, dict[str, str]]:
@@ -35,7 +33,6 @@ def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, di
 
 
 def dropouts(model: Any) -> dict[str, set[float]]:
-    """Return the rates of dropout layers within attention, and of the others."""
     import torch
 
     rates: dict[str, set[float]] = {"attention": set(), "others": set()}
@@ -128,13 +125,11 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     learned = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(learned, lr=0.5)
     for _ in range(2):  # the first matrix of an adapter has no gradient while the second is 0
-        output_vector = model({name: value for name, value in model.preprocess([text]).items() if name != "modality"})[
-            output
-        ]
+        features = {name: value for name, value in model.preprocess([text]).items() if name != "modality"}
+        output_vector = model(features)[output]
         optimizer.zero_grad()
-        (
-            output_vector * torch.linspace(-1, 1, output_vector.numel()).reshape(output_vector.shape) + output_vector**2
-        ).sum().backward()
+        weights = torch.linspace(-1, 1, output_vector.numel()).reshape(output_vector.shape)
+        (output_vector * weights + output_vector**2).sum().backward()
         optimizer.step()
     moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     norms = {name for name in before if "LayerNorm" in name}
@@ -170,9 +165,8 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
 @pytest.mark.parametrize(("epochs", "fewest", "most"), [(3.0, 3, 100), (40.0, 50, 101)])
 def test_logs_loss_from_first_step_about_100_times(epochs: float, fewest: int, most: int) -> None:
     rarely_measured = {"evaluation_steps": 10_000}
-    run = train_to_end(
-        create_planned_run(BI_ENCODER, misleading_set(40), epochs=epochs, batch_size=4, **rarely_measured)
-    )
+    plan = {"epochs": epochs, "batch_size": 4, **rarely_measured}
+    run = train_to_end(create_planned_run(BI_ENCODER, misleading_set(40), **plan))
     logged_steps = [entry["step"] for entry in run.progress() if "loss" in entry]
     total = run.status().total_steps
     assert logged_steps[0] == 1

@@ -1,4 +1,4 @@
-"""Plain attention in training: the results of torch's kernel, and only where it is faster."""
+"""Plain attention in training: the results of torch's kernel, and only for short texts."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +24,6 @@ def random_tensors(tokens: int) -> list[Any]:
 
 
 def padding(tokens: int) -> Any:
-    """Return the mask of texts with all, half and one of the tokens."""
     import torch
 
     lengths = torch.tensor([tokens, max(1, tokens // 2), 1])
@@ -95,7 +94,12 @@ def test_bfloat16_training_uses_plain_attention(
     assert (model[0].auto_model.config._attn_implementation == "plain_if_short") is is_plain
     calls: list[int] = []
     softmax = torch.Tensor.softmax
-    monkeypatch.setattr(torch.Tensor, "softmax", lambda *a, **k: (calls.append(1), softmax(*a, **k))[1])
+
+    def counted_softmax(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return softmax(*args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "softmax", counted_softmax)
     vectors = model(model.preprocess(texts))["sentence_embedding"].detach().numpy()
     assert bool(calls) is is_plain
     assert vectors == pytest.approx(expected, abs=1e-5)

@@ -44,17 +44,15 @@ def make_overlapping_examples(draw: st.DrawFn) -> Examples:
     n_passages = draw(st.integers(1, 30))
     passage = st.integers(0, n_passages - 1)
     relevant = draw(st.lists(st.sets(passage, min_size=1, max_size=3), min_size=1, max_size=40))
-    question_rows, positives = zip(
-        *((question, p) for question, passages in enumerate(relevant) for p in passages), strict=True
-    )
+    pairs = [(question, p) for question, passages in enumerate(relevant) for p in passages]
+    question_rows, positives = zip(*pairs, strict=True)
     n_negatives = draw(st.integers(0, 3))
     negative = st.lists(st.integers(-1, n_passages - 1), min_size=n_negatives, max_size=n_negatives)
     rows = [[positive, *draw(negative)] for positive in positives]
     lengths = draw(st.lists(st.integers(0, 500), min_size=len(rows), max_size=len(rows)))
     relevance = relevance_of(relevant, n_passages)
-    return Examples(
-        np.array(question_rows), np.array(rows, dtype=np.int32), relevance, np.array(lengths), in_batch_negatives=True
-    )
+    passages = np.array(rows, dtype=np.int32)
+    return Examples(np.array(question_rows), passages, relevance, np.array(lengths), in_batch_negatives=True)
 
 
 def sampler_on(examples: Examples, **options: Any) -> Any:
@@ -76,9 +74,8 @@ def parts_of(batches: list[Batch], size: int) -> list[list[Batch]]:
 
 def has_no_false_negatives(examples: Examples, batch: Batch) -> bool:
     """A second implementation, from the definition."""
-    standing = [
-        (row, position, p) for row in batch for position, p in enumerate(examples.passages[row].tolist()) if p >= 0
-    ]
+    rows = [(row, examples.passages[row].tolist()) for row in batch]
+    standing = [(row, position, p) for row, passages in rows for position, p in enumerate(passages) if p >= 0]
     relevant = [(row, p) for row in batch for p in examples.relevance[[examples.question[row]]].indices.tolist()]
     own = {(row, p) for row, position, p in standing if position == 0}
     passages = [p for _, _, p in standing]
@@ -99,9 +96,8 @@ def has_no_false_negatives(examples: Examples, batch: Batch) -> bool:
 )
 def test_batches_compatible_examples_together(passages: list[list[int]], relevant: list[set[int]], fits: bool) -> None:
     relevance = relevance_of(relevant, 4)
-    examples = Examples(
-        np.arange(2), np.array(passages, dtype=np.int32), relevance, np.ones(2), in_batch_negatives=True
-    )
+    rows = np.array(passages, dtype=np.int32)
+    examples = Examples(np.arange(2), rows, relevance, np.ones(2), in_batch_negatives=True)
     assert has_no_false_negatives(examples, [0, 1]) is fits
     assert as_sets(epoch_of(sampler_on(examples, batch_size=2), 0)) == as_sets([[0, 1]] if fits else [[0], [1]])
 
@@ -166,7 +162,7 @@ def test_adds_batches_for_a_frequent_passage() -> None:
 def test_rejects_mutually_exclusive_examples_for_several_processes() -> None:
     examples = plain(np.zeros(10, dtype=int))
     assert [len(batch) for batch in epoch_of(sampler_on(examples, batch_size=4), 0)] == [1] * 10
-    with pytest.raises(ValueError, match="10 examples make no batch of 4 for 2 processes"):
+    with pytest.raises(ValueError, match="10 examples are too few for a batch of 4 and 2 processes"):
         sampler_on(examples, batch_size=4, processes=2)
 
 
@@ -237,7 +233,7 @@ def test_allows_repeated_passages_without_in_batch_negatives() -> None:
 
 
 def test_rejects_dataset_of_another_size() -> None:
-    with pytest.raises(ValueError, match="3 rows to train on, but 2 examples"):
+    with pytest.raises(ValueError, match="3 rows, but there are 2 examples"):
         make_sampler(plain(np.arange(2)), batch_size=2)(range(3))
 
 
@@ -249,13 +245,8 @@ def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
     question_set = misleading_set(questions_a_passage=3)
     questions, passages = question_set.relevance.nonzero()
     texts = [passage.text for passage in question_set.passages]
-    examples = Examples(
-        questions,
-        passages[:, None].astype(np.int32),
-        question_set.relevance,
-        np.ones(len(questions)),
-        in_batch_negatives=True,
-    )
+    rows = passages[:, None].astype(np.int32)
+    examples = Examples(questions, rows, question_set.relevance, np.ones(len(questions)), in_batch_negatives=True)
     columns = {
         "anchor": [question_set.questions[row].text for row in questions],
         "positive": [texts[row] for row in passages],

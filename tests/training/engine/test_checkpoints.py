@@ -212,8 +212,6 @@ class Module:
 
 @dataclass
 class Model:
-    """The parts of a `TrainedNetwork` that are saved."""
-
     content: str = "weights"
     numbers: int = 1000
     tokenizer: Saved = field(default_factory=lambda: Saved("tokenizer.json"))
@@ -278,9 +276,8 @@ def test_best_model_is_a_snapshot_with_merged_adapters() -> None:
     first = train_to_end(create_language_run(text_file(), **options))
     measured = {entry["step"] for entry in first.progress() if "eval_validation_perplexity" in entry}
     assert {*model_snapshots(first.folder)} == {0, *measured}
-    second = train_to_end(
-        create_language_run(text_file(), base=str(first.model_folder), lora_rank=4, learning_rate=1e-2, **options)
-    )
+    options |= {"lora_rank": 4, "learning_rate": 1e-2}
+    second = train_to_end(create_language_run(text_file(), base=str(first.model_folder), **options))
     for run in (first, second):
         best_weights = load_file(run.model_folder / "model.safetensors")
         snapshot_weights = of_the_way(run)

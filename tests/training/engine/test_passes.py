@@ -20,7 +20,6 @@ PAIRS = [(SENTENCES[0], text) for text in TEXTS]
 
 
 def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str, Any], list[tuple[int, ...]]]:
-    """Return a model's output, the gradients of its weights, and the shapes of its passes."""
     shapes: list[tuple[int, ...]] = []
     hook = model[0].register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0]["input_ids"].shape)))
     model.eval()  # no randomness
@@ -58,7 +57,7 @@ def test_passes_by_length_preserve_loss_and_gradient(
         output = "scores"
     loss_in_passes, whole, shapes = gradients(model, texts, output)
     assert len(shapes) == 1
-    with passes_by_length(model, twice=twice):
+    with passes_by_length(model, recompute=twice):
         again, in_parts, short = gradients(model, texts, output)
     if twice:
         assert sorted(short[: len(short) // 2]) == sorted(short[len(short) // 2 :])
@@ -92,10 +91,8 @@ def test_recomputation_holds_one_pass_at_a_time(tmp_path: Path, monkeypatch: pyt
             sizes.append(tensor.numel())
             return tensor
 
-        with (
-            passes_by_length(model, twice=twice),
-            torch.autograd.graph.saved_tensors_hooks(count, lambda saved_tensor: saved_tensor),
-        ):
+        hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda saved_tensor: saved_tensor)
+        with passes_by_length(model, recompute=twice), hooks:
             model(model.preprocess(TEXTS))
         held[twice] = sum(sizes)
     assert held[True] * 5 < held[False]
@@ -113,7 +110,7 @@ def test_recomputation_repeats_dropout(tmp_path: Path) -> None:
     for twice in (False, True):
         torch.manual_seed(1)
         model.zero_grad()
-        with passes_by_length(model, twice=twice):
+        with passes_by_length(model, recompute=twice):
             model(model.preprocess(TEXTS))["sentence_embedding"].pow(3).sum().backward()
         outputs[twice] = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
     assert outputs[False].keys() == outputs[True].keys()

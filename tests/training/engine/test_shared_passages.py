@@ -97,9 +97,8 @@ def test_excludes_other_questions_of_the_passage_as_negatives(tmp_path: Path) ->
     queries = ["달은", "물", "강은 어디로"]
     passage_texts = ["달은 밝다", "달은 밝다", "강은 바다로 흐른다"]
     features = [model.preprocess(queries), model.preprocess(passage_texts)]
-    questions, passages = (
-        torch.tensor(model.encode(texts, normalize_embeddings=True)) for texts in (queries, passage_texts[1:])
-    )
+    sides = (queries, passage_texts[1:])
+    questions, passages = (torch.tensor(model.encode(texts, normalize_embeddings=True)) for texts in sides)
     scores = questions @ passages.T / 0.05
     expected = torch.nn.functional.cross_entropy(scores, torch.tensor([0, 0, 1])).item()
     assert SharedPassagesLoss(model, 0.05)(features).item() == pytest.approx(expected, rel=1e-4)

@@ -21,7 +21,6 @@ SHARES = SplitOptions(0.2, 0.1)
 
 
 def make_documents(count: int, seed: int = 0) -> list[str]:
-    """Return documents of 12 to 24 words of one topic."""
     rng = np.random.default_rng(seed)
     topics = np.array(WORDS).reshape(-1, _WORDS_PER_TOPIC)
     return [" ".join(rng.choice(topics[rng.integers(len(topics))], size=rng.integers(12, 25))) for _ in range(count)]
@@ -42,7 +41,6 @@ def make_options(**changed: Any) -> LanguageOptions:
 
 
 def create_language_run(data: str, **changed: Any) -> Run:
-    """Create a run that takes seconds."""
     corpus = find_corpus(data)
     data_reference = (data, corpus.name, corpus.fingerprint)
     return create_run(new_plan(LANGUAGE_MODEL, "test", data_reference, SHARES, make_options(**changed)))

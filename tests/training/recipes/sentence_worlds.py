@@ -22,7 +22,6 @@ WORDS = " ".join(SENTENCES).split()
 
 
 def make_sentences(count: int, seed: int = 0, words: int = 4) -> list[str]:
-    """Return different sentences of words that the tiny models know."""
     rng = np.random.default_rng(seed)
     distinct: dict[str, None] = {}
     while len(distinct) < count:
@@ -51,12 +50,10 @@ def make_topic_pairs(rows: int = 120) -> PairSet:
     others = WORDS[2:]
     topic_rows = rng.integers(2, size=(rows, 2))
     columns = [
-        [" ".join([topics[topic], *rng.permutation(others)[:5]]) for topic in column]
-        for column in topic_rows.T.tolist()
+        [" ".join([topics[t], *rng.permutation(others)[:5]]) for t in column] for column in topic_rows.T.tolist()
     ]
-    return PairSet.from_columns(
-        "topics", PairKind.SCORED, columns, 5.0 * (topic_rows[:, 0] == topic_rows[:, 1]), scale=(0.0, 5.0)
-    )
+    scores = 5.0 * (topic_rows[:, 0] == topic_rows[:, 1])
+    return PairSet.from_columns("topics", PairKind.SCORED, columns, scores, scale=(0.0, 5.0))
 
 
 def make_labelled_pairs(premises: int = 30) -> PairSet:
@@ -83,9 +80,8 @@ def make_triplets(rows: int = 40) -> PairSet:
 
 def make_parallel_pairs(rows: int = 40) -> PairSet:
     first = make_sentences(rows, 4)
-    return PairSet.from_columns(
-        "parallel", PairKind.PARALLEL, [first, [" ".join(reversed(sentence.split())) for sentence in first]]
-    )
+    reversed_sentences = [" ".join(reversed(sentence.split())) for sentence in first]
+    return PairSet.from_columns("parallel", PairKind.PARALLEL, [first, reversed_sentences])
 
 
 def make_single_sentences(rows: int = 40) -> PairSet:
@@ -108,12 +104,10 @@ def tiny_bi_encoder() -> str:
 
 @cache
 def tiny_base() -> str:
-    """For a cross-encoder: a masked language model."""
     return str(build_cross_encoder_base(Path(_MODELS.name) / "base"))
 
 
 def make_plan(kind: str, pairs: PairSet, **options: Any) -> TrainingPlan:
-    """Return a plan over a stored set, by default with a tiny base."""
     base = options.pop("base", tiny_base() if kind == SENTENCE_CROSS_ENCODER else tiny_bi_encoder())
     defaults = RECIPES[kind].options.defaults_for(base)
     objective = options.get("objective", defaults.objective)

@@ -38,12 +38,10 @@ MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 def compute_metrics(
     source: ModelSource, data: TrainingData, title: bool = True, question_set: QuestionSet | None = None
 ) -> dict[str, float]:
-    """Return the metrics of the questions, by default of the validation questions."""
     question_set = question_set or data.validation
     dense = Dense("", data.question_set.passages, BiEncoder(source, data.texts), title=title)
-    means = evaluate(
-        dense.search([question.text for question in question_set.questions], 10), question_set, (1, 5, 10)
-    ).means()
+    rankings = dense.search([question.text for question in question_set.questions], 10)
+    means = evaluate(rankings, question_set, (1, 5, 10)).means()
     return {measure: means[measure] for measure in MEASURES}
 
 
@@ -78,12 +76,10 @@ def test_test_scores_match_a_comparison(bi_encoder: Trained) -> None:
     question_set = bi_encoder.question_set
     test_questions = split(question_set).questions(question_set, Part.TEST)
     assert test["questions"] == len(test_questions.questions) == 96
-    assert test["before"] == pytest.approx(
-        compute_metrics(find_model("starter"), bi_encoder.data, question_set=test_questions), abs=1e-12
-    )
-    assert test["after"] == pytest.approx(
-        compute_metrics(make_source(bi_encoder.run), bi_encoder.data, question_set=test_questions)
-    )
+    before = compute_metrics(find_model("starter"), bi_encoder.data, question_set=test_questions)
+    assert test["before"] == pytest.approx(before, abs=1e-12)
+    after = compute_metrics(make_source(bi_encoder.run), bi_encoder.data, question_set=test_questions)
+    assert test["after"] == pytest.approx(after)
     bm25_rankings = bi_encoder.data.first_stage.search([question.text for question in test_questions.questions], 10)
     bm25 = evaluate(bm25_rankings, test_questions, (1, 5, 10)).means()
     assert test["bm25"] == {measure: bm25[measure] for measure in MEASURES}
@@ -142,9 +138,8 @@ def test_measures_a_sample_of_training_questions(bi_encoder: Trained) -> None:
     low, high = sample["gain"]["interval"]
     assert low <= sample["gain"]["difference"] <= high
     assert read_logged(bi_encoder.run, "before_training_ndcg@10") == [sample["before"]["ndcg@10"]]
-    best_entry = next(
-        entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["best_step"]
-    )
+    entries = [entry for entry in bi_encoder.run.progress() if "eval_loss" in entry]
+    best_entry = next(entry for entry in entries if entry["step"] == scores["best_step"])
     assert best_entry["eval_training_ndcg@10"] == pytest.approx(sample["after"]["ndcg@10"], abs=1e-9)
     assert best_entry["eval_validation_ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)
 
@@ -174,9 +169,8 @@ def margin_losses(
     model: Any, data: TrainingData, questions: np.ndarray, passages: np.ndarray, options: BiEncoderOptions
 ) -> float:
     """MegaBatchMarginLoss by its formula: a question's passage against the hardest other one of the batch."""
-    question_vectors = model.encode(
-        [data.validation.questions[row].text for row in questions], normalize_embeddings=True
-    )
+    texts = [data.validation.questions[row].text for row in questions]
+    question_vectors = model.encode(texts, normalize_embeddings=True)
     passage_vectors = model.encode([data.texts[row] for row in passages], normalize_embeddings=True)
     cosines = question_vectors @ passage_vectors.T
     own = np.diag(cosines)

@@ -87,11 +87,8 @@ def test_scores_match_retrieval_evaluation(cross_encoder: Trained) -> None:
     assert scores["before"] == pytest.approx(compute_metrics(before, data, 1.0), abs=1e-12)
     assert scores["after"] == pytest.approx(compute_metrics(after, data, 1.0), abs=1e-12)
     assert scores["interpolated"] == pytest.approx(compute_metrics(after, data, scores["weight"]), abs=1e-12)
-    assert (
-        scores["bm25"]
-        == data.first_stage_scores.validation.means()
-        == pytest.approx(compute_metrics(after, data, 0.0), abs=1e-12)
-    )
+    bm25 = data.first_stage_scores.validation.means()
+    assert scores["bm25"] == bm25 == pytest.approx(compute_metrics(after, data, 0.0), abs=1e-12)
     assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
 
 
@@ -187,9 +184,8 @@ def test_first_loss_matches_formula_and_loss_decreases() -> None:
     assert isinstance(plan.options, CrossEncoderOptions)
     data = load_training_data(plan)
     pairs, _ = cross_encoder_examples(plan.options, data)
-    logits = CrossEncoderScorer(find_model("starter"), data.texts).score(
-        list(zip(pairs["question"], pairs["passage"], strict=True))
-    )
+    texts = list(zip(pairs["question"], pairs["passage"], strict=True))
+    logits = CrossEncoderScorer(find_model("starter"), data.texts).score(texts)
     chances = 1 / (1 + np.exp(-logits.astype(np.float64)))
     labels = np.array(pairs["label"])
     assert 0 < labels.mean() < 1

@@ -106,7 +106,6 @@ class ScoredPairCounter:
 
 @pytest.fixture
 def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> ScoredPairCounter:
-    """Count the pairs that teachers score."""
     counter = ScoredPairCounter()
     scored = CrossEncoderScorer.score
 
@@ -154,9 +153,8 @@ def test_mixes_bm25_into_teacher_scores(share: float) -> None:
     mixed_labels = np.array(TeacherScores(STARTER, data, examples, bm25=share).labels(lambda _: None))
     teacher = np.array(TeacherScores(STARTER, data, examples).labels(lambda _: None))
     ranked = data.first_stage.search(columns["anchor"], 5)
-    score_by_passage = [
-        dict(zip(*row, strict=True)) for row in zip(ranked.indices.tolist(), ranked.scores.tolist(), strict=True)
-    ]
+    ranked_rows = zip(ranked.indices.tolist(), ranked.scores.tolist(), strict=True)
+    score_by_passage = [dict(zip(*row, strict=True)) for row in ranked_rows]
     lexical = np.array([[score_by_passage[n].get(int(p), 0.0) for p in row] for n, row in enumerate(examples.passages)])
     assert (lexical.std(axis=1) > 0).sum() > 3
     for row, (t, b) in enumerate(zip(teacher, lexical, strict=True)):
@@ -181,9 +179,8 @@ def test_resumed_training_reuses_teacher_scores(
 ) -> None:
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3} | TEACHER_OPTIONS
     options |= {"logging_steps": 1, "objective": objective, "distillation_weight": 0.5}
-    run, uninterrupted = (
-        create_planned_run(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2)
-    )
+    question_set = misleading_set(questions_a_passage=2)
+    run, uninterrupted = (create_planned_run(BI_ENCODER, question_set, **options) for _ in range(2))
     statuses: list[Status] = []
     write = Run.write_status
 

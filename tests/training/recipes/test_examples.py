@@ -91,9 +91,8 @@ def test_puts_multiple_negatives_in_one_example() -> None:
 
 def test_drops_examples_with_missing_negatives() -> None:
     # of five passages q3 and q6 have three that could be negatives
-    columns, examples = encoder_examples(
-        bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4), make_unsplit_data(small_set())
-    )
+    options = bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4)
+    columns, examples = encoder_examples(options, make_unsplit_data(small_set()))
     assert rows_of_column(columns, "anchor") == examples.question.tolist() == [0, 1, 3, 4]
     with pytest.raises(TrainingError) as refused:
         encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), make_unsplit_data(small_set()))
@@ -137,9 +136,8 @@ def test_makes_labelled_pairs() -> None:
 @pytest.mark.parametrize("objective", LISTS)
 def test_makes_passage_lists_per_question(objective: CrossEncoderObjective) -> None:
     pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
-    columns, examples = cross_encoder_examples(
-        CrossEncoderOptions(negatives=4, objective=objective), make_unsplit_data(small_set())
-    )
+    options = CrossEncoderOptions(negatives=4, objective=objective)
+    columns, examples = cross_encoder_examples(options, make_unsplit_data(small_set()))
     assert list(columns) == ["question", "passages", "labels"]
     questions = rows_of_column(columns, "question")
     listed = [
@@ -185,9 +183,8 @@ def test_makes_triplets_for_teacher_differences() -> None:
     every = {(q, row): teacher.score([(q, TEXTS[row])])[0] for q in QUERIES for row in range(5)}
     entries = list(zip(*columns.values(), strict=True))
     for question, positive, negative, difference in entries:
-        assert difference == pytest.approx(
-            every[question, TEXTS.index(positive)] - every[question, TEXTS.index(negative)], abs=1e-5
-        )
+        scores = every[question]
+        assert difference == pytest.approx(scores[TEXTS.index(positive)] - scores[TEXTS.index(negative)], abs=1e-5)
     pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
     negatives = {(question, row) for question, row, label in pairs if label == 0}
     assert {(QUERIES.index(q), TEXTS.index(n)) for q, _, n, _ in entries} == negatives
@@ -230,10 +227,8 @@ WORDS = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("bases")
-    return {
-        BI_ENCODER: str(build_bi_encoder(folder / "bi")),
-        CROSS_ENCODER: str(build_cross_encoder_base(folder / "cross", segment_types=1)),
-    }
+    cross_encoder = build_cross_encoder_base(folder / "cross", segment_types=1)
+    return {BI_ENCODER: str(build_bi_encoder(folder / "bi")), CROSS_ENCODER: str(cross_encoder)}
 
 
 def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
@@ -346,9 +341,8 @@ def test_windows_do_not_change_training_on_short_passages(bases: dict[str, str],
     weights: list[dict[str, np.ndarray]] = []
     more: dict[str, Any] = {} if kind == BI_ENCODER else {"negatives": 2}
     for windows in (True, False):
-        run = create_planned_run(
-            kind, long_set(words=12, title=""), base=bases[kind], windows=windows, epochs=1.0, **more
-        )
+        question_set = long_set(words=12, title="")
+        run = create_planned_run(kind, question_set, base=bases[kind], windows=windows, epochs=1.0, **more)
         assert train(run).state is State.DONE
         weights.append(load_file(run.model_folder / "model.safetensors"))
         scores.append(run.provenance())
@@ -357,15 +351,12 @@ def test_windows_do_not_change_training_on_short_passages(bases: dict[str, str],
         assert array.tobytes() == weights[1][name].tobytes()
 
 
-def test_run_counts_long_passages_and_scores_best_windows(
-    bases: dict[str, str],
-) -> None:
+def test_run_counts_long_passages_and_scores_best_windows(bases: dict[str, str]) -> None:
     run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
     assert train(run).state is State.DONE
     count = run.provenance()["windows"]["passages"]
-    assert f"- **Long passages**: {count} were trained on with one window" in (
-        run.model_folder / "README.md"
-    ).read_text("utf-8")
+    card = (run.model_folder / "README.md").read_text("utf-8")
+    assert f"- **Long passages**: {count} were trained on with one window" in card
     of = make_training_data(long_set(), run.plan().split, run.plan().options)
     encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
     dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())

@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A new model trained on the topics."""
     options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
     return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
 
@@ -45,9 +44,8 @@ def test_learns_topic_of_text(learned: Run) -> None:
     assert low < after["perplexity"] < high < alone["perplexity"]
     assert scores["gain"]["interval"][0] > 0.1
     assert scores["training_sample"]["after"]["next_accuracy"] > 0.6
-    assert after["log_likelihood"] == pytest.approx(
-        max(read_logged(learned, "eval_validation_log_likelihood")), abs=1e-5
-    )
+    best = max(read_logged(learned, "eval_validation_log_likelihood"))
+    assert after["log_likelihood"] == pytest.approx(best, abs=1e-5)
     assert scores["rows"] == len(data.judging.rows)
 
 
@@ -124,9 +122,8 @@ def test_adds_and_reports_missing_head(tmp_path: Path) -> None:
 
 def test_trains_and_merges_adapters(tmp_path: Path) -> None:
     base = str(build_cross_encoder_base(tmp_path / "roberta"))
-    run = train_to_end(
-        create_language_run(text_file(40), base=base, lora_rank=2, learning_rate=1e-2, evaluation_limit=8)
-    )
+    options = {"base": base, "lora_rank": 2, "learning_rate": 1e-2, "evaluation_limit": 8}
+    run = train_to_end(create_language_run(text_file(40), **options))
     base_weights, saved = (load_file(Path(folder) / "model.safetensors") for folder in (base, run.model_folder))
     assert saved.keys() == base_weights.keys()
     changed = {name for name, array in saved.items() if not np.array_equal(array, base_weights[name])}

@@ -65,19 +65,15 @@ def test_measured_rows_are_fixed_and_limited(data: LanguageTrainingData) -> None
     rows = data.validation_rows
     assert len(rows.rows) == min(40, len(data.held_out))
     assert sorted(row for batch in rows.batches() for row in batch) == rows.rows.tolist()
-    assert all(
-        np.array_equal(first_labels, two) for first_labels, two in zip(rows.labels(), rows.labels(), strict=True)
-    )
+    assert all(np.array_equal(first, second) for first, second in zip(rows.labels(), rows.labels(), strict=True))
     unlimited = replace(data, options=make_options(evaluation_limit=0))
     assert len(unlimited.validation_rows.rows) == len(data.held_out)
 
 
 def test_measures_unigram_baseline_on_same_tokens(data: LanguageTrainingData) -> None:
     baseline = data.baselines()[UNIGRAM]
-    counts = np.bincount(
-        [token for text in documents(data, Part.TRAIN) for token in data.tokenizer(text)["input_ids"][1:-1]],
-        minlength=len(data.tokenizer),
-    )
+    tokens = [token for text in documents(data, Part.TRAIN) for token in data.tokenizer(text)["input_ids"][1:-1]]
+    counts = np.bincount(tokens, minlength=len(data.tokenizer))
     counts[data.tokenizer.all_special_ids] = 0
     masked_tokens = [token for row in data.validation_rows.labels() for token in row.tolist() if token >= 0]
     chances = (counts[masked_tokens] + 1) / (counts.sum() + len(counts) - 5)
@@ -112,7 +108,6 @@ def test_masks_whole_words(data: LanguageTrainingData) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"whole_words": WholeWords.SPACES}, {"objective": LanguageObjective.MLM_NSP}])
 def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: dict[str, Any]) -> None:
-    """Rows are masked batch by batch, as in training."""
     hidden = replace(data, options=make_options(**changed)).training_rows
     order = np.random.default_rng(0)
     special = hidden.masker.special

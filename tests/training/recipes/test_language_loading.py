@@ -58,9 +58,8 @@ def test_existing_tokenizer_takes_no_progress(tmp_path: Path) -> None:
     shares = list[float]()
     folder = tmp_path / "tokenizer"
     LanguageTrainingData.from_corpus(corpus, SHARES, make_options()).tokenizer.save_pretrained(folder)
-    LanguageTrainingData.from_corpus(
-        corpus, SHARES, make_options(tokenizer=str(folder), whole_words="morphemes"), shares.append
-    )
+    options = make_options(tokenizer=str(folder), whole_words="morphemes")
+    LanguageTrainingData.from_corpus(corpus, SHARES, options, shares.append)
     # tokenized documents; two ninths of them are for validation
     expected = [7 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [7 / 9]
     expected += [7 / 9 + 2 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [1.0]
@@ -248,9 +247,8 @@ def test_starts_with_hub_head_and_trains_it(trainings: _Trainings) -> None:
     assert provenance["base"]["revision"]
     assert "new_heads" not in provenance
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
-    base_weights, saved = (
-        load_file(folder / "model.safetensors") for folder in (trainings.base, trainings.whole.model_folder)
-    )
+    folders = (trainings.base, trainings.whole.model_folder)
+    base_weights, saved = (load_file(folder / "model.safetensors") for folder in folders)
     assert saved.keys() == base_weights.keys()
     assert not np.array_equal(saved["lm_head.bias"], base_weights["lm_head.bias"])
 

@@ -48,14 +48,10 @@ def score(question: np.ndarray, passage: np.ndarray) -> float:
 
 
 def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> float:
-    """Return the loss of the texts above by its formula."""
-    questions = [
-        np.asarray(vectors, dtype=np.float64) for vectors in model.encode_query(QUESTIONS, convert_to_numpy=True)
-    ]
+    encoded = model.encode_query(QUESTIONS, convert_to_numpy=True)
+    questions = [np.asarray(vectors, dtype=np.float64) for vectors in encoded]
     columns = [model.encode_document(texts, convert_to_numpy=True) for texts in (POSITIVES, *NEGATIVES)]
-    scores = np.array(
-        [[[score(vectors, passage) for passage in column] for column in columns] for vectors in questions]
-    )
+    scores = np.array([[[score(q, passage) for passage in column] for column in columns] for q in questions])
     scores /= options.temperature  # (questions, positions, their questions)
     every = scores.transpose(0, 2, 1).reshape(3, 9)
     contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
@@ -82,10 +78,8 @@ def test_loss_matches_formula(settings: dict[str, Any]) -> None:
     model = load_token_encoder(find_model(options.base))
     model.eval()
     columns = [QUESTIONS, POSITIVES, *NEGATIVES]
-    features = [
-        model.preprocess(texts) | {"task": "document" if position else "query"}
-        for position, texts in enumerate(columns)
-    ]
+    tasks = ["query", *["document"] * (len(columns) - 1)]
+    features = [model.preprocess(texts) | {"task": task} for texts, task in zip(columns, tasks, strict=True)]
     actual = late_loss(model, options)(features, torch.tensor(TEACHER))
     assert float(actual.detach()) == pytest.approx(compute_expected_loss(model, options), rel=1e-4, abs=1e-4)
 
@@ -93,10 +87,8 @@ def test_loss_matches_formula(settings: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     options = {"epochs": 30.0, "batch_size": 8, "learning_rate": 3e-3, "dimensions": 8, "evaluation_limit": 0}
-    return train_in(
-        tmp_path_factory.mktemp("late"),
-        lambda: create_planned_run(LATE_INTERACTION, shuffled(40, 40), SHARES, **options),
-    )
+    folder = tmp_path_factory.mktemp("late")
+    return train_in(folder, lambda: create_planned_run(LATE_INTERACTION, shuffled(40, 40), SHARES, **options))
 
 
 def test_training_improves_scores(finished: Trained) -> None:
@@ -112,16 +104,14 @@ def test_scores_match_retrieval_evaluation(finished: Trained) -> None:
     rankings = late.search([question.text for question in data.validation.questions], 10)
     means = evaluate(rankings, data.validation, (1, 10)).means()
     reported = finished.run.scores()["after"]
-    assert {name: reported[name] for name in ("recall@1", "ndcg@10")} == pytest.approx(
-        {name: means[name] for name in ("recall@1", "ndcg@10")}, abs=0.02
-    )
+    for name in ("recall@1", "ndcg@10"):
+        assert reported[name] == pytest.approx(means[name], abs=0.02)
 
 
 def test_library_loads_model(finished: Trained) -> None:
     model = MultiVectorEncoder(str(finished.run.model_folder), device="cpu")
-    assert [type(module).__name__ for module in model] == [
-        *("Transformer", "WeightedLayerPooling", "Dense", "MultiVectorMask", "Normalize"),
-    ]
+    names = [type(module).__name__ for module in model]
+    assert names == ["Transformer", "WeightedLayerPooling", "Dense", "MultiVectorMask", "Normalize"]
     (vectors,) = model.encode_document(SENTENCES[:1], convert_to_numpy=True)
     assert vectors.shape[1] == 8
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)

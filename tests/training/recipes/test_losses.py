@@ -60,11 +60,8 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
 
 def of_both(trainings: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
     """Return each objective for the tiny model and, if possible, for the starter."""
-    fits = [
-        name
-        for name, options in trainings.items()
-        if options["objective"] is not GIST and "mini_batch_size" not in options
-    ]
+    whole = {name: options for name, options in trainings.items() if "mini_batch_size" not in options}
+    fits = [name for name, options in whole.items() if options["objective"] is not GIST]
     return [*(("tiny", name) for name in trainings), *(("starter", name) for name in fits)]
 
 
@@ -126,9 +123,8 @@ def five_questions() -> TrainingData:
 
 
 def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
-    batch_options = BiEncoderOptions(
-        base=base, batch_size=5, precision=Precision.FLOAT32, **{"negatives_last": 200, **options}
-    )
+    settings = {"negatives_last": 200, **options}
+    batch_options = BiEncoderOptions(base=base, batch_size=5, precision=Precision.FLOAT32, **settings)
     return Batch(batch_options, five_questions(), folder)
 
 
@@ -159,7 +155,6 @@ def prompted(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
 def test_training_reads_same_texts_as_search(name: str, prompted: str, tmp_path: Path) -> None:
-    """The vectors of a training step equal those of a search."""
     batch = bi_encoder_batch(prompted, tmp_path, **BI_ENCODERS[name])
     seen: list[np.ndarray] = []
     last = batch.task.model[-1]
@@ -265,27 +260,23 @@ def lead_of_cross_encoder(source: ModelSource, data: TrainingData) -> float:
 
 
 def trained(kind: str, base: str, **options: Any) -> Run:
-    """Learn the passages of five questions by heart."""
     rates = {BI_ENCODER: (0.06, 6e-3), CROSS_ENCODER: (0.2, 6e-3)}
     settings = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
     never = {"evaluation_steps": 10_000}  # so the last weights are used
     seven = shuffled(7, 7)
-    run = create_planned_run(
-        kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings | never | options
-    )
+    settings |= never | options
+    run = create_planned_run(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings)
     assert train(run).state is State.DONE, run.status().message
     return run
 
 
 @pytest.fixture(scope="module")
 def guide(tiny_bi_encoder: str, module_workspace: Path) -> str:
-    """A bi-encoder that knows the answers."""
     return str(in_workspace(module_workspace, lambda: trained(BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)).folder)
 
 
 @pytest.fixture(scope="module")
 def teacher(tiny_cross_encoder: str, module_workspace: Path) -> str:
-    """A cross-encoder that knows the answers."""
     settings = {"negatives": 6, "epochs": 150.0, "learning_rate": 3e-3}
     run = in_workspace(module_workspace, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **settings))
     return str(run.folder)

@@ -21,9 +21,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def teacher(tmp_path: Path) -> MixTeacher:
     base = str(build_bi_encoder(tmp_path / "base"))
-    options = BiEncoderOptions(
-        base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_loss_weight=0.5
-    )
+    objective = BiEncoderObjective.MULTIPLE_NEGATIVES
+    options = BiEncoderOptions(base=base, objective=objective, shared_passages=True, mix_loss_weight=0.5)
     data = TrainingData.from_question_set(find("sample"), SplitOptions(), options)
     data = replace(data, train=data.train.with_questions(np.arange(20)))
     _, examples = encoder_examples(options, data)

@@ -149,11 +149,8 @@ def test_fills_missing_with_valid_negatives(
         filled_passages = [passage for passage in row if passage >= 0]
         fitting = {p for p, free in enumerate(allowed) if free and may_be(question, question_set.passages[p], options)}
         assert set(filled_passages) <= fitting
-        assert (
-            len(set(filled_passages))
-            == len(filled_passages)
-            == min(options.negatives, len(fitting | ({*before} - {NOT_FOUND})))
-        )
+        count = min(options.negatives, len(fitting | ({*before} - {NOT_FOUND})))
+        assert len(set(filled_passages)) == len(filled_passages) == count
     np.testing.assert_array_equal(full, fill_missing(sampled_rows, question_set, relevance, options, allowed))
 
 
@@ -203,9 +200,8 @@ def test_detects_answer_in_decomposed_characters() -> None:
 
 def test_sampling_depends_on_seed_and_covers_all_ranks() -> None:
     question_set = small_set().with_questions([0])
-    rows = [
-        int(sample_all(ranking([0, 1, 2, 3, 4]), question_set, make_options(1, seed=n)).rows[0, 0]) for n in range(400)
-    ]
+    samples = [sample_all(ranking([0, 1, 2, 3, 4]), question_set, make_options(1, seed=n)) for n in range(400)]
+    rows = [int(sample.rows[0, 0]) for sample in samples]
     shares = np.bincount(rows, minlength=5) / 400
     assert shares[0] == 0
     # four passages of equal chance: three standard deviations of a share of 400 draws are 0.065
@@ -245,12 +241,9 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
     assert data.is_trainable[mined.rows[mined.rows >= 0]].all()
     candidates = data.candidates(data.train, 9)
     rows, positions = np.nonzero(mined.ranks)
-    np.testing.assert_array_equal(
-        mined.rows[rows, positions], candidates.indices[rows, mined.ranks[rows, positions] - 1]
-    )
-    np.testing.assert_array_equal(
-        mined.scores[rows, positions], candidates.scores[rows, mined.ranks[rows, positions] - 1]
-    )
+    rank_positions = mined.ranks[rows, positions] - 1
+    np.testing.assert_array_equal(mined.rows[rows, positions], candidates.indices[rows, rank_positions])
+    np.testing.assert_array_equal(mined.scores[rows, positions], candidates.scores[rows, rank_positions])
     fewer = mine_negatives(replace(options, negatives=2), data).ranks
     assert (fewer > 0).sum(axis=1).max() == 2
 
@@ -385,9 +378,8 @@ def test_dense_negatives_are_nearest_passages() -> None:
         near = np.argsort(-cosines[row], kind="stable")[:3].tolist()
         relevant = {small_set().row_of_passage[id_] for id_ in question.relevant}
         expected = [(passage, rank) for rank, passage in enumerate(near, start=1) if passage not in relevant][:2]
-        ranked_negatives = [
-            (p, r) for p, r in zip(mined.rows[row].tolist(), mined.ranks[row].tolist(), strict=True) if r
-        ]
+        ranked_rows = zip(mined.rows[row].tolist(), mined.ranks[row].tolist(), strict=True)
+        ranked_negatives = [(passage, rank) for passage, rank in ranked_rows if rank]
         assert ranked_negatives == expected
         best = max(cosines[row][list(relevant)])
         assert mined.positive_scores[row] == pytest.approx(best, abs=1e-6)

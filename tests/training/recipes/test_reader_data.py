@@ -41,9 +41,8 @@ def test_uses_correct_position_in_file(start: int) -> None:
 
 @pytest.mark.parametrize(("claimed", "meant"), [(SECOND - 2, SECOND), (SECOND + 3, SECOND), (1000, THIRD), (1, FIRST)])
 def test_corrects_wrong_position_to_nearest_match(claimed: int, meant: int) -> None:
-    assert locate_answer(make_question("서울", starts=(claimed,)), TEXT) == AnswerLocation(
-        ((meant, meant + 2),), is_corrected=True
-    )
+    question = make_question("서울", starts=(claimed,))
+    assert locate_answer(question, TEXT) == AnswerLocation(((meant, meant + 2),), is_corrected=True)
 
 
 def test_uses_all_matches_without_position() -> None:
@@ -101,7 +100,6 @@ def ids(questions: Iterable[Question]) -> set[str]:
 
 
 def by_part(question_set: QuestionSet) -> dict[Part, set[str]]:
-    """Return the ids of the answerable questions of each part."""
     rows = split(question_set, SHARES).rows
     return {part: {question_set.questions[row].id for row in rows[part]} for part in Part}
 
@@ -144,16 +142,13 @@ def test_splits_fully_answered_set_as_usual() -> None:
     assert (data.train, data.validation) == (plain.train, plain.validation)
     assert add_unanswerable_questions(plain) is plain
     few = replace(OPTIONS, evaluation_limit=3)
-    assert (
-        ReaderTrainingData.from_question_set(cue_set(20), SHARES, few).validation
-        == TrainingData.from_question_set(cue_set(20), SHARES, few).validation
-    )
+    readers, rankers = (kind.from_question_set(cue_set(20), SHARES, few) for kind in (ReaderTrainingData, TrainingData))
+    assert readers.validation == rankers.validation
 
 
 def test_limits_validation_questions_with_and_without_answer() -> None:
-    validation = ReaderTrainingData.from_question_set(
-        cue_set(100, 100), SHARES, replace(OPTIONS, evaluation_limit=20)
-    ).validation
+    options = replace(OPTIONS, evaluation_limit=20)
+    validation = ReaderTrainingData.from_question_set(cue_set(100, 100), SHARES, options).validation
     assert len(validation.questions) == 20
     assert 4 < sum(map(is_unanswerable, validation.questions)) < 16
 
@@ -184,16 +179,14 @@ def test_rejects_set_without_answers() -> None:
 
 
 def test_samples_no_negatives_for_unanswerable_questions() -> None:
-    """Another passage might answer them."""
     data = ReaderTrainingData.from_question_set(cue_set(20, 20), SHARES, OPTIONS)
     options = replace(OPTIONS, negatives=2)
     rows = mine_negatives(options, data).rows
     unanswerable = np.array([is_unanswerable(question) for question in data.train.questions])
     assert (rows[unanswerable] == NOT_FOUND).all()
     assert (rows[~unanswerable] != NOT_FOUND).any()
-    assert not set(to_table(mine_negatives(options, data), data)["question_id"]) & {
-        question.id for question in data.train.questions if is_unanswerable(question)
-    }
+    unanswerable = {question.id for question in data.train.questions if is_unanswerable(question)}
+    assert not set(to_table(mine_negatives(options, data), data)["question_id"]) & unanswerable
 
 
 def test_uses_marked_passages_of_unanswerable_questions() -> None:
@@ -208,9 +201,7 @@ def test_uses_marked_passages_of_unanswerable_questions() -> None:
 
 def test_describes_data_in_provenance() -> None:
     about = READER_FAMILY.describe(cue_set(20, 5), SHARES, OPTIONS)
-    assert about == {
-        **{"questions": 25, "passages": 25, "unanswerable_questions": 5, "normalization": "korquad"},
-        **{"train_questions": 12, "validation_questions": 4, "test_questions": 4},
-        "split": "drawn by article, seed 0",
-    }
+    counts = {"questions": 25, "passages": 25, "unanswerable_questions": 5}
+    counts |= {"train_questions": 12, "validation_questions": 4, "test_questions": 4}
+    assert about == counts | {"normalization": "korquad", "split": "drawn by article, seed 0"}
     assert "unanswerable_questions" not in READER_FAMILY.describe(cue_set(20), SHARES, OPTIONS)

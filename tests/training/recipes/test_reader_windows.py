@@ -38,10 +38,7 @@ def make_question(*answers: str, starts: tuple[int, ...] = ()) -> Question:
 
 
 def marks(windows: ReaderWindows) -> list[tuple[list[int], list[int]]]:
-    return [
-        (list(begin_positions), list(other))
-        for begin_positions, other in zip(windows.starts, windows.ends, strict=True)
-    ]
+    return [(list(starts), list(ends)) for starts, ends in zip(windows.starts, windows.ends, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -59,14 +56,10 @@ def test_marks_tokens_of_answer(
     windows.add_answered(make_question(answer), PASSAGE)
     assert [(window.start, window.first, window.last) for window in windows.windows] == [(START, 0, 5), (START, 3, 8)]
     assert marks(windows) == expected
-    assert windows.counts == {
-        **{"answers": 1, "corrected": 0, "missing": 0},
-        "without_answer": sum(begins == [0] for begins, _ in expected),
-    }
-    assert windows.columns() == {
-        "question": [CUE] * 2,
-        "passage": [" ".join((A, B, C, D, E)), " ".join((D, E, F, G, H))],
-    }
+    without_answer = sum(starts == [0] for starts, _ in expected)
+    assert windows.counts == {"answers": 1, "corrected": 0, "missing": 0, "without_answer": without_answer}
+    passages = [" ".join((A, B, C, D, E)), " ".join((D, E, F, G, H))]
+    assert windows.columns() == {"question": [CUE] * 2, "passage": passages}
 
 
 def test_marks_token_of_answer_within_word(windows: ReaderWindows) -> None:

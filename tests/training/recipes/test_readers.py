@@ -46,7 +46,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    """A reader that learned the rule of the set."""
     settings: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
     return in_workspace(module_workspace, lambda: train_to_end(created_reader(cue_set(600, words=4), **settings)))
 
@@ -70,24 +69,19 @@ def test_learns_cue_and_generalizes(learned: Run) -> None:
     test_set, pairs = pairs_of(learned, Part.TEST)
     read = SpanReader(make_source(learned)).read(pairs)
     answers = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
-    right = [
-        score_answer(answer, question.answers, ScoringRules.KORQUAD)
-        for answer, question in zip(answers, test_set.questions, strict=True)
-    ]
+    pairs = zip(answers, test_set.questions, strict=True)
+    right = [score_answer(answer, question.answers, ScoringRules.KORQUAD) for answer, question in pairs]
     assert np.mean(right, axis=0).min() > 0.9
     measured = read_logged(learned, "eval_validation_f1")
     assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
-    assert learned.provenance()["answers"] == dict.fromkeys(("corrected", "missing", "without_answer"), 0) | {
-        **{"answers": 360, "windows": 360}
-    }
+    counts = {"answers": 360, "windows": 360, "corrected": 0, "missing": 0, "without_answer": 0}
+    assert learned.provenance()["answers"] == counts
 
 
 def test_bfloat16_finds_same_spans(learned: Run) -> None:
     _, pairs = pairs_of(learned, Part.ALL)
-    exact, quick = (
-        SpanReader(make_source(learned), precision=precision).read(pairs)
-        for precision in (Precision.FLOAT32, Precision.BFLOAT16)
-    )
+    precisions = (Precision.FLOAT32, Precision.BFLOAT16)
+    exact, quick = (SpanReader(make_source(learned), precision=precision).read(pairs) for precision in precisions)
     same = (exact.starts[:, 0] == quick.starts[:, 0]) & (exact.ends[:, 0] == quick.ends[:, 0])
     assert same.mean() >= 0.95
 
@@ -193,9 +187,8 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
     def reached(at: float) -> list[float]:
         answered = zip(read.predictions(at), data.validation.questions, strict=True)
-        both: list[float] = np.mean(
-            [score_answer(answer, of.answers, ScoringRules.KORQUAD) for answer, of in answered], axis=0
-        ).tolist()
+        scores = [score_answer(answer, of.answers, ScoringRules.KORQUAD) for answer, of in answered]
+        both: list[float] = np.mean(scores, axis=0).tolist()
         return both
 
     assert [scores["after"][name] for name in ("em", "f1")] == pytest.approx(reached(threshold), abs=1e-6)
@@ -204,13 +197,10 @@ def test_scores_no_answer_at_best_threshold() -> None:
 
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
-    """Return the training windows of the tiny base."""
-    reader_options = ReaderOptions(
-        base=get_base(READER), max_length=64, overlap=8, negative_question_fraction=0.0, **options
-    )
-    recipe = ReaderRecipe(
-        reader_options, ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
-    )
+    settings = {"max_length": 64, "overlap": 8, "negative_question_fraction": 0.0, **options}
+    reader_options = ReaderOptions(base=get_base(READER), **settings)
+    data = ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
+    recipe = ReaderRecipe(reader_options, data)
     answer_counts: dict[str, int] = recipe.build_task(find_model(get_base(READER))).metadata["answers"]
     return answer_counts
 
@@ -236,9 +226,8 @@ def test_answer_position_refers_to_first_passage_without_title(title: bool) -> N
         passages += [Passage(f"a{number}", f"{first} {number}", "제목"[number % 2 :] + f"{number}")]
         passages += [Passage(f"b{number}", f"{second} {number}", f"다른 {number}")]
         start = len(WORDS[1]) + 1
-        questions.append(
-            Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
-        )
+        relevant = (f"a{number}", f"b{number}")
+        questions.append(Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), relevant, starts=(start,)))
     counts = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
     assert counts == {"answers": 12, "corrected": 0, "missing": 0, "without_answer": 0, "windows": 12}
 
@@ -256,9 +245,8 @@ def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
 
 def test_continues_from_bi_encoder_and_reader() -> None:
     question_set = cue_set(30)
-    encoder = train_to_end(
-        create_planned_run(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), base=get_base(READER), epochs=1.0)
-    )
+    options = {"base": get_base(READER), "epochs": 1.0}
+    encoder = train_to_end(create_planned_run(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), **options))
     first = train_to_end(created_reader(question_set, base=encoder.id))
     second = train_to_end(created_reader(question_set, base=first.id))
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)

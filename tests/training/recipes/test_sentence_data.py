@@ -64,32 +64,25 @@ def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
     alone = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax))
     assert (alone.measure, alone.best_by, alone.sample) == ("", "loss", None)
     judged = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax, evaluation_set=judges.key))
-    assert (judged.measure, judged.best_by, judged.sample, judged.evaluation_set_name) == (
-        *("spearman", "spearman", None),
-        "scored",
-    )
-    assert (
-        judged.evaluation_pairs.fingerprint
-        == make_scored_pairs(50).at(split_pairs(make_scored_pairs(50), SHARES)[Part.VALIDATION]).fingerprint
-    )
+    assert (judged.measure, judged.best_by, judged.evaluation_set_name) == ("spearman", "spearman", "scored")
+    assert judged.sample is None
+    rows = split_pairs(make_scored_pairs(50), SHARES)[Part.VALIDATION]
+    assert judged.evaluation_pairs.fingerprint == make_scored_pairs(50).at(rows).fingerprint
     cross = SentenceCrossEncoderOptions(base="folder", objective=CrossSentenceObjective.CROSS_ENTROPY)
     assert PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, cross).best_by == "accuracy"
 
 
 def test_requires_scored_evaluation_set_for_encoder() -> None:
     judges = save_pairs(make_labelled_pairs())
-    with pytest.raises(
-        OptionError, match="evaluation_set must name a set of scored pairs, and labelled holds labelled"
-    ):
+    with pytest.raises(OptionError, match="evaluation_set must name a set of scored pairs, and labelled holds label"):
         PAIR_FAMILY.check(make_scored_pairs(), options(evaluation_set=judges.key))
 
 
 def test_rejects_set_without_training_pairs() -> None:
     published = np.full(30, 1)
     columns = [list(column) for column in make_scored_pairs(30).texts]
-    pairs = PairSet.from_columns(
-        "dev", PairKind.SCORED, columns, make_scored_pairs(30).values, published=published, scale=(0, 5)
-    )
+    scores = make_scored_pairs(30).values
+    pairs = PairSet.from_columns("dev", PairKind.SCORED, columns, scores, published=published, scale=(0, 5))
     with pytest.raises(TrainingError, match="0 training and 30 validation pairs") as error:
         PairTrainingData.from_pairs(pairs, SHARES, options())
     assert error.value.code == "too_few_pairs"
@@ -109,9 +102,8 @@ def test_makes_triples_of_labelled_pairs() -> None:
         ("d", "d is wrong", Label.CONTRADICTION),
     ]
     first, second, labels = (list(column) for column in zip(*rows, strict=True))
-    sentences, triples, relevance = make_triples(
-        PairSet.from_columns("nli", PairKind.LABELLED, [first, second], labels)
-    )
+    pairs = PairSet.from_columns("nli", PairKind.LABELLED, [first, second], labels)
+    sentences, triples, relevance = make_triples(pairs)
     assert [tuple(sentences[sentence_row] for sentence_row in row) for row in triples] == [
         ("a", "a follows", "a is wrong"),
         ("a", "a follows too", "a is never"),
@@ -133,10 +125,8 @@ def test_metrics_match_other_libraries_and_round_trip() -> None:
     predictions = predict_pairs(pairs, distinct, vectors, "spearman")
     of = dict(zip(distinct.sentences, vectors, strict=True))
     # a sentence and itself have the cosine 1 with any rounding
-    cosines = [
-        1.0 if sentence == other else float(of[sentence] @ of[other])
-        for sentence, other in zip(*pairs.texts, strict=True)
-    ]
+    sentence_pairs = zip(*pairs.texts, strict=True)
+    cosines = [1.0 if first == second else float(of[first] @ of[second]) for first, second in sentence_pairs]
     means = predictions.means()
     assert means["spearman"] == pytest.approx(spearmanr(cosines, pairs.gold).statistic, abs=1e-6)
     assert means["pearson"] == pytest.approx(pearsonr(cosines, pairs.gold).statistic, abs=1e-5)
@@ -175,9 +165,7 @@ def test_gain_uses_paired_bootstrap() -> None:
     resampled = []
     for _ in range(1000):
         rows = rng.integers(len(gold), size=len(gold))  # each pair is a separate group
-        after, before = (
-            spearmanr(predictions.predicted[rows], gold[rows]).statistic for predictions in (better, worse)
-        )
+        after, before = (spearmanr(part.predicted[rows], gold[rows]).statistic for part in (better, worse))
         resampled.append(after - before)
     assert [low, high] == pytest.approx(np.quantile(resampled, [0.025, 0.975]), abs=0.05)
     interval = content["intervals"]["after"]["spearman"]

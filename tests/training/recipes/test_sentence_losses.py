@@ -59,7 +59,6 @@ def vectors(encoder: Any, features: list[dict[str, Any]]) -> list[Tensor]:
 
 
 def compute_loss(objective: SentenceObjective, **changed: Any) -> tuple[float, list[Tensor], Tensor | None, Any]:
-    """Return the recipe's loss, its vectors, the labels and the loss module."""
     torch.manual_seed(0)
     encoder = model()
     loss_options = options(objective, **changed)
@@ -235,9 +234,8 @@ def test_deletes_words_with_given_probability() -> None:
     many = [" ".join(f"w{number}" for number in range(50))] * 200
     left = delete_words(many, 0.6, seed=1)
     assert sum(len(sentence.split()) for sentence in left) / 10_000 == pytest.approx(0.4, abs=0.02)
-    assert all(
-        words == sorted(words, key=lambda word: int(word[1:])) for words in (sentence.split() for sentence in left)
-    )
+    word_lists = [sentence.split() for sentence in left]
+    assert all(words == sorted(words, key=lambda word: int(word[1:])) for words in word_lists)
     assert delete_words(many, 0.6, seed=1) == left != delete_words(many, 0.6, seed=2)
     assert delete_words(["one", "", "a b"], 0.99, seed=0)[:2] == ["one", ""]
     assert delete_words(["a b c"], 0.0, seed=0) == ["a b c"]

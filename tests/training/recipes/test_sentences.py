@@ -61,9 +61,8 @@ CASES += [(SENTENCE_CROSS_ENCODER, objective) for objective in CrossSentenceObje
 
 def run_of(kind: str, objective: Any, **options: Any) -> Run:
     teacher = {"teacher": tiny_bi_encoder()} if objective is SentenceObjective.DISTILLATION else {}
-    return create_pair_run(
-        SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]](), kind, objective=objective, **teacher, **options
-    )
+    pairs = SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]]()
+    return create_pair_run(pairs, kind, objective=objective, **teacher, **options)
 
 
 @pytest.mark.parametrize(("kind", "objective"), CASES)
@@ -78,10 +77,8 @@ def test_resumes_identically_after_stop(kind: str, objective: Any) -> None:
 
 @pytest.fixture(scope="module")
 def run(module_workspace: Path) -> Run:
-    """An encoder trained on scored pairs."""
-    return in_workspace(
-        module_workspace, lambda: train_to_end(create_pair_run(make_topic_pairs(), epochs=6.0, learning_rate=3e-3))
-    )
+    options = {"epochs": 6.0, "learning_rate": 3e-3}
+    return in_workspace(module_workspace, lambda: train_to_end(create_pair_run(make_topic_pairs(), **options)))
 
 
 def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
@@ -111,9 +108,8 @@ def test_logs_alignment_and_uniformity(run: Run) -> None:
     after = run.scores()["after"]
     assert (path.alignment[0], path.uniformity[0]) == pytest.approx((before["alignment"], before["uniformity"]))
     best_position = path.steps.tolist().index(run.scores()["best_step"])
-    assert (path.alignment[best_position], path.uniformity[best_position]) == pytest.approx(
-        (after["alignment"], after["uniformity"])
-    )
+    measured = (path.alignment[best_position], path.uniformity[best_position])
+    assert measured == pytest.approx((after["alignment"], after["uniformity"]))
 
 
 def test_card_lists_metrics_with_intervals(run: Run) -> None:
@@ -142,22 +138,19 @@ def test_result_is_usable_as_bi_encoder(run: Run) -> None:
     searched = planned_ranker(BI_ENCODER, question_set, base=run.id, epochs=1.0, batch_size=4)
     train_to_end(searched)
     assert searched.provenance()["base"]["reference"] == run.id
-    assert [spec.kind for spec in get_recipe(KIND).retrievers(run.id, "BM25", title=True, name_for=str)] == [
-        *("dense", "hybrid")
-    ]
+    specs = get_recipe(KIND).retrievers(run.id, "BM25", title=True, name_for=str)
+    assert [spec.kind for spec in specs] == ["dense", "hybrid"]
 
 
 def test_sts_continues_from_nli() -> None:
-    first = train_to_end(
-        run_of(KIND, SentenceObjective.NLI_SOFTMAX, evaluation_set=save_pairs(make_scored_pairs(120)).key)
-    )
+    evaluation_set = save_pairs(make_scored_pairs(120)).key
+    first = train_to_end(run_of(KIND, SentenceObjective.NLI_SOFTMAX, evaluation_set=evaluation_set))
     assert first.scores()["evaluation_set"] == "scored"
     assert first.provenance()["data"]["evaluation_set"] == "scored"
     second = train_to_end(create_pair_run(make_scored_pairs(), base=first.id))
     before = load_bi_encoder(find_model(first.id), []).encode(["한강은 서울을"])
-    np.testing.assert_array_equal(
-        load_bi_encoder(find_model(second.plan().options.base), []).encode(["한강은 서울을"]), before
-    )
+    base = load_bi_encoder(find_model(second.plan().options.base), [])
+    np.testing.assert_array_equal(base.encode(["한강은 서울을"]), before)
     assert second.scores()["before"]["spearman"] == pytest.approx(
         get_recipe(KIND)(second.plan().options, load_training_data(second.plan()))
         .evaluate(find_model(first.id))
@@ -236,9 +229,8 @@ def test_command_trains_and_rejects(capsys: pytest.CaptureFixture[str], tmp_path
     assert "before  spearman" in output
     assert Run(tmp_path / "run").plan().options.objective is SentenceObjective.COSENT
     assert main(["train", "sentences", "--data", nli, *small]) == 2
-    assert "cosent learns from scored pairs, and labelled holds labelled: for these there are nli-softmax" in (
-        capsys.readouterr().err
-    )
+    message = "cosent learns from scored pairs, and labelled holds labelled: for these use nli-softmax"
+    assert message in capsys.readouterr().err
     assert main(["train", "sentences", "--data", key, "--base", "starter"]) == 2
     assert "base must be a transformer" in capsys.readouterr().err
     assert main(["train", "sentences", "--data", key, *small, "--objective", "tsdae", "--estimate"]) == 0
@@ -265,7 +257,7 @@ def test_requires_evaluation_set_without_scores_or_loss(monkeypatch: pytest.Monk
     plan = run_of(KIND, SentenceObjective.TRIPLET).plan()
     recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
     monkeypatch.setenv("WORLD_SIZE", "2")  # each would have other examples
-    with pytest.raises(TrainingError, match="name a scored set to be judged on") as error:
+    with pytest.raises(TrainingError, match="set evaluation_set to a scored set") as error:
         recipe.build_task(find_model(tiny_bi_encoder()))
     assert error.value.code == "nothing_judges"
 
@@ -276,7 +268,7 @@ def test_rejects_teacher_of_other_dimensions(tmp_path: Path) -> None:
     teacher.save_pretrained(str(tmp_path), create_model_card=False)
     run = create_pair_run(SETS[PairKind.PARALLEL](), objective="distillation", teacher=str(tmp_path))
     assert train(run).state is State.FAILED
-    assert (run.status().code, "8 dimensions, and the base has 32" in run.status().message) == ("option", True)
+    assert (run.status().code, "8 dimensions, those of the base 32" in run.status().message) == ("option", True)
 
 
 def test_encodes_first_sentences_once_with_teacher() -> None:

@@ -110,20 +110,15 @@ def test_finished_run_can_be_searched_and_trained_further(trained: dict[str, Run
     assert main(["train", SPARSE_ENCODER, *words, *SHARES, *OFTEN]) == 0
     again = load_sparse_encoder(find_model(str(workspace_folder / "again")))
     assert isinstance(again[0], Router)  # as the base does
-    assert Run(workspace_folder / "again").scores()["before"]["ndcg@10"] == pytest.approx(
-        searched_scores["ndcg@10"], abs=0.2
-    )
+    before = Run(workspace_folder / "again").scores()["before"]
+    assert before["ndcg@10"] == pytest.approx(searched_scores["ndcg@10"], abs=0.2)
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_loss_matches_formula(in_parts: bool, temperature: float, workspace_folder: Path) -> None:
-    options = SparseEncoderOptions(
-        temperature=temperature,
-        question_regularizer=0.02,
-        passage_regularizer=0.03,
-        mini_batch_size=2 if in_parts else 0,
-    )
+    regularizers = {"question_regularizer": 0.02, "passage_regularizer": 0.03}
+    options = SparseEncoderOptions(temperature=temperature, mini_batch_size=2 if in_parts else 0, **regularizers)
     model = load_sparse_encoder(find_model(str(workspace_folder / "tiny")))
     model.eval()  # without dropout
     columns = [list(SENTENCES[:3]), list(SENTENCES[1:4]), list(SENTENCES[2:5])]
@@ -159,9 +154,8 @@ def test_idf_matches_bm25_and_stays_fixed(workspace_folder: Path) -> None:
     (term,) = set(model.tokenizer("한강은", add_special_tokens=False)["input_ids"])
     assert torch.nonzero(query_vector).flatten().tolist() == [term]
     assert float(query_vector[term]) == pytest.approx(idf[term])
-    np.testing.assert_allclose(
-        free.encode_document(SENTENCES[0]).to_dense(), model.encode_document(SENTENCES[0]).to_dense(), atol=1e-6
-    )
+    vectors, expected = (encoder.encode_document(SENTENCES[0]).to_dense() for encoder in (free, model))
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 def test_rejects_idf_for_other_vocabulary(workspace_folder: Path) -> None:

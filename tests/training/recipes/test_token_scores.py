@@ -24,10 +24,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def features_of(model: Any, questions: Sequence[str], passages: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        model.preprocess(list(questions)) | {"task": "query"},
-        model.preprocess(list(passages)) | {"task": "document"},
-    ]
+    features = [model.preprocess(list(texts)) for texts in (questions, passages)]
+    return [features[0] | {"task": "query"}, features[1] | {"task": "document"}]
 
 
 def loss_and_gradients(loss: Any, features: list[dict[str, Any]]) -> tuple[float, dict[str, Any]]:
@@ -67,7 +65,6 @@ def test_scores_repeated_passage_once(model: Any) -> None:
 
 
 def test_scores_match_search(model: Any) -> None:
-    """The encoder and the library compute them for texts of different lengths."""
     expected = model.similarity(model.encode_query(QUESTIONS), model.encode_document(SENTENCES))
     scores = mean_max_sims(model, *features_of(model, QUESTIONS, SENTENCES))
     torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)

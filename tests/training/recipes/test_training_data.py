@@ -41,9 +41,8 @@ def test_excludes_test_and_validation_articles_from_training(sample: QuestionSet
 
 def test_allows_unasked_passages_of_training_articles() -> None:
     passages = (*small_set().passages, Passage("p6", "아무도 묻지 않는 글"))
-    data = make_training_data(
-        QuestionSet("one more", passages, small_set().questions), SplitOptions(0.25, 0.25, seed=1)
-    )
+    question_set = QuestionSet("one more", passages, small_set().questions)
+    data = make_training_data(question_set, SplitOptions(0.25, 0.25, seed=1))
     held_out = {id_ for q in small_set().questions if q not in data.train.questions for id_ in q.relevant}
     allowed = {passage.id for passage, free in zip(passages, data.is_trainable, strict=True) if free}
     assert allowed == {passage.id for passage in passages} - held_out
@@ -178,10 +177,8 @@ def test_bm25_scores_match_retrieval_evaluation(sample: QuestionSet) -> None:
     bm25 = BM25("BM25", sample.passages, BM25Options())
     rankings = bm25.search([question.text for question in data.validation.questions], 10).indices
     rows = [sample.row_of_passage[q.relevant[0]] for q in data.validation.questions]
-    ranks = [
-        row.tolist().index(relevant_row) + 1 if relevant_row in row else 0
-        for row, relevant_row in zip(rankings, rows, strict=True)
-    ]
+    pairs = zip(rankings.tolist(), rows, strict=True)
+    ranks = [ranking.index(relevant_row) + 1 if relevant_row in ranking else 0 for ranking, relevant_row in pairs]
     expected = {
         "recall@1": np.mean([rank == 1 for rank in ranks]),
         "recall@5": np.mean([0 < rank <= 5 for rank in ranks]),
