@@ -336,11 +336,11 @@ class _Planner:
                 return self._learned(local)
             case MilvusSpec(fusion=Ranker.RRF):
                 values = local.model_dump()
-                parts = [
+                searches = [
                     MilvusSpec.model_validate(values | {"search": search, "name": f"{spec.name} {name}"})
                     for search, name in ((MilvusSearchMode.BM25, "BM25"), (MilvusSearchMode.DENSE, "vectors"))
                 ]
-                return _join_plans(local, [(self.plan(part), {"per_range": 1.0}) for part in parts], by_rank=True)
+                return _join_plans(local, [(self.plan(part), {"per_range": 1.0}) for part in searches], by_rank=True)
             case BM25Spec():
                 signal: Signal = Terms(self._field("terms"), local, self._context)
             case DenseSpec():

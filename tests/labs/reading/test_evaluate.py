@@ -50,7 +50,9 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> ReadingExperiment:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
     split: dict[str, Any] = {"split": Part.TEST, "test_fraction": 0.4, "validation_fraction": 0.3}
     readers = (ReaderSpec(name="next", model="starter"),)
-    return ReadingExperiment(data=save_question_set(SET).key, depths_read=(1, 2, 4), retriever=SPECS, reader=readers, **split)
+    return ReadingExperiment(
+        data=save_question_set(SET).key, depths_read=(1, 2, 4), retriever=SPECS, reader=readers, **split
+    )
 
 
 def test_metrics_match_exported_answers(experiment: ReadingExperiment, tmp_path: Path) -> None:

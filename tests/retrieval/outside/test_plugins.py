@@ -147,7 +147,10 @@ def test_failure_has_reason(
     entry: str, options: dict[str, int], code: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "exits_on_import.py").write_text("raise OSError('no licence')")
-    also = "letters=their_search:CharacterSearch,missing=their_search:Nothing,gone=no_such_module:X,exits=exits_on_import:X"
+    also = (
+        "letters=their_search:CharacterSearch,missing=their_search:Nothing,gone=no_such_module:X,"
+        "exits=exits_on_import:X"
+    )
     monkeypatch.setenv("MRC_RETRIEVERS", f"{also},their_search:ready,broken entry")
     (result,) = compare(
         Experiment(data="x", retriever=(PluginSpec(name="P", entry=entry, options=options),)), small_set()

@@ -185,10 +185,10 @@ def _signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
     names = table["signal"].tolist()
     base = alt.Chart(table).encode(
         y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
-        x=alt.X("share:Q", title=x),
-        tooltip=charts.tooltips(("signal:N", " "), ("share:Q", x, ".1f")),
+        x=alt.X("weight:Q", title=x),
+        tooltip=charts.tooltips(("signal:N", " "), ("weight:Q", x, ".1f")),
     )
-    description = charts.describe(x, charts.values(names, [*table["share"]], ".1f"))
+    description = charts.describe(x, charts.values(names, [*table["weight"]], ".1f"))
     return base.mark_bar(color=PALETTE[0]).properties(height=56 + 24 * len(names), description=description)
 
 
