@@ -17,7 +17,7 @@ LAB = {  # the documented lab, with a fraction
     "words.ko.toml": '[page]\nlengths = "지문 길이"\n[lengths]\npurpose = "지문은 얼마나 길까요?"\n',
     "study.py": re.search("^# labs/lengths/study.py\n.*?(?=^```)", ARCHITECTURE, re.M | re.S)[0]  # type: ignore[index]
     .replace('"passages": result.counts}', '"passages": result.counts, "share": result.counts / result.counts.sum()}')
-    .replace('Column("passages", Unit.COUNT))', 'Column("passages", Unit.COUNT), Column("share", Unit.FRACTION, 1))'),
+    .replace('s", ColumnUnit.COUNT))', 's", ColumnUnit.COUNT), Column("share", ColumnUnit.FRACTION, 1))'),
 }
 PAGE = """
 import json, time
