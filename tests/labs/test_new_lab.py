@@ -18,8 +18,8 @@ LAB = {  # the documented lab, with a fraction
     "study.py": re.search("^# labs/lengths/study.py\n.*?(?=^```)", ARCHITECTURE, re.M | re.S)[0]  # type: ignore[index]
     .replace('"passages": result.counts}', '"passages": result.counts, "share": result.counts / result.counts.sum()}')
     .replace(
-        'Column("passages", ColumnUnit.COUNT))',
-        'Column("passages", ColumnUnit.COUNT), Column("share", ColumnUnit.FRACTION, 1))',
+        's", ColumnUnit.COUNT))',
+        's", ColumnUnit.COUNT), Column("share", ColumnUnit.FRACTION, 1))',
     ),
 }
 PAGE = """
