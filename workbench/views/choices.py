@@ -36,7 +36,7 @@ from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, planned_runs, shared_runs
 from mrc_workbench.workbench.views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, cached, question_set, split_of
-from mrc_workbench.workbench.views.ui.words import duration, free_name, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import free_name, plain, rounded_duration, word, word_or
 
 START_SECONDS = 60.0
 _TRAINED = "trained"  # in the name of a mix with a retriever trained here
@@ -98,16 +98,6 @@ def expected_times(data: StoredSet, specs: Mapping[str, Spec], always: str) -> E
 def comparisons_of(data: StoredSet) -> list[StoredComparison]:
     """Return the stored comparisons of a dataset, newest first, without those of labs."""
     return [stored for stored in kept_comparisons() if stored.data_fingerprint == data.fingerprint and not stored.lab]
-
-
-def rounded_duration(seconds: float) -> str:
-    """Return a duration for a forecast: minutes without seconds."""
-    if seconds < 60:
-        return duration(seconds)
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return word("time.only_minutes", minutes=minutes)
-    return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
 
 @cached(max_entries=32)

@@ -90,7 +90,9 @@ class Uploads:
         allowed = limits()
         own = total = 0
         sizes = [(other.owner, other.bytes) for other in self._arriving]
-        sizes += [(self._owners.get(session, session), _total_bytes(files)) for session, files in [*_storage().items()]]
+        for session, files in list(_storage().items()):
+            size = sum(len(file.data) + len(file.name) + _OVERHEAD_BYTES for file in list(files.values()))
+            sizes.append((self._owners.get(session, session), size))
         for owner, size in sizes:
             total += size
             own += size if owner == upload.owner else 0
@@ -143,18 +145,11 @@ def _storage() -> dict[str, dict[str, Any]]:
     return storage
 
 
-def _total_bytes(files: dict[str, Any]) -> int:
-    return sum(len(file.data) + len(file.name) + _OVERHEAD_BYTES for file in list(files.values()))
-
-
 UPLOADS = Uploads()
 
 
 def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False, is_folder: bool = False) -> None:
-    """Translate the upload field with this `key`, which starts with "upload"; a large one is a drop area.
-
-    `megabytes` is its `max_upload_size`; 0 for the limit of the server.
-    """
+    """Translate the upload field with this key, which starts with "upload"; `megabytes` 0: the server's limit."""
     limit = f"{megabytes or st.get_option('server.maxUploadSize'):,}"
     words = {"press": word("upload.press_folder" if is_folder else "upload.press"), "drop": word("upload.drop")}
     words["limit"] = word("upload.limit", megabytes=limit)
@@ -256,10 +251,7 @@ def open_page(name: str, **parameters: str) -> None:
 
 
 def draw_page_links(opened: str) -> None:
-    """Draw links to the pages in a row, for screens so narrow that Streamlit hides its own row (`look.css`).
-
-    The menu has the title of the page `opened`, its path in the address, if that is in the menu.
-    """
+    """Draw a row of links for narrow screens (`look.css`); the menu has the title of its page `opened`, if any."""
     parameters = {name: st.query_params[name] for name in _SHARED_PARAMETERS if name in st.query_params}
     with st.container(horizontal=True, key="ways"):
         for page in PAGES:

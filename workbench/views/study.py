@@ -18,25 +18,17 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from mrc_workbench.data.formats.opening import derive_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies import Chart, Column, ColumnUnit, ResultTable, Study, StudyJob, report
+from mrc_workbench.data.studies import Chart, Column, ColumnUnit, Study, StudyJob, report
 from mrc_workbench.data.text.corpora import StoredText, damaged, keep, remove, stored
 from mrc_workbench.labs import labs
 from mrc_workbench.workbench.views.names import as_shared, set_name
 from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import characters_of, selected_set
-from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.job import draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named, remember
-from mrc_workbench.workbench.views.ui.words import (
-    draw_damaged,
-    draw_remove,
-    has_text,
-    plain,
-    show_errors,
-    word,
-    word_or,
-)
+from mrc_workbench.workbench.views.ui.words import has_text, plain, show_errors, word, word_or
 
 TextSource = StoredSet | StoredText
 _HEIGHT = 320
@@ -108,7 +100,10 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
         st.subheader(word_or(name, table.name.replace("_", " ").capitalize()), anchor=False)
         texts = {column.name: f"{job.study.name}.{column.name}" for column in table.columns}
         titles = {column.name: word_or(texts[column.name], column.title.capitalize()) for column in table.columns}
-        displayed = _displayed(table, rows)
+        percent = [column.name for column in table.columns if column.unit is ColumnUnit.FRACTION]
+        whole = [column.name for column in table.columns if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES)]
+        displayed = rows.assign(**{name: rows[name] * 100 for name in percent})
+        displayed = displayed.assign(**{name: rows[name].round() for name in whole})
         if table.chart:
             draw_chart(_chart, displayed, table.chart, titles)
         columns = {column.name: _column(column, titles[column.name], texts[column.name]) for column in table.columns}
@@ -118,13 +113,6 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
             content = partial(table.rows, result)
             tables.draw_csv("study.table", content, f"{table.name}.csv", f"csv_{table.name}")
         tables.draw_file("study.report", partial(report, job), f"{job.study.name}.md", "text/markdown", "study_report")
-
-
-def _displayed(table: ResultTable[Any], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows in displayed units: fractions as percentages, counts as whole numbers."""
-    fractions = [column.name for column in table.columns if column.unit is ColumnUnit.FRACTION]
-    whole = [column.name for column in table.columns if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES)]
-    return rows.assign(**{name: rows[name] * 100 for name in fractions}, **{name: rows[name].round() for name in whole})
 
 
 def _column(column: Column, title: str, text: str) -> Any:
@@ -161,11 +149,11 @@ def pick_text(data: StoredSet) -> TextSource:
         if text and not text.shared:
             confirmation = word("texts.remove_sure", name=plain(text.name))
             message = word("texts.removed", name=plain(text.name))
-            draw_remove(text.key, remove, confirmation=confirmation, message=message)
+            words.draw_remove(text.key, remove, confirmation=confirmation, message=message)
         source = text or data
         counts = {"documents": f"{documents_in(source):,}", "characters": f"{characters_in(source):,}"}
         st.caption(word("texts.about_text" if text else "texts.about_passages", **counts), width="content")
-    draw_damaged(damaged(), remove)
+    words.draw_damaged(damaged(), remove)
     return source
 
 

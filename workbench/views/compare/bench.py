@@ -22,7 +22,6 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, legend
 from mrc_workbench.retrieval.report.words import difference_interval
-from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import select_also
 from mrc_workbench.workbench.views.compare.running import follow_lab
@@ -31,18 +30,11 @@ from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import analyzer_words, as_shared, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import (
-    HEIGHT,
-    color_and_shape,
-    interval_tooltips,
-    marked_lines,
-    percent_scale,
-    tooltips,
-)
 from mrc_workbench.workbench.views.ui.job import begin
 from mrc_workbench.workbench.views.ui.state import choose, remember
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
+Columns = dict[str, Any]  # by name, for `st.dataframe`
 BM25_KINDS = (BM25Spec, WindowedBM25Spec)
 _FRACTIONS = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
 _AXIS = 56  # pixels of an axis with its title
@@ -129,14 +121,7 @@ class Bench:
         }
 
     def draw_settings(
-        self,
-        lab: LabResult,
-        table: pd.DataFrame,
-        columns: dict[str, Any],
-        present: str,
-        *,
-        key: str,
-        answer: DeltaGenerator,
+        self, lab: LabResult, table: pd.DataFrame, columns: Columns, present: str, *, key: str, answer: DeltaGenerator
     ) -> None:
         """Draw a lab's table and, in `answer`, how the selected setting compares with the `present` one."""
         leader = best_setting_name(table)
@@ -152,14 +137,7 @@ class Bench:
 
     @staticmethod
     def draw_table(
-        lab: LabResult,
-        table: pd.DataFrame,
-        columns: dict[str, Any],
-        leader: str,
-        *,
-        key: str,
-        smallest_first: str = "",
-        caption: str = "",
+        lab: LabResult, table: pd.DataFrame, columns: Columns, leader: str, *, key: str, smallest_first: str = ""
     ) -> str:
         """Draw a lab's table, the best setting in bold, fractions in percent; return the name of the selected row.
 
@@ -171,7 +149,7 @@ class Bench:
         for name in _FRACTIONS & set(displayed):
             displayed[name] *= 100
         leader_row = int(rows.index[rows["name"] == leader][0])
-        st.caption(caption or word("tune.choose_a_row"))
+        st.caption(word("tune.choose_an_index" if smallest_first else "tune.choose_a_row"))
         floats = displayed.select_dtypes("float")
         forms: dict[Any, Any] = {name: "{:.2f}" if name in _FRACTIONS else "{:.3g}" for name in floats}
         styled = displayed.style.format(forms, na_rep="–")
@@ -203,7 +181,11 @@ class Bench:
                 lead = test if fit or test.a == name else reversed_test(test)
                 verdict = ("more" if lead.difference > 0 else "less") if test.is_significant else "unsure"
                 kind = "selection" if fit else "verdict"
-                st.markdown(word(f"tune.{kind}_{verdict}", **values, **_lead_values(lead)))
+                values |= signed_interval(lead.difference, lead.low, lead.high)
+                if lead.is_significant:  # the text has the direction
+                    values["points"] = f"{abs(lead.difference) * 100:.1f}"
+                    values |= difference_interval(lead.difference, lead.low, lead.high)
+                st.markdown(word(f"tune.{kind}_{verdict}", p=f"{lead.p:.2g}", **values))
             if fit:
                 same = fit.selections.get(name, 0)
                 st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
@@ -234,15 +216,6 @@ class Bench:
         remember("view", "overview")
 
 
-def _lead_values(lead: PairTest) -> dict[str, str]:
-    """Return a difference in percentage points, its interval and p; without a sign if it is significant."""
-    values = signed_interval(lead.difference, lead.low, lead.high)
-    if lead.is_significant:
-        points = f"{abs(lead.difference) * 100:.1f}"
-        values = {"points": points, **difference_interval(lead.difference, lead.low, lead.high)}
-    return {**values, "p": f"{lead.p:.2g}"}
-
-
 def named_setting(experiment: Experiment, name: str) -> Spec:
     """Return a setting as a retriever, with the values in its name in the user's language."""
     spec = selected_spec(experiment, name)
@@ -263,7 +236,7 @@ def heat(
     base = alt.Chart(table).encode(
         x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
         y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[*tooltips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *interval_tooltips("value", value)],
+        tooltip=[*charts.tooltips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *charts.interval_tooltips("value", value)],
     )
     scale = alt.Scale(scheme="viridis", domain=[*bounds])
     cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))
@@ -283,14 +256,14 @@ def bands(
     table: pd.DataFrame, best: str, *, x: str, y: str, detail: tuple[str, str], names: Sequence[str], ordinal: bool
 ) -> alt.LayerChart:
     """Draw a line with its interval for each name of `detail` (column and title); a ring marks the best setting."""
-    scale, axis = percent_scale(float(table["low"].min()), float(table["high"].max()))
+    scale, axis = charts.percent_scale(float(table["low"].min()), float(table["high"].max()))
     x_axis = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
-    color, mark = color_and_shape(detail[0], names, names, legend())
+    color, mark = charts.color_and_shape(detail[0], names, names, legend())
     base = alt.Chart(table).encode(
         x=x_axis,
         y=alt.Y("value:Q", title=y, scale=scale, axis=axis),
         color=color,
-        tooltip=[*tooltips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *interval_tooltips("value", y)],
+        tooltip=[*charts.tooltips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *charts.interval_tooltips("value", y)],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
     only_best = base.transform_filter(alt.datum["name"] == best)
@@ -298,7 +271,9 @@ def bands(
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
     description = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
-    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=description)
+    return alt.layer(areas, *charts.marked_lines(base, mark, size=45), ring).properties(
+        height=charts.HEIGHT, description=description
+    )
 
 
 def against_cost(
@@ -315,7 +290,7 @@ def against_cost(
     base = alt.Chart(table).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
         y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - margin, high + margin]), axis=percent_axis),
-        tooltip=tooltips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
+        tooltip=charts.tooltips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
     )
     if joined:
         dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
@@ -323,7 +298,7 @@ def against_cost(
         chart = base.mark_line(color=PALETTE[0], opacity=0.4) + dots + words
     else:
         names = table[label[0]].tolist()
-        color, mark = color_and_shape(label[0], names, names, legend())
+        color, mark = charts.color_and_shape(label[0], names, names, legend())
         chart = base.mark_point(filled=True, size=140, opacity=1).encode(color, mark)
     rows = [f"{row[label[0]]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
-    return chart.properties(height=HEIGHT, description=charts.describe(y, rows))
+    return chart.properties(height=charts.HEIGHT, description=charts.describe(y, rows))

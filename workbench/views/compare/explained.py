@@ -14,15 +14,9 @@ from mrc_workbench.retrieval.comparison.experiment import LabKind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.explain import BM25Explanation, Explanation
+from mrc_workbench.retrieval.explain import BM25Explanation, Explanation, standing
 from mrc_workbench.retrieval.explain.encoders import SentenceExplanation, WindowExplanation
-from mrc_workbench.retrieval.explain.standing import (
-    ComponentContribution,
-    PassagePair,
-    option_table,
-    token_table,
-    weighted_term_table,
-)
+from mrc_workbench.retrieval.explain.standing import ComponentContribution, PassagePair
 from mrc_workbench.workbench.views.compare.controls import change_address, choose_in_address
 from mrc_workbench.workbench.views.compare.questions import QuestionCase
 from mrc_workbench.workbench.views.names import with_display_names
@@ -106,7 +100,7 @@ def _draw_terms(spec: TermSpec, case: QuestionCase, duel: PassagePair) -> None:
     st.caption("  \n".join([word("why.terms_help"), *_option_texts(spec, right, wrong)]))
     feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
     fields = bool(spec.title_weight)
-    table = option_table(right, wrong, dictionary, case.passage_name, fields=fields, feedback=feedback)
+    table = standing.option_table(right, wrong, dictionary, case.passage_name, fields=fields, feedback=feedback)
     _draw_term_bars(table)
     if TokenKind.MORPHEME.value in set(table["kind"]):
         st.caption(word("why.cut_wrongly"))
@@ -149,7 +143,7 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, duel: PassagePair) -> Non
     _draw_sums(duel, right.score, wrong.score, spec.digits)
     expansion = {"right": f"{right.by_expansion:.{spec.digits}f}", "wrong": f"{wrong.by_expansion:.{spec.digits}f}"}
     st.markdown(word("why.by_expansion", **expansion))
-    _draw_term_bars(weighted_term_table(right, wrong))
+    _draw_term_bars(standing.weighted_term_table(right, wrong))
     _draw_texts(right, wrong)
 
 
@@ -179,7 +173,7 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, duel: PassagePair) -> None
         return
     _draw_sums(duel, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
-    _draw_term_bars(token_table(right, wrong))
+    _draw_term_bars(standing.token_table(right, wrong))
     _draw_texts(right, wrong)
 
 

@@ -355,9 +355,9 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
         "evidence": tables.text("dictionary_page.evidence"),
         "question": tables.text("dictionary_page.example", width="large"),
     }
-    kwargs: dict[str, Any] = {"mode": "multi-row", "height": min(38 + 35 * len(rows), 360)}
+    height = min(38 + 35 * len(rows), 360)
     table = pd.DataFrame(rows, columns=[*columns])
-    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", **kwargs)
+    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", multiple=True, height=height)
     return [cut_words.words[row].word for row in selected]
 
 

@@ -68,8 +68,17 @@ def _draw_differences(view: ComparisonView) -> None:
         finding = _finding(view, metrics, labels, grouping)
         if finding:
             top.markdown(finding)
+        title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
+        displayed, rows = select_slices(metrics, labels, 5)
+        displayed = naming.with_display_names(displayed, view.display_names)
+        kwargs = {
+            "x": word("where.with_interval", metric=view.metric.long_name),
+            "alt": finding.replace("**", "").replace("\\", "") or title,  # plain text for screen readers
+        }
         with left:
-            _draw_kinds(view, metrics, labels, grouping, finding)
+            st.markdown(f"##### {title}")
+            order = view.labels_for(view.charted)
+            draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, **kwargs)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -101,19 +110,6 @@ def _finding(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str],
         if strongest is not None:
             texts.append(word(f"compare.finding_{side}", **slice_difference_texts(view, strongest, labels, grouping)))
     return " ".join(texts)
-
-
-def _draw_kinds(
-    view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty, finding: str
-) -> None:
-    title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
-    st.markdown(f"##### {title}")
-    displayed, rows = select_slices(metrics, labels, 5)
-    described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
-    x = word("where.with_interval", metric=view.metric.long_name)
-    order = view.labels_for(view.charted)
-    displayed = naming.with_display_names(displayed, view.display_names)
-    draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=described)
 
 
 def _draw_forest(view: ComparisonView) -> None:

@@ -148,7 +148,7 @@ def draw() -> None:
         selected = SelectedComparison(data, choices, experiment)
         job = selected.job
         running.start_from_link(selected)
-        last = _earlier(selected, names)
+        last = running.earlier_comparison(selected, names)
         folder = job.folder if job.done else last.folder if last else None
         untrained = scores.untrained_of(names, choices) if last else []
         view = _open_view(folder, data, [*names, *untrained], list(choices.specs)) if folder else None
@@ -184,19 +184,6 @@ def draw() -> None:
 def _draw_earlier_badge(last: StoredComparison) -> None:
     questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
     st.badge(word("compare.earlier", questions=questions, created=moment(last.made)), icon=":material/history:")
-
-
-def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
-    """Return the earlier comparison to display until the selected one ends; None if that one has more results."""
-    if selected.job.done or selected.job.running:
-        return None
-    last = running.superset_in_address(selected.experiment, selected.data)
-    if last is None and selected.job.is_unfinished:
-        last = running.comparison_in_address(selected.data)
-    last = last or running.last_finished(selected.data, names, selected.experiment)
-    if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
-        return None
-    return last
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:

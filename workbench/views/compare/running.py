@@ -21,19 +21,13 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, FinishedRetriever, StoredComparison
-from mrc_workbench.workbench.views.choices import (
-    RetrieverChoices,
-    choices_for,
-    comparisons_of,
-    method_line,
-    rounded_duration,
-)
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, comparisons_of, method_line
 from mrc_workbench.workbench.views.compare.controls import select_only
 from mrc_workbench.workbench.views.compare.scores import draw_table
 from mrc_workbench.workbench.views.names import leading_measure, plain_names, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
 from mrc_workbench.workbench.views.ui.state import assume, is_assumed
-from mrc_workbench.workbench.views.ui.words import duration, plain, show_errors, word
+from mrc_workbench.workbench.views.ui.words import duration, plain, rounded_duration, show_errors, word
 
 _ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
 _IN_MINUTES = 3540.0  # seconds in total from which times are displayed in whole minutes
@@ -119,19 +113,29 @@ class SelectedComparison:
         return ComparisonJob.of(self.experiment, self.data.fingerprint)
 
 
-def last_finished(data: StoredSet, names: Sequence[str], experiment: Experiment) -> StoredComparison | None:
-    """Return the comparison to display until the selected one runs: same questions, most retrievers, newest."""
+def earlier_comparison(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
+    """Return the earlier comparison to display until the selected one ends; None if that one has more results.
+
+    It is the one in the address, else the best of the dataset: same questions, most retrievers, newest.
+    """
+    job = selected.job
+    experiment = selected.experiment
+    if job.done or job.running:
+        return None
 
     def fit(stored: StoredComparison) -> tuple[bool, int]:
         return asks_same_questions(stored, experiment), len(set(names) & set(stored.retrievers))
 
-    overlapping = [stored for stored in comparisons_of(data) if fit(stored)[1]]
-    return max(overlapping, key=fit, default=None)  # `max` returns the first of equals, which is the newest
-
-
-def shows_all_finished(stored: StoredComparison, selected: SelectedComparison) -> bool:
-    finished = _finished_names(selected.job)
-    return not finished or (asks_same_questions(stored, selected.experiment) and set(finished) <= set(stored.figures))
+    last = superset_in_address(experiment, selected.data)
+    if last is None and job.is_unfinished:
+        last = comparison_in_address(selected.data)
+    if last is None:
+        overlapping = [stored for stored in comparisons_of(selected.data) if fit(stored)[1]]
+        last = max(overlapping, key=fit, default=None)  # `max` returns the first of equals, which is the newest
+    finished = set(_finished_names(job)) if job.is_unfinished else set()
+    if last and finished and not (asks_same_questions(last, experiment) and finished <= set(last.figures)):
+        return None
+    return last
 
 
 def start_from_link(selected: SelectedComparison) -> None:
@@ -202,10 +206,7 @@ def follow_lab(job: ComparisonJob) -> None:
 
 
 def _is_running(job: ComparisonJob, otherwise: str) -> bool:
-    """Whether a job runs; if not, draw the text `otherwise` and the end of its log.
-
-    If the job ended while the page was drawn, the page runs once more to open the result.
-    """
+    """Whether a job runs; if not, draw the text `otherwise` and the end of its log, or open its new result."""
     ended = (job.id, job.status().started)
     if job.done and st.session_state.get(_ENDED) != ended:
         st.session_state[_ENDED] = ended
@@ -219,10 +220,7 @@ def _is_running(job: ComparisonJob, otherwise: str) -> bool:
 
 
 def draw_unfinished(selected: SelectedComparison, *, shows_result: bool) -> None:
-    """Draw the retrievers that a comparison searched before it ended early, and the buttons to continue.
-
-    If the page displays the result of an earlier comparison (`shows_result`), it draws only the buttons.
-    """
+    """Draw the buttons to continue an unfinished comparison and, unless `shows_result`, its finished retrievers."""
     job = selected.job
     experiment = selected.experiment
     names = [] if shows_result else _finished_names(job)

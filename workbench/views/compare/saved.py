@@ -18,16 +18,9 @@ from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, Expo
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, EngineMetrics, ExportTarget
 from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
 from mrc_workbench.retrieval.takeaway.signals import expected_differences
+from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
-from mrc_workbench.workbench.views.names import (
-    best_retriever,
-    leading_measure,
-    plain_names,
-    retriever_name,
-    retriever_names,
-    set_name,
-)
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import selected_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables
@@ -46,7 +39,7 @@ def draw(view: ComparisonView) -> None:
     table = _table(comparisons, displayed_key)
     draw_damaged(store.damaged_comparisons(), store.delete)
     columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
-    best = word("compare.best_by", metric=leading_measure().long_name)
+    best = word("compare.best_by", metric=naming.leading_measure().long_name)
     rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
     if not rows:
         st.caption(word("kept.choose"))
@@ -59,14 +52,13 @@ def draw(view: ComparisonView) -> None:
 
 
 def title_of(stored: StoredComparison) -> str:
-    return stored.name or set_name(stored.data)
+    return stored.name or naming.set_name(stored.data)
 
 
 def requested_comparison() -> StoredComparison | None:
-    """Return the stored comparison in the address and select its dataset; None if there is no comparison.
+    """Return the stored comparison in the address and select its dataset; stop the page if it is missing.
 
-    If the user then selects another dataset, the comparison closes. If it cannot be displayed, the page stops with the
-    reason.
+    The comparison closes when the user selects another dataset.
     """
     running.leave_other_dataset(selected_set())
     key = st.query_params.get(running.KEY)
@@ -87,7 +79,7 @@ def requested_comparison() -> StoredComparison | None:
         use_set(same.key)
         st.rerun()
     else:
-        _report_and_stop(word("kept.set_is_gone", data=plain(set_name(stored.data))))
+        _report_and_stop(word("kept.set_is_gone", data=plain(naming.set_name(stored.data))))
     return None
 
 
@@ -114,13 +106,13 @@ def close() -> None:
 def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFrame:
     rows = []
     for comparison in comparisons:
-        names = [*retriever_names(comparison.retrievers).values()]
+        names = [*naming.retriever_names(comparison.retrievers).values()]
         part = word(f"part.{comparison.part.value}")
         first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
             "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
             "made": moment(comparison.made),
-            "data": set_name(comparison.data),
+            "data": naming.set_name(comparison.data),
             "part": part,
             "questions": f"{comparison.questions:,}",
             "retrievers": ", ".join(names),
@@ -131,12 +123,12 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
 
 
 def _best(stored: StoredComparison) -> str:
-    best = best_retriever(leading_measure(stored.ks), stored.figures)
+    best = naming.best_retriever(naming.leading_measure(stored.ks), stored.figures)
     if best is None:
         return "–"
     name, measure, mean = best
-    text = f"{retriever_name(name)} {100 * mean:.1f}"
-    return text if measure == leading_measure() else f"{text} ({measure.long_name})"
+    text = f"{naming.retriever_name(name)} {100 * mean:.1f}"
+    return text if measure == naming.leading_measure() else f"{text} ({measure.long_name})"
 
 
 def _draw_actions(selected: StoredComparison) -> None:
@@ -146,7 +138,7 @@ def _draw_actions(selected: StoredComparison) -> None:
         st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(selected.key,))
         with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
             with st.form(f"rename_{selected.key}", border=False):
-                example = set_name(selected.data)
+                example = naming.set_name(selected.data)
                 name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=example)
                 if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
                     store.rename(selected.key, name)
@@ -242,7 +234,7 @@ def _known_differences(specs: Mapping[str, Spec], name: str, engine: ExportTarge
 
 
 def _differs(code: str, left_out: Sequence[str] = ()) -> str:
-    return word(f"takeaway.differs_{code}").format(left_out=plain_names(left_out))
+    return word(f"takeaway.differs_{code}").format(left_out=naming.plain_names(left_out))
 
 
 def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size: int) -> None:
@@ -274,7 +266,7 @@ def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -
     rows = [(score.there, score.there - score.here, score.low, score.high) for score in scores]
     table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
     table["engine"] = [word(f"takeaway.engine_{score.engine.value}") for score in scores]
-    table["left_out"] = [", ".join(map(retriever_name, score.left_out)) for score in scores]
+    table["left_out"] = [", ".join(map(naming.retriever_name, score.left_out)) for score in scores]
     is_selected = [score.engine is engine for score in scores]
     columns = {
         "engine": tables.text("takeaway.engine", "", pinned=True),

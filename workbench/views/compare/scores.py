@@ -16,14 +16,8 @@ from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure
-from mrc_workbench.retrieval.report.words import (
-    Recommendation,
-    markdown_style,
-    rank_by_mean,
-    recommend,
-    retriever_cost,
-    write_headline,
-)
+from mrc_workbench.retrieval.report import words as report
+from mrc_workbench.retrieval.report.words import Recommendation
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import RetrieverChoices, without_weak_baselines
@@ -90,7 +84,7 @@ class ComparisonView:
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """Names of the scored retrievers, best first: the order of tables, charts and legends."""
-        return tuple(rank_by_mean(self.comparison, self.metric, self.scored_names))
+        return tuple(report.rank_by_mean(self.comparison, self.metric, self.scored_names))
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -107,7 +101,7 @@ class ComparisonView:
     def recommendation(self) -> Recommendation | None:
         """The recommended retriever by the displayed tests; None if no retriever has the metric."""
         kwargs: dict[str, Any] = {"groups": self.opened.groups, "names": self.scored_names, "baseline": self.baseline}
-        return recommend(self.comparison, self.metric, [*self.baseline_tests, *self.others_tested], **kwargs)
+        return report.recommend(self.comparison, self.metric, [*self.baseline_tests, *self.others_tested], **kwargs)
 
     @property
     def best_test(self) -> PairTest | None:
@@ -207,7 +201,7 @@ def draw_table(
 def draw_costs(results: Sequence[Result]) -> None:
     rows = []
     for result in results:
-        cost = retriever_cost(result)
+        cost = report.retriever_cost(result)
         if result.scores is None or cost.milliseconds is None:
             continue
         mark = "*" if cost.is_measured_elsewhere else ""
@@ -304,9 +298,9 @@ def draw_headline(view: ComparisonView, choices: RetrieverChoices, *, more_offer
     recommendation = view.recommendation
     if recommendation is None:
         return
-    style = markdown_style(language(), lambda name: plain(retriever_name(name)))
+    style = report.markdown_style(language(), lambda name: plain(retriever_name(name)))
     interval = view.opened.intervals[recommendation.name][str(recommendation.measure)]
-    words = write_headline(recommendation, style, interval)
+    words = report.write_headline(recommendation, style, interval)
     with st.container(key="headline", gap="small"):
         st.markdown(words.answer)
         notes = list(words.notes)

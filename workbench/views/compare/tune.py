@@ -343,7 +343,7 @@ def _draw_indexes(bench: Bench, lab: LabResult) -> None:
         "building": tables.number("tune.build_time", "%+.2f"),
         "megabytes": tables.number("tune.memory", "%.2f"),
     }
-    kwargs = {"key": "index_table", "smallest_first": "memory_bytes", "caption": word("tune.choose_an_index")}
+    kwargs = {"key": "index_table", "smallest_first": "memory_bytes"}
     name = bench.draw_table(lab, table, columns, smallest, **kwargs)
     with answer, st.container(border=True):
         rows: dict[str, dict[str, Any]] = table.set_index("name").to_dict("index")  # type: ignore[assignment]

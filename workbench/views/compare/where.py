@@ -24,6 +24,7 @@ from mrc_workbench.workbench.views.ui.state import choose
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
+Names = Sequence[str]
 _AXIS_MARGIN = 1.08  # a logarithmic axis is longer than its data by this factor at each end
 # Pixels: a retriever in a slice, an axis with its title, a row of the legend
 _ROW = 14
@@ -32,13 +33,7 @@ _LEGEND_ROW = 24
 
 
 def on_slices(
-    table: pd.DataFrame,
-    retrievers: Sequence[str],
-    names: Sequence[str],
-    order: Sequence[str],
-    *,
-    x: str,
-    kind: str = "mean",
+    table: pd.DataFrame, retrievers: Names, names: Names, order: Names, *, x: str, kind: str = "mean"
 ) -> alt.LayerChart:
     """Draw a row for each slice ("row", in `order`) with a mark and an interval for each retriever.
 
@@ -79,14 +74,7 @@ def _legend_height(names: int, columns: int) -> int:
 
 
 def draw_slices(
-    table: pd.DataFrame,
-    retrievers: Sequence[str],
-    names: Sequence[str],
-    order: Sequence[str],
-    *,
-    baseline: str,
-    heading: str,
-    metric: str,
+    table: pd.DataFrame, retrievers: Names, names: Names, order: Names, *, baseline: str, heading: str, metric: str
 ) -> None:
     """Draw the metrics of slices and, for several retrievers, their differences from the baseline."""
     labels = retriever_names(dict.fromkeys((*names, *retrievers)))

@@ -224,7 +224,7 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
         table = judgements.remarks_table(remarks, question_set(view.data.key))
         short = table.assign(passage=table["passage"].str.slice(0, 200))
         columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
-        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
+        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", multiple=True)
         with st.container(horizontal=True):
             pairs = table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()
             kwargs: dict[str, Any] = {"on_click": _remove_remarks, "args": (view.data.fingerprint, pairs)}

@@ -22,21 +22,15 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.pace import forecast_retrievers
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
-from mrc_workbench.retrieval.explain.standing import (
-    PassagePair,
-    decisive_token,
-    select_passage_pair,
-    term_table,
-    token_table,
-    word_reason,
-)
+from mrc_workbench.retrieval.explain import standing
+from mrc_workbench.retrieval.explain.standing import PassagePair
 from mrc_workbench.retrieval.rankings import DEPTH, GroundTruth, QueryHits
-from mrc_workbench.workbench.views.choices import RetrieverChoices, rounded_duration
+from mrc_workbench.workbench.views.choices import RetrieverChoices
 from mrc_workbench.workbench.views.names import base_name, retriever_name
 from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.passages import reason_html
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, rounded_duration, word
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +53,7 @@ class QuestionResults:
     among: QuestionSet | None = None
 
     def duel(self, name: str, against: int | None = None) -> PassagePair:
-        return select_passage_pair(self.findings[name], self.relevant, against=against)
+        return standing.select_passage_pair(self.findings[name], self.relevant, against=against)
 
 
 def draw_reasons(results: QuestionResults, specs: Sequence[Spec], names: Sequence[str]) -> None:
@@ -95,8 +89,8 @@ def _term_reasons(spec: TermSpec, results: QuestionResults, duel: PassagePair) -
         wrong = retrieval.explain_counted_bm25(results.key, spec, results.text, duel.wrong, results.among)
     except DictionaryError as error:
         return [failure_text(error)]
-    table = term_table(right, wrong)
-    reason = word_reason(table[table["in_question"] > 0], lost=duel.is_lost)
+    table = standing.term_table(right, wrong)
+    reason = standing.word_reason(table[table["in_question"] > 0], lost=duel.is_lost)
     counts = {"held": reason.in_right, "total": reason.question_words, "other": reason.in_wrong}
     texts = [word("why.words_held", rank=duel.wrong_rank, **counts)]
     if reason.decisive_word:
@@ -122,7 +116,7 @@ def _cosine_reasons(spec: DenseSpec, results: QuestionResults, duel: PassagePair
     if right is None or wrong is None:
         return _score_reasons(spec, results, duel, "why.cosines")
     texts = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=duel.wrong_rank)]
-    if telling := decisive_token(token_table(right, wrong), lost=duel.is_lost):
+    if telling := standing.decisive_token(standing.token_table(right, wrong), lost=duel.is_lost):
         texts.append(word("why.token_lost" if duel.is_lost else "why.token_won", term=telling))
     return texts
 

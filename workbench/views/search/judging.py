@@ -138,7 +138,7 @@ def _draw_list(questions: QuestionSet, judged: tuple[JudgedQuestion, ...]) -> No
     table = pd.DataFrame(rows, columns=["question", "passages", "wrong", "unsure"])
     columns = {name: tables.text(f"judging.{name}", "") for name in ("question", "passages")}
     columns |= {name: tables.number(f"judging.{name}") for name in ("wrong", "unsure") if table[name].any()}
-    selected = tables.draw_choice(table, columns, f"judged_{len(judged)}", "multi-row")
+    selected = tables.draw_choice(table, columns, f"judged_{len(judged)}", multiple=True)
     with st.container(horizontal=True):
         selected_questions = [judged[row].question for row in selected]
         label = word("judging.forget", count=len(selected))

@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.comparison.first_stage import LateSpec, TermSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.rankings import DEPTH, QueryHits
-from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line, rounded_duration
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.navigation import draw_copy_link
 from mrc_workbench.workbench.views.resources import retrieval
@@ -30,7 +30,14 @@ from mrc_workbench.workbench.views.search.answer import (
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
 from mrc_workbench.workbench.views.ui import passages, state, tables
 from mrc_workbench.workbench.views.ui.job import compute_on_request
-from mrc_workbench.workbench.views.ui.words import has_text, language, plain, search_failure_text, word
+from mrc_workbench.workbench.views.ui.words import (
+    has_text,
+    language,
+    plain,
+    rounded_duration,
+    search_failure_text,
+    word,
+)
 
 _KNOWN = "newest_searched_with"  # session key: the newest trained retriever when columns were last drawn
 _KS = ("5", "10", "20")

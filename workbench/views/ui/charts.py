@@ -222,10 +222,7 @@ def draw_chart(
     alt: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Draw the Altair chart that `make` returns, rendered once for equal arguments.
-
-    `alt` replaces the description of the chart for screen readers.
-    """
+    """Draw the Altair chart that `make` returns; `alt` replaces its description for screen readers."""
     spec = render_chart(language(), make, *args, **kwargs)
     if alt:
         spec = {**spec, "description": alt}

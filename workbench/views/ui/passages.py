@@ -185,10 +185,7 @@ def _text(text: MarkedText) -> str:
 
 
 def switch_html(names: Sequence[str], all_names: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
-    """Return the buttons with which a narrow screen switches between columns (`results.css`).
-
-    `ranks` of the first answer passage by name, None if not found.
-    """
+    """Return buttons to switch between columns on a narrow screen, with the ranks of the first answer passages."""
     picks = []
     for index, (name, rank) in enumerate(zip(names, ranks, strict=True)):
         first = f" <small>✔{rank}</small>" if rank else ""

@@ -28,6 +28,7 @@ _HAIR_SPACE = 1.2
 _CELL_PADDING = 16
 _WIDTHS = dict(zip("@mMDCGR()% ", (11.8, 11.6, 11.5, 8.7, 8.0, 8.7, 8.0, 4.2, 4.2, 11.5, 2.8), strict=True))
 BOLD = "font-weight: 700"  # the best of several scores
+Columns = Mapping[str, ColumnConfig | str]
 Table = TypeVar("Table", pd.DataFrame, Styler)
 
 
@@ -97,10 +98,7 @@ def p_family() -> ColumnConfig:
 def of_slices(
     metrics: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
 ) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
-    """Return metrics on slices in percent as a table, styled, and with its columns; `slices` names each row's slice.
-
-    The best of a slice is bold; the baseline `first` has no difference.
-    """
+    """Return metrics on slices in percent, the same with the best in bold, and columns; `first` is the baseline."""
     parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
     table = metrics.assign(slice=slices)
     best = table["mean"] == metrics.groupby("slice")["mean"].transform("max")
@@ -123,13 +121,7 @@ def of_slices(
     return table, with_display_names(styled), columns
 
 
-def draw(
-    table: Table,
-    columns: Mapping[str, ColumnConfig | str],
-    *,
-    retrievers: Sequence[str] = ("retriever",),
-    **kwargs: Any,
-) -> None:
+def draw(table: Table, columns: Columns, *, retrievers: Sequence[str] = ("retriever",), **kwargs: Any) -> None:
     """Draw these columns of a table; the columns `retrievers` display names in the user's language."""
     displayed = with_display_names(table, retrievers)
     st.dataframe(displayed, hide_index=True, column_order=[*columns], column_config=columns, **kwargs)
@@ -153,14 +145,10 @@ def write(style: Styler, row: int | str, column: str, text: str) -> Styler:
 
 
 def draw_choice(
-    table: pd.DataFrame | Styler,
-    columns: Mapping[str, ColumnConfig],
-    key: str,
-    mode: Literal["single-row", "multi-row"] = "single-row",
-    height: int | Literal["auto"] = "auto",
+    table: Table, columns: Columns, key: str, *, multiple: bool = False, height: int | Literal["auto"] = "auto"
 ) -> list[int]:
     """Draw a table with selectable rows; return the positions of those selected."""
-    kwargs: dict[str, Any] = {"height": height, "selection_mode": SINGLE_ROW if mode == "single-row" else mode}
+    kwargs: dict[str, Any] = {"height": height, "selection_mode": "multi-row" if multiple else SINGLE_ROW}
     kwargs |= {"hide_index": True, "column_order": [*columns], "column_config": columns}
     event = st.dataframe(table, key=key, on_select="rerun", **kwargs)
     return [row for row in selected_rows(event) if row < len(table.index)]  # the table may have become shorter

@@ -112,11 +112,18 @@ def duration(seconds: float) -> str:
     return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
 
-def particle(text: str, closed: str, open_: str) -> str:
-    """Return the Korean particle after a text: `closed` after a final consonant (이, 은, 을), else `open_`.
+def rounded_duration(seconds: float) -> str:
+    """Return a duration for a forecast: minutes without seconds."""
+    if seconds < 60:
+        return duration(seconds)
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return word("time.only_minutes", minutes=minutes)
+    return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
-    The last letter or digit decides; punctuation after it is ignored.
-    """
+
+def particle(text: str, closed: str, open_: str) -> str:
+    """Return the Korean particle after a text: `closed` if its last letter or digit ends in a consonant (이, 은, 을)."""
     last = next((character for character in reversed(text) if character.isalnum()), "")
     if "가" <= last <= "힣":
         return closed if (ord(last) - ord("가")) % 28 else open_

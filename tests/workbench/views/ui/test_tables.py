@@ -78,8 +78,8 @@ def test_ignores_selected_row_that_no_longer_exists(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("streamlit.dataframe", dataframe)
     table = pd.DataFrame({"name": ["a", "b"], "key": [1, 2]})
     columns = {"name": st.column_config.TextColumn("Name")}
-    assert tables.draw_choice(table, columns, "chosen", "multi-row") == [1]
-    assert tables.draw_choice(table.style, columns, "chosen", "multi-row") == [1]
+    assert tables.draw_choice(table, columns, "selected", multiple=True) == [1]
+    assert tables.draw_choice(table.style, columns, "selected", multiple=True) == [1]
     assert (arguments["column_order"], arguments["selection_mode"], arguments["key"]) == (
         ["name"],
         "multi-row",
