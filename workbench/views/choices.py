@@ -51,7 +51,7 @@ class ExpectedTimes:
 
     specs: Mapping[str, Spec]
     forecast_by_name: Mapping[str, Forecast]
-    always_started: str  # the retriever that starts whatever its time
+    always_started: str  # this retriever starts even if it is slow
 
     def total(self, names: Iterable[str]) -> Forecast:
         return total_forecast([self.forecast_by_name[spec.name] for spec in with_dependencies(self.specs, names)])
@@ -188,8 +188,7 @@ def choices_for(data: StoredSet) -> RetrieverChoices:
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, TrainingPlan]) -> multistage.LearnedSpec | None:
     """Return the best mix with the newest trained retriever of each kind; None without one.
 
-    Only trainings with the split of the newest count, because the splits must have the same test questions. Rerankers
-    are too slow.
+    Only trainings with the newest split count, because all must have the same test questions. Rerankers are too slow.
     """
     split = next((plan.split for plan in reversed(trained.values())), None)
     same_split = [name for name, plan in trained.items() if plan.split == split and not specs[name].components]

@@ -229,18 +229,13 @@ def split_text(parts: Split) -> str:
     return describe_split(parts, _translate)
 
 
-def few_questions_text(count: int, part: str) -> str:
-    """Return the warning that a part has too few questions, "" if it has enough."""
-    return few_questions_warning(count, part, _translate)
+def few_questions_text(count: int, part: str, name: str = "") -> str:
+    """Return the warning that a part, or the training queries of the mix `name`, are too few; "" if enough."""
+    return few_questions_warning(count, part, _translate, name)
 
 
-def warn_if_few(count: int, part: str) -> None:
-    if text := few_questions_text(count, part):
-        st.warning(text, icon=":material/warning:")
-
-
-def draw_few_training_queries(name: str, count: int) -> None:
-    if text := few_questions_warning(count, "taught", _translate, name):
+def warn_if_few(count: int, part: str, name: str = "") -> None:
+    if text := few_questions_text(count, part, name):
         st.warning(text, icon=":material/warning:")
 
 

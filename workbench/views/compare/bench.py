@@ -139,10 +139,7 @@ class Bench:
     def draw_table(
         lab: LabResult, table: pd.DataFrame, columns: Columns, leader: str, *, key: str, smallest_first: str = ""
     ) -> str:
-        """Draw a lab's table, the best setting in bold, fractions in percent; return the name of the selected row.
-
-        Sort by mean, highest first, or by the column `smallest_first`, lowest first.
-        """
+        """Draw a lab's table, fractions in percent and the best row in bold; return the name of the selected row."""
         by = smallest_first or "value"
         rows = table.sort_values(by, ascending=bool(smallest_first), kind="stable", ignore_index=True)
         displayed = rows[[name for name in columns if name in rows]].copy()
@@ -279,10 +276,7 @@ def bands(
 def against_cost(
     table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str], joined: bool
 ) -> alt.Chart | alt.LayerChart:
-    """Draw "y" over the cost "x", a point for each name of `label` (column and title).
-
-    `joined` points have a line and text labels, others differ in colour and shape.
-    """
+    """Draw "y" over the cost "x", a point for each name of `label` (column and title), `joined` by a line or not."""
     low = float(table["y"].min())
     high = float(table["y"].max())
     margin = max(0.005, (high - low) * 0.15)

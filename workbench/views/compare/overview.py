@@ -10,7 +10,7 @@ import streamlit as st
 
 from mrc_workbench.data.split.partition import FOLDS
 from mrc_workbench.retrieval.analysis.evidence import JUDGED, find_published, judged_measures, reversed_test
-from mrc_workbench.retrieval.analysis.questions import SliceProperty, largest_significant_difference
+from mrc_workbench.retrieval.analysis.questions import largest_significant_difference
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
@@ -65,20 +65,24 @@ def _draw_differences(view: ComparisonView) -> None:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
         metrics = metrics[metrics["retriever"].isin(view.leading)]  # tested with all that are selected
         labels = naming.slice_names(parts, grouping)
-        finding = _finding(view, metrics, labels, grouping)
+        findings = []
+        for side, rows_of_side in (("ahead", metrics["difference"] > 0), ("behind", metrics["difference"] < 0)):
+            strongest = largest_significant_difference(metrics[rows_of_side])
+            if strongest is not None:
+                texts = slice_difference_texts(view, strongest, labels, grouping)
+                findings.append(word(f"compare.finding_{side}", **texts))
+        finding = " ".join(findings)
         if finding:
             top.markdown(finding)
         title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
         displayed, rows = select_slices(metrics, labels, 5)
         displayed = naming.with_display_names(displayed, view.display_names)
-        kwargs = {
-            "x": word("where.with_interval", metric=view.metric.long_name),
-            "alt": finding.replace("**", "").replace("\\", "") or title,  # plain text for screen readers
-        }
+        x = word("where.with_interval", metric=view.metric.long_name)
+        alt_text = finding.replace("**", "").replace("\\", "") or title  # not Markdown, for screen readers
         with left:
             st.markdown(f"##### {title}")
             order = view.labels_for(view.charted)
-            draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, **kwargs)
+            draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=alt_text)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -100,16 +104,6 @@ def _draw_evidence(view: ComparisonView) -> None:
     _draw_cautions(view)
     if view.scored:
         _draw_judged(view)
-
-
-def _finding(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty) -> str:
-    sides = {"ahead": metrics[metrics["difference"] > 0], "behind": metrics[metrics["difference"] < 0]}
-    texts = []
-    for side, table in sides.items():
-        strongest = largest_significant_difference(table)
-        if strongest is not None:
-            texts.append(word(f"compare.finding_{side}", **slice_difference_texts(view, strongest, labels, grouping)))
-    return " ".join(texts)
 
 
 def _draw_forest(view: ComparisonView) -> None:

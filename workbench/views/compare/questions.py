@@ -42,10 +42,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class QuestionList:
-    """The retrievers with rankings, the pair to compare, and the filters on the questions of a comparison.
-
-    `quadrant` to `words` are values of the filter widgets. Filters that do not fit the retrievers are ignored.
-    """
+    """The retrievers with rankings, the pair to compare, the values of the filter widgets, and the valid filters."""
 
     view: ComparisonView
     names: tuple[str, ...]

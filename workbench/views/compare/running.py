@@ -265,10 +265,7 @@ def _progress_text(status: Status) -> str:
 
 
 def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], displayed_names: set[str], status: Status) -> None:
-    """Draw each retriever with its method, state and time left.
-
-    The metrics of finished retrievers are drawn below, not at every poll: that would take a core from the search.
-    """
+    """Draw each retriever with its method, state and time left. Metrics are not polled: that would slow the search."""
     done = job.finished_retrievers()
     rows = progress_rows([*methods], status, done)
     lines = []

@@ -56,10 +56,7 @@ def title_of(stored: StoredComparison) -> str:
 
 
 def requested_comparison() -> StoredComparison | None:
-    """Return the stored comparison in the address and select its dataset; stop the page if it is missing.
-
-    The comparison closes when the user selects another dataset.
-    """
+    """Return the stored comparison in the address and select its dataset; stop the page if it is missing."""
     running.leave_other_dataset(selected_set())
     key = st.query_params.get(running.KEY)
     if not key:

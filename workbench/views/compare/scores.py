@@ -254,7 +254,7 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
         naming.draw_split(comparison.split)
     for result in view.results:
         if result.training_query_count is not None:
-            naming.draw_few_training_queries(plain_names([result.name]), result.training_query_count)
+            naming.warn_if_few(result.training_query_count, "taught", plain_names([result.name]))
     shallow = dict(comparison.shallow)
     for result in view.results:
         name = plain_names([result.name])

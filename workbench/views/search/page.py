@@ -322,11 +322,10 @@ def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.Data
     is_known = bool(answer.truth or answer.judged)
     rows = []
     for name, outcome in findings.items():
-        for rank, row in enumerate(outcome.rows[: answer.k], start=1):
-            passage = corpus[row]
+        hits = zip(outcome.rows[: answer.k], outcome.scores, strict=False)
+        for rank, (row, score) in enumerate(hits, start=1):
             relevant = row in answer.right if is_known else None
-            about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
-            rows.append((answer.question, name, rank, *about))
+            rows.append((answer.question, name, rank, corpus[row].id, corpus[row].title, score, relevant))
     return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
 
 

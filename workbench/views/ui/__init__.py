@@ -1,1 +1,1 @@
-"""What every page is made of: words, tables, charts, choices, jobs at work, and passages found."""
+"""Parts that all pages share: texts, tables, charts, choices, jobs and passages."""

@@ -107,10 +107,7 @@ def no_difference() -> alt.Chart:
 def curves(
     table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str, dashed: Sequence[str] = ()
 ) -> alt.LayerChart:
-    """Draw a line with its interval for each retriever; columns `x`, `y` (a fraction), "low", "high" and `detail`.
-
-    The lines of the names `dashed` are dashed, in the legend as well, which also has the marks.
-    """
+    """Draw a line with its interval for each retriever; columns `x`, `y` (a fraction), "low", "high" and `detail`."""
     retrievers = [*dict.fromkeys(table[detail])]
     scale, axis = percent_scale(float(table["low"].min()), float(table["high"].max()))
     color, mark = color_and_shape(detail, retrievers, names)

@@ -123,7 +123,7 @@ def rounded_duration(seconds: float) -> str:
 
 
 def particle(text: str, closed: str, open_: str) -> str:
-    """Return the Korean particle after a text, `closed` (이, 은, 을) if its last letter or digit ends in a consonant."""
+    """Return the Korean particle after a text: `closed` (이, 은, 을) after a final consonant, else `open_`."""
     last = next((character for character in reversed(text) if character.isalnum()), "")
     if "가" <= last <= "힣":
         return closed if (ord(last) - ord("가")) % 28 else open_

@@ -186,7 +186,7 @@ def test_reports_unused_results_and_unknown_depth(data: StoredSet, depth: int) -
 
 
 def test_displays_langchain_retriever(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_RETRIEVERS", "LangChain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages")
+    monkeypatch.setenv("MRC_RETRIEVERS", f"LangChain={LETTERS}")
     app = compared(data, choices_for(data).specs["LangChain"])
     assert "LangChain" in app.pills[0].value
     assert not app.error
