@@ -1,4 +1,4 @@
-"""Every test of a page begins, and leaves the next, without anything cached."""
+"""Clear all caches before and after each test."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -10,7 +10,7 @@ from streamlit.components.v2 import manifest_scanner
 
 @pytest.fixture(scope="session", autouse=True)
 def _installed_packages_are_searched_once() -> Iterator[None]:
-    """Every app that is opened looks through all of them for components, which takes longer than most pages."""
+    """Skip the search for components in installed packages, which takes longer than most pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         yield
@@ -25,5 +25,5 @@ def _nothing_remembered() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_estimate_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that are drawn measure nothing unless a test asks for it."""
+    """Do not start dry runs unless a test does."""
     monkeypatch.setattr("mrc_workbench.workbench.views.train.start.starts_by_itself", lambda *_: False)

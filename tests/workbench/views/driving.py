@@ -22,14 +22,14 @@ def opened(page: Callable[[], None], **address: str) -> AppTest:
 
 
 def run(app: AppTest) -> AppTest:
-    """Draw the page anew; it must not fail."""
+    """Run the page again without an exception."""
     app.run()
     assert not app.exception
     return app
 
 
 def unfolded(app: AppTest, *kinds: str) -> AppTest:
-    """Have a form of these kinds of training drawn whole, with what it folds away and draws only once it is opened."""
+    """Draw all fields of the forms of these kinds of training, including collapsed ones."""
     folds = [f"train_{kind}_{fold}_open" for kind in kinds for fold in ("more", "hard_negatives")]
     for key in (*folds, "train_several_open", "train_ablation_open"):
         app.session_state[key] = True
@@ -46,6 +46,6 @@ def keys(app: AppTest) -> set[str]:
 
 
 def texts(app: AppTest) -> str:
-    """Everything the page says, as Markdown shows it."""
+    """Return all texts of the page, without Markdown escapes."""
     kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
     return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))

@@ -1,5 +1,4 @@
-"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in. Whose
-files the server takes and how much of them: a visitor without a browser against the real server."""
+"""Sign-in, the workspace of callbacks, which run without `app.py`, and uploads to the real server without a browser."""
 
 import asyncio
 import os
@@ -84,7 +83,7 @@ def test_callbacks_use_workspace_of_signed_in_user() -> None:
 
 @pytest.mark.usefixtures("sign_in")
 @pytest.mark.parametrize(
-    "changed",  # a header that a proxy passes on is a text
+    "changed",  # a header from a proxy is a text
     [{"is_logged_in": False}, {"is_logged_in": "True"}, {"sub": ""}, {"sub": None}, {"iss": ""}],
 )
 def test_shows_only_sign_in_page_if_not_signed_in(changed: dict[str, Any]) -> None:
@@ -97,7 +96,7 @@ def test_shows_only_sign_in_page_if_not_signed_in(changed: dict[str, Any]) -> No
 
 @pytest.mark.usefixtures("sign_in")
 def test_admits_only_verified_addresses_of_the_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotSignedInError):  # in a thread that belongs to no session
+    with pytest.raises(NotSignedInError):  # in a thread without a session
         workspace()
     monkeypatch.setenv("MRC_USER_EMAILS", "@example.org")
     assert opened_by({**ALICE, "email_verified": True}).text
@@ -183,7 +182,7 @@ def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_USER_UPLOADS", "100")
         patch.setenv("MRC_USER_ALL_UPLOADS", "150")
-        patch.setenv("MRC_FORK_SERVER", os.devnull)  # nothing here starts a job
+        patch.setenv("MRC_FORK_SERVER", os.devnull)  # no job starts here
         port = free_port()
         before = set(psutil.Process().children())
         if secrets.exists():
@@ -196,7 +195,7 @@ def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that people sign in to."""
+    """A server with sign-in."""
     secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
     values = {"redirect_uri": "http://localhost:PORT/oauth2callback", "cookie_secret": "s" * 40, "client_id": "x"}
     values |= {"client_secret": "x", "server_metadata_url": "http://127.0.0.1:9"}
@@ -206,7 +205,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server where nobody signs in."""
+    """A server without sign-in."""
     yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
 
 
@@ -223,7 +222,7 @@ def test_rejects_uploads_of_anonymous_users_before_reading(closed: Server) -> No
 
 
 def is_taken(app: str, origin: str | None) -> bool:
-    """Whether a websocket that a page of this origin opens is taken."""
+    """Return whether the server accepts a websocket of a page with this origin."""
     try:
         with connect(f"{app.replace('http', 'ws')}/_stcore/stream", origin=origin, subprotocols=["streamlit"]):
             return True
@@ -235,7 +234,7 @@ def is_taken(app: str, origin: str | None) -> bool:
 
 def test_accepts_websockets_only_from_app_pages(closed: Server) -> None:
     assert is_taken(closed.address, closed.address)
-    assert is_taken(closed.address, None)  # a program: no browser leaves it out
+    assert is_taken(closed.address, None)  # a program: every browser sends an origin
     port = urlsplit(closed.address).port
     others = (
         *(f"https://localhost:{port}", f"http://127.0.0.1:{port}", "http://localhost", f"http://localhost:{port + 1}"),
@@ -301,7 +300,7 @@ def test_limits_uploads_of_all_users_together(opened: Server) -> None:
 
 
 def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
-    """Return what the gate answers a request with, before an app that answers everything with `answer`."""
+    """Return the middleware's response to a request, before an app that always answers `answer`."""
     answers: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -313,7 +312,7 @@ def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
     async def send(message: Message) -> None:
         answers.append(message)
 
-    with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
+    with ThreadPoolExecutor(1) as other:  # browser tests may have left a running loop in this thread
         other.submit(asyncio.run, AccessMiddleware(app)({"type": "http"} | scope, receive, send)).result()
     return answers
 

@@ -1,5 +1,4 @@
-"""What can be picked for a question set, and the experiment it makes. What a retriever does, in a line. The sample
-speaks the person's language; what others bring keeps its own names."""
+"""The retrievers that a user can select for a dataset, their experiment, and their descriptions."""
 
 import json
 from dataclasses import replace
@@ -29,7 +28,7 @@ from tests.data.split.worlds import chain
 from tests.workbench.views.compare.worlds import whole_sample
 from tests.workbench.views.driving import opened
 
-DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
+DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # a dataset with training questions
 E5 = "packaged:multilingual-e5-small"
 SPECS: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
 CHOICES = RetrieverChoices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
@@ -75,7 +74,7 @@ def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
 
 def test_offers_word_bm25_only_beside_another_analyzer() -> None:
     swahili = single_passage_choices("Maneno matatu tofauti.", "Maneno gani?")
-    assert list(swahili.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
+    assert list(swahili.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # too few questions for a mix
     assert swahili.default_names == tuple(swahili.specs)
     english = single_passage_choices("Words that are spaced, and nothing else.", "Which words?")
     assert list(english.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "BM25 words"]
@@ -94,7 +93,7 @@ def test_uses_packaged_base_for_dense_search_and_names_the_starter(monkeypatch: 
     assert models == {"Dense": E5, "Late": E5, "LSA": "starter"}
     dimensions = [choices_for(replace(sample(), passages=count)).specs["Late"].dimensions for count in (500, 501)]  # type: ignore[attr-defined]
     assert dimensions == [0, 128]
-    more = choices_for(replace(sample(), passages=5_001))  # their tokens are kept when a person asks for them
+    more = choices_for(replace(sample(), passages=5_001))  # the cache has tokens only on request
     assert more.default_names == ("BM25", "Dense", "Best mix")
     assert more.specs["Best mix"].components == ("BM25", "Dense")
     assert "Late" in more.specs
@@ -123,7 +122,7 @@ def test_adds_finished_trainings_but_not_unfinished_ones() -> None:
 def test_mix_includes_newest_trained_retriever_of_each_kind_and_split() -> None:
     data = sample()
     finished(BI_ENCODER, "of another split", data, seed=7)
-    for name in ("one", "another"):  # in the same second: either is the newest
+    for name in ("one", "another"):  # in the same second, so either is the newest
         finished(BI_ENCODER, name, data)
     finished(SPARSE_ENCODER, "terms", data)
     choices = choices_for(data)
@@ -269,7 +268,7 @@ def test_translates_every_kind_of_the_sample() -> None:
 
 
 def before_there_was_a_choice(run: Run) -> None:
-    """Make the file of a run what an earlier version wrote, which knew strict splits alone."""
+    """Write the file of a run as an earlier version, which had only strict splits."""
     path = run.folder / "run.json"
     plan = json.loads(path.read_text(encoding="utf-8"))
     del plan["split"]["strict"]
@@ -278,7 +277,7 @@ def before_there_was_a_choice(run: Run) -> None:
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_evaluates_earlier_model_on_its_strict_split(strict: bool) -> None:
-    """The questions it was trained on would be test questions of the split that is drawn now."""
+    """Its training questions would be test questions of the present split."""
     data = keep(chain(60)) if strict else sample()
     before_there_was_a_choice(finished(BI_ENCODER, "old", data))
     choices = choices_for(data)

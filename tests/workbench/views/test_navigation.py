@@ -1,6 +1,4 @@
-"""Every page, drawn where there is nothing but the sample; one is added by its module and a line of `PAGES`. The ways
-between them: five names to begin with, and a menu that holds the others and tells when one is open. The sidebar: which
-set is in use, also where several have the same name, and how it is split. The document around the app, as served."""
+"""Every page with the sample, links between pages, the sidebar, and the HTML document of the app."""
 
 import json
 import os
@@ -101,7 +99,7 @@ def test_shows_five_pages_and_one_menu_with_stable_addresses() -> None:
     assert {link.proto.query_string for link in links} == {"data=sample&lang=en"}
     menu_json = json.loads(app.json[0].value)
     first, *others = FIVE
-    assert menu_json[""] == ["", *others, first]  # the first has no path, and is found at its name, too
+    assert menu_json[""] == ["", *others, first]  # the first page has no path, but also opens at its name
     assert menu_json[EN["page.more"]] == ["embeddings", "language"]
 
 
@@ -156,10 +154,12 @@ def test_sessions_keep_their_own_dataset(sets: tuple[StoredSet, StoredSet]) -> N
     older, newer = sets
     app = opened(page, data=older.key)
     opened(page, data=newer.key)
-    del app.query_params["data"]  # as on the way to another page
+    del app.query_params["data"]  # as a link to another page
     assert in_use(run(app)) == older.key
     assert last_used() == newer.key
-    app = opened(page, data=newer.key, at="3")  # a page drawn again stays, another set begins at its first passages
+    app = opened(
+        page, data=newer.key, at="3"
+    )  # another run keeps the position, another dataset starts at its first passages
     assert run(app).query_params["at"] in ("3", ["3"])
     app.selectbox[0].set_value(older.key)
     assert run(app).query_params["at"] in ("1", ["1"])
@@ -173,7 +173,7 @@ def test_uses_newest_dataset_if_last_used_is_missing(sets: tuple[StoredSet, Stor
     opened(page, data=older.key)
     remove(older.key)
     assert in_use(opened(page)) == newer.key
-    app = opened(page, data=older.key)  # an address that names it is not answered by another set
+    app = opened(page, data=older.key)  # an address with it opens no other dataset
     assert in_use(app) == older.key
     assert app.selectbox[0].value is None
     assert in_use(opened(page)) == newer.key
@@ -220,7 +220,7 @@ def test_tab_title_names_page_and_dataset_unless_missing(language: str, path: st
 
 
 def named_alike(*texts: str) -> list[str]:
-    """Store a set of one question for each text, all called the same; return their keys."""
+    """Store a dataset with one question for each text, all with the same name; return their keys."""
     sets = [
         QuestionSet("질문", (Passage("p1", text),), (Question(f"q-{text}", f"{text}?", relevant=("p1",)),))
         for text in texts
@@ -260,4 +260,4 @@ def test_history_script_runs_before_the_app(base: str, page: str, monkeypatch: p
     answer = browser.get(page)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert 0 < answer.text.index("window.mrcDocument = true") < answer.text.index('<script type="module"')
-    assert browser.get(f"{page}x").status_code == 404  # of no page: left to Streamlit
+    assert browser.get(f"{page}x").status_code == 404  # no page: handled by Streamlit

@@ -1,4 +1,4 @@
-"""Every page that shows or uses a split says how it came about, and warns of parts with too few questions."""
+"""Every page with a split describes it and warns of parts with too few questions."""
 
 from functools import partial
 

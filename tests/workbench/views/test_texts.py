@@ -1,4 +1,4 @@
-"""The choice of a text to learn from: uploaded, chosen, removed; what cannot be used is told and changes nothing."""
+"""The choice of a text for training: upload, select, remove; invalid files are reported and change nothing."""
 
 from dataclasses import replace
 from io import BytesIO
@@ -60,7 +60,7 @@ def upload(app: AppTest, name: str, content: bytes) -> AppTest:
 
 
 def signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let somebody be at work, in whatever thread."""
+    """Run as this user, in any thread."""
     monkeypatch.setattr(data_workspace, "_told_by", [lambda: "a" * 32])
 
 
@@ -83,9 +83,7 @@ def test_trains_on_passages_unless_a_text_is_selected(data: StoredSet) -> None:
     assert app.query_params["corpus"] == text.reference
     assert "2 documents · 13 characters" in page_text(app)
     assert selected_label(opened(page, data=data.key, corpus=text.reference)) == selected_label(app)
-    assert selected_label(opened(page, data=data.key, corpus="text:" + "0" * 16)).startswith(
-        data.key
-    )  # one that is gone
+    assert selected_label(opened(page, data=data.key, corpus="text:" + "0" * 16)).startswith(data.key)  # a removed text
 
 
 def test_keeps_selected_text_and_replaces_passages_with_another_dataset(data: StoredSet) -> None:

@@ -1,5 +1,4 @@
-"""How long files are held, and how many may arrive: what needs no server. The fields for files: each has its words in
-the person's language."""
+"""Limits of uploaded files, how long they are held, and the texts of upload fields, without a server."""
 
 import re
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from mrc_workbench.workbench.views.navigation import Uploads
 
 
 class Server:
-    """Sessions with a connection, and the files that Streamlit holds."""
+    """Connected sessions, and the files that Streamlit holds."""
 
     def __init__(self) -> None:
         self.connected: set[str] = set()
@@ -36,7 +35,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def drawing(monkeypatch: pytest.MonkeyPatch, server: Server, session: str) -> None:
-    """Let a session's page be the one that is being drawn."""
+    """Draw the page of this session."""
     context = SimpleNamespace(session_id=session, uploaded_file_mgr=server.uploaded_file_mgr)
     monkeypatch.setattr(uploads, "get_script_run_ctx", lambda: context)
 
@@ -125,4 +124,4 @@ def test_every_upload_field_is_translated() -> None:
     assert len(with_a_field) > 4
     for path, source in with_a_field.items():
         assert source.count("translate_field(") == source.count("st.file_uploader("), path
-        assert re.search(r'f?"upload_', source), path  # the look is that of keys which begin so
+        assert re.search(r'f?"upload_', source), path  # the style applies to keys with this prefix

@@ -10,13 +10,13 @@ from tests.doubles import small_set
 
 @pytest.fixture(autouse=True)
 def _four_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparisons here are made by hand, of four retrievers: BM25 of words is a subject of `test_choices`."""
+    """Leave out BM25 of words: the tests write comparisons of four retrievers by hand."""
     monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
 
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
-    """The experiments started, in place of their processes."""
+    """Record the started experiments and run no processes."""
     experiments: list[Experiment] = []
     monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments

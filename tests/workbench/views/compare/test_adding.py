@@ -1,4 +1,4 @@
-"""Retrievers added on the Compare page: models and runs, picked at once, there for another browser, removed again."""
+"""Retrievers added on the Compare page: models and runs, selected at once, shared by all browsers, removable."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def press_add(app: AppTest) -> AppTest:
 
 
 def type_model(app: AppTest, kind: str, model: str) -> AppTest:
-    """Type a model that is none of the options, as a browser does; the test's app knows only options."""
+    """Enter a model that is no option, as a browser can; `AppTest` accepts only options."""
     box = app.selectbox(key=f"add_{kind}_model")
     box.options.append(model)
     box.set_value(model)
@@ -74,7 +74,7 @@ def test_adds_selects_and_shares_models(data: StoredSet, started: list[Experimen
     assert list(app.pills[0].value) == names
     assert [spec.name for spec in started[-1].retriever] == names
     other = opened(page)
-    unknown = catalog("en")["compare.time_unknown"]  # their models are not on this machine
+    unknown = catalog("en")["compare.time_unknown"]  # other models need a download
     assert other.pills[0].options[-3:] == [f"{name} · {unknown}" for name in names[1:]]
 
 

@@ -1,4 +1,4 @@
-"""The headline of Compare: which retriever to use, what a training brought, of what too little is judged."""
+"""The headline of the Compare page: the recommended retriever, the gain of a training, missing judgements."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ from tests.workbench.views.driving import opened
 from tests.workbench.views.test_choices import finished
 
 RowsByRetriever = Mapping[str, Sequence[Sequence[int]]]
-COPIES = 8  # of six questions: enough that right and late are surely apart
+COPIES = 8  # with six questions, the difference of both rankings is significant
 
 
 def compared(data: StoredSet, rows_by_name: RowsByRetriever) -> None:
-    """Keep the comparison that the page asks for: of these passages, for every question or for each of a copy's six."""
+    """Store the comparison that the page opens: these rows for every question, or for each of six questions."""
     dataset_questions = question_set(data.key)
     experiment = choices_for(data).experiment(data, list(rows_by_name), Part.ALL)
     results = []
@@ -86,7 +86,10 @@ BELOW = "the trained **Dense · mine** is 83.3 points below **BM25**"
     ("found", "says"),
     [
         (TRAINED, SURELY),
-        ({"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY}, (MAYBE, SAME)),  # one of 48 is lost
+        (
+            {"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY},
+            (MAYBE, SAME),
+        ),  # one of 48 questions is lost
         ({"BM25": RIGHT, "Dense · mine": LATE}, (BELOW, "Select the untrained **Dense** too")),
     ],
     ids=["surely", "by chance", "without what it was"],
@@ -118,7 +121,7 @@ def test_suggests_first_k_that_separates_retrievers(data: StoredSet) -> None:
     text = page_text(app)
     assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25 (95%: " in text
     assert "All retrievers score above 99% on Recall@10, so this page shows Recall@1 instead." in text
-    assert "k" not in app.query_params  # nobody chose it
+    assert "k" not in app.query_params  # not selected by default
     selected = looked_at(*rows_by_name, measure="recall", k="10")
     assert "All retrievers score above 99% on Recall@10" in page_text(selected)
     selected.button(key="finer").click()
@@ -182,10 +185,10 @@ def test_omits_word_bm25_from_charts_and_pairs(monkeypatch: pytest.MonkeyPatch, 
     assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
     app = looked_at(*rows_by_name, measure="recall", k="1")
     text = page_text(app)
-    assert "Use **BM25 words**: Recall@1 91.7" in text  # the best of those selected is never passed over
+    assert "Use **BM25 words**: Recall@1 91.7" in text  # the best selected retriever is always named
     assert "BM25 words: only a starting point, so shown in the table but not in the charts." in text
     assert "BM25 words" in app.dataframe[0].value["retriever"].tolist()
-    assert "the question they disagree on most" not in text  # the two leading ones agree on all of them
+    assert "the question they disagree on most" not in text  # the two best agree on all questions
 
 
 def test_displays_disputed_question_of_bm25_and_dense_with_answers(data: StoredSet) -> None:

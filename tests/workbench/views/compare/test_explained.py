@@ -1,4 +1,4 @@
-"""The scores of Why: what those of the answer passage and of a wrong one are made of, by the kind of retriever."""
+"""The Why tab explains the scores of the answer passage and of a wrong one for each kind of retriever."""
 
 import re
 import statistics
@@ -45,7 +45,7 @@ def data() -> StoredSet:
 
 
 def sums(app: AppTest) -> tuple[float, float]:
-    """Both scores, as they are told above what they are made of."""
+    """Return both displayed scores."""
     (sums_text,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
     right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums_text))
     return right, wrong
@@ -74,7 +74,7 @@ def test_explains_best_window_and_milvus_as_local_retriever(search: MilvusSearch
     add_retriever(data.fingerprint, spec)
     retriever = (
         BM25("Own", question_set.passages) if search else WindowedBM25("Own", question_set.passages)
-    )  # as Milvus finds them
+    )  # as in Milvus
     (result,) = searched(data, question_set, {"Own": retriever})
     assert result.rankings is not None
     app = opened(retrievers="Own", question="q2", shows="scores")
@@ -98,7 +98,7 @@ def test_component_contributions_sum_to_fused_score() -> None:
         rankings = part.search(texts_of(QUESTIONS), 100)
         scores = dict(zip(rankings.indices[1].tolist(), rankings.scores[1].tolist(), strict=True))
         held = [score for row, score in scores.items() if row >= 0]
-        expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer's
+        expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer passage
     assert right == pytest.approx(expected, abs=0.00006)
     assert of[EN["why.right"]] == pytest.approx(expected)
     assert of[EN["why.wrong"]] == pytest.approx(wrong, abs=0.00006)
@@ -107,7 +107,7 @@ def test_component_contributions_sum_to_fused_score() -> None:
 @pytest.mark.usefixtures("data")
 def test_compares_with_another_wrong_passage() -> None:
     app = opened(question="q2", shows="scores", explained="Dense")
-    assert EN["why.sentences_ask"] in [button.label for button in app.button]  # no model is loaded before
+    assert EN["why.sentences_ask"] in [button.label for button in app.button]  # the page loads the model on request
     assert app.selectbox(key="why_against").value == "p5"
     app.selectbox(key="why_against").set_value("p1")
     run(app)
@@ -118,7 +118,7 @@ def test_compares_with_another_wrong_passage() -> None:
 
 
 def with_model(spec: Spec) -> AppTest:
-    """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
+    """Return the scores of q2 by the retriever "Own" with a model; the test gives its rankings."""
     question_set = small_set()
     data = keep(question_set)
     add_retriever(data.fingerprint, spec)
@@ -175,7 +175,7 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
     if kind == "dense":
         row = list(comparison.results[0].rankings.indices[1]).index(1)  # type: ignore[union-attr]
         score = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
-        assert table["score"][best] == pytest.approx(score, abs=2e-2)  # bfloat16, with other texts beside it
+        assert table["score"][best] == pytest.approx(score, abs=2e-2)  # bfloat16, in another batch
     else:
         assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 

@@ -1,4 +1,4 @@
-"""Take away on the Compare page: what is chosen lies in the address, what differs is told, and the folder is given."""
+"""The Export tab: the address has the selection, the page describes known differences and offers the folder."""
 
 import json
 import zipfile

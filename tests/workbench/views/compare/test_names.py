@@ -1,4 +1,4 @@
-"""What the views of a comparison call the retrievers: default names are translated, stored names stay the identity."""
+"""Display names of retrievers: the pages translate default names, and stored names remain the identifiers."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ SPECS: tuple[dict[str, Any], ...] = (
 )
 RANKS = {BM25: [1] * 20 + [3] * 20, LATE: [1] * 20 + [2] * 20, MIX: [1] * 35 + [2] * 5, RERANKED: [1] * 40}
 CALLED = {"en": STORED, "ko": (BM25, "후기 상호작용", "최적 혼합", "재정렬")}
-# the views of a comparison, with what the address holds and which retrievers the view displays
+# the tabs of a comparison with their address parameters and displayed retrievers
 VIEWS: tuple[tuple[str, dict[str, str], tuple[str, ...]], ...] = (
     ("overview", {}, STORED),
     ("where", {}, STORED),
@@ -105,7 +105,7 @@ def chart_texts(proto: Any) -> Iterator[str]:
 
 
 def values(spec: Any, key: str) -> Iterator[Any]:
-    """Yield the values of a key, wherever it is in a specification."""
+    """Yield all values of a key in a specification."""
     if isinstance(spec, dict) and key in spec:
         yield spec[key]
     for value in spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ():

@@ -1,4 +1,4 @@
-"""The Compare page over what nobody means to bring: torn files, comparisons in which all failed, one single group."""
+"""The Compare page with unusual data: damaged files, comparisons without results, a single group."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ NAMES = ("BM25", "Dense")
 
 
 def compared(question_set: QuestionSet, rows_by_name: dict[str, list[list[int]] | None]) -> Path:
-    """Keep a comparison of these retrievers over all questions, those without rankings failed; returns its folder."""
+    """Store a comparison on all questions; retrievers without rankings have failed. Return its folder."""
     return store_results(
         keep(question_set), rows_by_name, question_set, comparison_of(rows_by_name, question_set, KS, depth=100).results
     )
@@ -68,7 +68,7 @@ def test_reruns_truncated_comparison(tear: Callable[[Path], object], started: li
     app = look()
     assert [spec.name for spec in started[0].retriever] == list(NAMES)
     assert EN["compare.not_run"] in page_text(app)
-    assert EN["compare.run"] in labels(app)  # the button that the words name
+    assert EN["compare.run"] in labels(app)  # the button that the text names
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "[]", "3"])
@@ -143,7 +143,7 @@ def test_translates_milvus_errors(code: str, monkeypatch: pytest.MonkeyPatch) ->
     message = EN[f"milvus.milvus_{code}"].format(milvus="http://host:1/mine")
     assert plain(message) in error.value
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: "en")
-    assert search_failure_text(failure) == message  # on the Search page too
+    assert search_failure_text(failure) == message  # also on the Search page
 
 
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept", "../x"])

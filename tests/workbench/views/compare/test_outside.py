@@ -1,4 +1,4 @@
-"""Retrievers from outside on the Compare page: an HTTP endpoint is entered, tried and added; registered ones listed."""
+"""External retrievers on the Compare page: enter, try and add an HTTP endpoint; list registered retrievers."""
 
 from collections.abc import Iterator
 
@@ -135,7 +135,7 @@ def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPat
 
 
 def compared(data: StoredSet, spec: Spec) -> AppTest:
-    """Keep the comparison of BM25 with a retriever, and open it."""
+    """Store the comparison of BM25 with a retriever and open it."""
     names = ["BM25", spec.name]
     experiment = choices_for(data).experiment(data, names, Part.ALL)
     keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
@@ -186,7 +186,8 @@ def test_reports_unused_results_and_unknown_depth(data: StoredSet, depth: int) -
 
 
 def test_displays_langchain_retriever(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_RETRIEVERS", f"LangChain={LETTERS}")
+    entry = "tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
+    monkeypatch.setenv("MRC_RETRIEVERS", f"LangChain={entry}")
     app = compared(data, choices_for(data).specs["LangChain"])
     assert "LangChain" in app.pills[0].value
     assert not app.error

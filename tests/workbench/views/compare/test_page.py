@@ -1,4 +1,4 @@
-"""The Compare page as a person uses it: what it says of a comparison, what it gives away, what it keeps."""
+"""The Compare page: scores and notes of a comparison, its downloads, and earlier comparisons."""
 
 import io
 import json
@@ -59,13 +59,13 @@ def by_hand(rows_by_name: dict[str, list[list[int]]]) -> tuple[Result, ...]:
 
 
 def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
-    """Keep the comparison that the page asks for first, its rankings written by hand."""
+    """Store the comparison that the page opens first, with rankings written by hand."""
     default_rows = {"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS}
     return store_results(data, choices_for(data).specs, small_set(), results or by_hand(default_rows))
 
 
 def at_work(data: StoredSet, *names: str) -> ComparisonJob:
-    """A comparison that this process is at, of all questions."""
+    """A running comparison of all questions."""
     job = ComparisonJob.of(choices_for(data).experiment(data, list(names), Part.ALL), data.fingerprint)
     job.folder.mkdir(parents=True)
     pid, pid_started = this_process()
@@ -74,7 +74,7 @@ def at_work(data: StoredSet, *names: str) -> ComparisonJob:
 
 
 def three_finished(data: StoredSet) -> Path:
-    """Keep a comparison that the reranker, which the page picks first as well, is not in."""
+    """Store a comparison without the reranker, which the page selects by default."""
     return finished(data, by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS}))
 
 
@@ -86,7 +86,9 @@ def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
     dense = against.iloc[0]
     assert dense["difference"] == pytest.approx(-100 * 5 / 6)
     assert (dense["wins"], dense["ties"], dense["losses"]) == (0, 1, 5)
-    assert set(against["verdict"]) == {EN["compare.unsure"]}  # of five groups of questions nothing is sure
+    assert set(against["verdict"]) == {
+        EN["compare.unsure"]
+    }  # with five groups of questions, no difference is significant
     assert len(others) == 3
     table = app.dataframe[0].value.set_index("retriever")
     assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
@@ -129,7 +131,7 @@ def test_reports_failure_without_metrics(data: StoredSet) -> None:
     finished(data, (*results, Result("Reranked", error=RuntimeError("no *model* here"))))
     app = opened(page)
     assert r"**Reranked** could not be measured and has no score: no \*model\* here" in page_text(app)
-    assert len(app.dataframe[-1].value) == 1  # the pair of the others that have a score
+    assert len(app.dataframe[-1].value) == 1  # the pair of the other scored retrievers
     table = app.dataframe[0].value.set_index("retriever")
     assert table.loc["Reranked"].drop(["verdict", "interval"]).isna().all()
     assert table.loc["Reranked", ["verdict", "interval"]].tolist() == ["", ""]
@@ -186,12 +188,12 @@ def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet,
     if retrievers:
         three_finished(data)
         app = opened(page, part="test", retrievers=retrievers)
-    else:  # of an earlier version: the same names with other settings, by which the folder is named
+    else:  # stored by an earlier version: equal names, other settings, and so another folder
         folder = finished(data)
         folder.rename(folder.with_name("0123456789abcdef"))
         app = opened(page)
     assert "Earlier comparison · 6 questions · " in page_text(app)
-    assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
+    assert app.button(key="run").label == EN["compare.run_picked"]  # the text names no single retriever
 
 
 def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredSet) -> None:
@@ -237,7 +239,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * characters * 384 * 2 / 1e6), passages=200)
     assert cost in page_text(opened(page, data=own.key, retrievers="Late"))
     assert cost not in page_text(opened(page, data=own.key, retrievers="BM25"))
-    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the vectors come with the sample
+    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the sample has stored vectors
     now = [0.0]
     pace = TimeEstimator(clock=lambda: now[0])
     pace.start({"Late": late}, (some := question_set(own.key)), ())
@@ -247,7 +249,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     assert forecast_retrievers({late.name: late}, some)[late.name] == Forecast(pytest.approx(120.0), is_measured=True)
     expected = choices_for(own).expected
     assert expected is not None
-    assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # told on its chip
+    assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # on its chip
 
 
 def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +263,7 @@ def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.
         return plan(run)
 
     monkeypatch.setattr(Run, "plan", counted)
-    app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks of what is at work
+    app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks for running jobs
     assert r"trained here \(first\)" in page_text(app)
     assert len(read) == 1
 
@@ -278,7 +280,7 @@ def test_displays_metrics_recorded_by_the_job(data: StoredSet, monkeypatch: pyte
         assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6), again
         assert tuple(table.loc["BM25", ["build_seconds", "per_question"]]) == (2.0, 500.0)
         assert table.loc["Dense"].drop(["verdict", "interval"]).isna().all()
-    job.add_progress({"finished": "Dense"})  # as a process of an earlier version says it
+    job.add_progress({"finished": "Dense"})  # as an earlier version wrote it
     app = opened(worlds.page, part="all", retrievers="BM25|Dense")
     assert app.dataframe[0].value["recall@1"].notna().sum() == 1
     assert page_text(app).count("check_circle") == 2
@@ -329,7 +331,7 @@ def test_groups_exports(data: StoredSet) -> None:
 def test_displays_metric_k_baseline_and_part_on_every_tab(data: StoredSet, view: str) -> None:
     finished(data)
     boxes = opened(page, view=view).main.selectbox
-    labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # those to add a retriever by
+    labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # kinds of added retrievers
     assert labels[:4] == [EN["compare.questions"], EN["compare.measure"], "K", EN["compare.baseline"]]
 
 

@@ -1,4 +1,4 @@
-"""How each retriever of a running comparison stands, and that the times shown add up to the total shown."""
+"""The progress of a running comparison: displayed times of retrievers add up to the displayed total."""
 
 import re
 
@@ -26,7 +26,7 @@ def at(phase: str, **left: float | None) -> Status:
 
 
 def seconds_in(text: str) -> int:
-    """The duration that a text tells."""
+    """Return the seconds of a displayed duration."""
     duration_text = text.partition("about ")[2]
     return sum(int(count) * UNITS[unit] for count, unit in re.findall(r"(\d+) (h|min|s)\b", duration_text))
 
@@ -38,7 +38,7 @@ def test_shows_state_and_time_of_each_retriever() -> None:
     assert state_words(rows) == ["done", "searching, about 1 min 5 s", *waiting]
     assert total_words("Searching with Dense", rows) == "Searching with Dense · about 3 min 17 s left in total"
 
-    # an unknown time leaves the total out, and the known ones in
+    # an unknown time hides only the total
     rows = progress_rows(NAMES, at("Dense", Dense=65.0, Late=None), DONE)
     assert state_words(rows) == ["done", "searching, about 1 min 5 s", "waiting", "waiting"]
     assert total_words("Searching with Dense", rows) == "Searching with Dense"
@@ -47,7 +47,7 @@ def test_shows_state_and_time_of_each_retriever() -> None:
 
 
 def test_ignores_reported_time_of_finished_retriever() -> None:
-    """The note of a finished retriever is written before the status tells of the next one."""
+    """A job writes the result of a retriever before its status names the next one."""
     rows = progress_rows(NAMES[:2], at("BM25", BM25=30.0, Dense=60.0), DONE)
     assert [row.state for row in rows] == ["done", "waiting"]
     assert total_left(rows) == 60

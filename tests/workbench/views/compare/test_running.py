@@ -1,4 +1,4 @@
-"""What starts a comparison and what does not; what stays of one that a user stopped, that failed or was cut off."""
+"""The start of comparisons, and the results of those that a user stopped, that failed or that were interrupted."""
 
 import subprocess
 import time
@@ -52,13 +52,13 @@ def finished_result(name: str) -> Result:
 
 
 def compared(started: list[Experiment]) -> set[tuple[str, ...]]:
-    """The retrievers of what was started: a double that starts nothing is asked again when the page is drawn again."""
+    """Return the retrievers of the last start: the fake job starts again with every run of the page."""
     return {tuple(experiment.specs) for experiment in started}
 
 
 @contextmanager
 def running(data: StoredSet, *names: str) -> Iterator[ComparisonJob]:
-    """A comparison at work in a process that does nothing, at its last retriever."""
+    """A running comparison with an idle process, at its last retriever."""
     job = begun(data, *names)
     process = subprocess.Popen(["sleep", "300"])
     now = process_of(process.pid)
@@ -126,7 +126,7 @@ def test_selection_with_stopped_retriever_does_not_start(data: StoredSet, starte
     assert EN["compare.waits_stopped"].format(names="Dense") in page_text(app)
     press(app, "run")
     assert [[*experiment.specs] for experiment in started] == [["Dense"]]
-    opened(page, part="all", retrievers="BM25")  # what had been searched may start
+    opened(page, part="all", retrievers="BM25")  # searched retrievers may start
     assert [*started[-1].specs] == ["BM25"]
 
 
@@ -151,7 +151,7 @@ def test_names_stopped_retrievers_before_the_first_ended(data: StoredSet, starte
     assert "Stopped before finishing: BM25, Dense" in page_text(app)
     assert "only_finished" not in keys(app)
     assert started == []
-    job.log_result(Result("BM25", error=RuntimeError("no words")))  # a failed one is not among the finished ones
+    job.log_result(Result("BM25", error=RuntimeError("no words")))  # failed retrievers are not finished
     run(app)
     assert displayed_names(app) == []
     assert "only_finished" not in keys(app)
@@ -197,12 +197,12 @@ def test_keeps_earlier_result_that_has_all_finished_retrievers(data: StoredSet, 
     assert [[*experiment.specs] for experiment in started] == [[*NAMES]]
     job.log_result(finished_result("Dense"))
     app = opened(page, part="all", retrievers="|".join(NAMES))
-    assert displayed_names(app) == [*NAMES]  # the earlier one has no metrics of Dense
+    assert displayed_names(app) == [*NAMES]  # the earlier comparison has no metrics of Dense
     assert {"resume", "only_finished"} <= keys(app)
 
 
 def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float) -> None:
-    """Have the dense retriever read with a transformer, measured to take so many seconds on this set."""
+    """Use a transformer for the dense retriever, with these measured seconds on this dataset."""
     model = "packaged:multilingual-e5-small"
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.multistage.default_model", lambda: model)
     spec = choices_for(data).specs["Dense"]
@@ -215,7 +215,7 @@ def test_shows_time_of_slow_retriever_and_does_not_select_it(
 ) -> None:
     slow_dense(monkeypatch, data, 1560.0)
     app = opened(page)
-    assert compared(started) == {("BM25", "Reranked")}  # a starter reranks these few passages in no time
+    assert compared(started) == {("BM25", "Reranked")}  # a static model reranks these few passages at once
     (pills,) = app.pills
     assert {"BM25", "Dense · about 26 min", "Hybrid · up to 26 min", "Reranked"} <= set(pills.options)
     assert pills.value == ["BM25", "Reranked"]
@@ -269,7 +269,7 @@ def test_reports_deleted_dataset_only(data: StoredSet, started: list[Experiment]
     assert not app.dataframe
     assert app.query_params["data"] == data.key
     assert started == []
-    again = opened(whole_page, data=data.key)  # a reload, in a session that never displayed it
+    again = opened(whole_page, data=data.key)  # a reload in a new session
     assert EN["missing_set.deleted"].format(name="small") in page_text(again)
     press(app, f"open_set_{other.key}")
     assert app.query_params["data"] == other.key

@@ -1,4 +1,4 @@
-"""Saved comparisons: listed, opened, compared, renamed and deleted; an address opens the same results later."""
+"""Saved comparisons: list, open, compare, rename and delete; an address opens the same results later."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
     assert (parameters["comparison"], parameters["part"], parameters["retrievers"]) == (key, "all", "BM25|Reranked")
     assert address(run(app)) == parameters
     assert any(button.key == "copy_link" for button in app.button)
-    assert "kept_part" not in app.session_state  # a part that no user chose still follows the retrievers
+    assert "kept_part" not in app.session_state  # a default part follows the retrievers
     selected = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
     assert selected.session_state["kept_part"] == "all"
 
@@ -149,10 +149,10 @@ def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None
 
 
 def choose(app: AppTest, row: int, button: str = "", *, by_cell: bool = False) -> AppTest:
-    """Select a row of the list, by its box or by a cell, and press a button that is drawn for it."""
+    """Select a row of the list, by its box or a cell, and press a button below."""
     rows, cells = ([], [(row, "retrievers")]) if by_cell else ([row], [])
     app.session_state["kept_list"] = {"selection": {"rows": rows, "columns": [], "cells": cells}}
-    return press(app, button) if button else run(app)  # the test's app forgets the row with every run
+    return press(app, button) if button else run(app)  # `AppTest` forgets the row with every run
 
 
 def test_lists_comparisons_in_page_language() -> None:
@@ -176,7 +176,7 @@ def test_offers_to_open_clicked_comparison_without_its_models(data: StoredSet) -
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
     assert "Saved comparison of" in page_text(app)
-    fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
+    fresh = opened(page, comparison=key)  # only the address, in a new session
     assert "Saved comparison of" in page_text(fresh)
     assert len(fresh.dataframe[0].value) == 4
 
@@ -187,8 +187,8 @@ def test_displays_depths_of_imported_comparison(data: StoredSet) -> None:
     shallow = comparison_of({"BM25": RELEVANT_ROWS, "Dense": MISSED}, small_set(), (2, 4), depth=4)
     experiment = shallow.experiment.model_copy(update={"data": data.key})
     keep_comparison(replace(shallow, experiment=experiment), folder)
-    app = opened(page, comparison=folder.name, measure="recall", k="50")  # as of another comparison
-    assert app.query_params["k"] == "2"  # by four both find everything
+    app = opened(page, comparison=folder.name, measure="recall", k="50")  # of another comparison
+    assert app.query_params["k"] == "2"  # at 4 both find every passage
     table = app.dataframe[0].value
     assert sorted(column for column in table if column.startswith("recall")) == ["recall@2", "recall@4"]
     assert table.iloc[0]["recall@4"] == 100
@@ -202,7 +202,7 @@ def test_switches_to_dataset_of_comparison(data: StoredSet) -> None:
     app = opened(page, comparison=key, data=newer.key)
     assert app.query_params["data"] == data.key
     assert "Saved comparison of" in page_text(app)
-    app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
+    app.sidebar.selectbox[0].select(newer.key)  # selecting another dataset closes the comparison
     run(app)
     assert "comparison" not in app.query_params
     assert "Saved comparison of" not in page_text(app)
@@ -220,7 +220,7 @@ def test_renames_and_deletes_comparisons(data: StoredSet) -> None:
     key = finished(data)
     app = opened(page, view="kept")
     (named,) = app.dataframe[0].value["name"]
-    assert named.removeprefix("▶ ").startswith("BM25")  # until somebody names it
+    assert named.removeprefix("▶ ").startswith("BM25")  # without a name
     assert "3 more" in named
     choose(app, 0)
     next(item for item in app.text_input if item.label == EN["kept.name"]).set_value("../<b>mine</b>")

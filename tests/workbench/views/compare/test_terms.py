@@ -1,4 +1,4 @@
-"""What Why says of BM25's options: fields, feedback, compounds, and a user dictionary that may be gone."""
+"""The Why tab explains BM25's options: fields, feedback, compounds, and a user dictionary that may be missing."""
 
 import pandas as pd
 import pytest
@@ -61,7 +61,7 @@ def test_marks_feedback_terms_with_their_sources() -> None:
     table = term_rows(spec, "누리호", 0, 1)
     assert table.loc["누리호", ["kind", "in_question", "sources"]].tolist() == ["word", 1, ""]
     assert table.loc["고흥", ["kind", "in_question", "sources"]].tolist() == ["added", 0, "p1"]
-    # of what p1 alone holds, two of three are 누리호: RM3 by hand
+    # of the terms that only p1 has, two of three are 누리호: RM3 by hand
     assert table["weight"].to_dict() == pytest.approx({"누리호": 0.6 + 0.4 * 2 / 3, "고흥": 0.4 / 3}, rel=1e-6)
 
 
@@ -135,7 +135,7 @@ def test_reports_missing_dictionary_and_displays_rest(data: StoredSet) -> None:
         f"There is no dictionary “{dictionary.reference}”. Saved dictionaries: none.",
     ]
     assert f"There is no dictionary “{dictionary.reference}”." in html(app)
-    assert "The answer passage contains" in html(app)  # what the other says
+    assert "The answer passage contains" in html(app)  # the text of the other
     assert [item.value for item in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
 
 

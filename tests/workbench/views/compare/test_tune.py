@@ -1,4 +1,4 @@
-"""The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
+"""The Tune tab: start a lab, follow it, and use its best setting on the test questions."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_starts_lab_with_selected_values(data: StoredSet, started: list[Experime
         experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5]
     )
     assert started == [expected]
-    # in the order in which they are offered: those that suit Korean first
+    # in displayed order: first the analyzers for Korean
     address = {"analyzers": "bigram|word", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
     assert {name: app.query_params[name] for name in address} == address
     again = at_labs("BM25", lab="bm25", **address)
@@ -92,7 +92,7 @@ def test_displays_progress_of_running_lab_and_stops_it(
     assert not [button for button in app.button if button.key == "start_hybrid"]
     (button,) = [item for item in app.button if str(item.key).startswith("stop_")]
     button.click()
-    app.run()  # the fragment alone is drawn again, which only a browser does
+    app.run()  # a browser would draw only the fragment again
     assert stopped == [job.id]
     assert started == []
 
@@ -113,7 +113,7 @@ def test_applies_best_setting_and_tests_it(data: StoredSet, started: list[Experi
     add_retriever(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
     lab = finished(data, labs.bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
-    app = at_labs("Words", analyzers="bigram|word", k1="0.3, 2", b="0.5")  # in any order, it is the same lab
+    app = at_labs("Words", analyzers="bigram|word", k1="0.3, 2", b="0.5")  # the order does not change the lab
     comparison = compare(lab, question_set(data.key))
     metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
     (table,) = worlds.tables(app, "k1")

@@ -1,4 +1,4 @@
-"""The Where view as a person uses it: slices, lost questions, ceilings, and the ways from their numbers."""
+"""The Where tab: slices, lost questions, ceilings, and links from their numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ DENSE = {"name": "Dense *1*", "kind": "dense"}
 HYBRID = {"name": "Hybrid", "kind": "hybrid", "of": ("BM25", "Dense *1*"), "depth": 5}
 RERANKED = {"name": "Reranked", "kind": "rerank", "first": "BM25", "depth": 5}
 ALL = (BM25, DENSE, HYBRID, RERANKED)
-# ranks of each question's passage, 0 for nowhere: dense loses the hard ones, and BM25 ten of all
+# ranks of each question's passage, 0 if missing: dense loses the hard questions, BM25 ten of all
 RANKS = {
     "BM25": [1] * 15 + [2] * 5 + [1] * 15 + [7] * 3 + [0] * 2,
     "Dense *1*": [1] * 20 + [3] * 20,
@@ -49,7 +49,7 @@ def questions_of(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> Quest
 
 
 def placed(ranks: Sequence[int], depth: int) -> Rankings:
-    """Each question's own passage at its rank, others in the order of the corpus around it."""
+    """Rankings with each question's passage at its rank and the others in corpus order."""
     indices = np.full((len(ranks), depth), -1, dtype=np.int32)
     for row, rank in enumerate(ranks):
         order = [other for other in range(len(ranks)) if other != row]
@@ -62,7 +62,7 @@ def placed(ranks: Sequence[int], depth: int) -> Rankings:
 def forty(
     specs: Sequence[Mapping[str, Any]] = ALL, ranks: Mapping[str, Sequence[int]] = RANKS, of: QuestionSet | None = None
 ) -> StoredSet:
-    """Keep the forty questions and a comparison of them."""
+    """Store the forty questions and a comparison."""
     of = of or questions_of()
     data = keep(of)
     results = []
@@ -99,7 +99,7 @@ def data() -> StoredSet:
 
 @pytest.fixture(scope="module")
 def slices_app(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
-    """The view of that comparison as it first is, to be read and not pressed."""
+    """The initial tab of that comparison, shared by tests that only read it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("slices")))
         return opened(forty())
@@ -119,19 +119,19 @@ def texts(app: AppTest) -> list[str]:
 
 
 def of_all_slices(app: AppTest) -> str:
-    """What is said of all slices, tested together."""
+    """Return the sentences about all slices."""
     (sentence,) = [text for text in texts(app) if "tested together" in text]
     return sentence
 
 
 def numbers(app: AppTest) -> dict[str, str]:
-    """The numbers that can be pressed, by key."""
+    """Return the clickable numbers by key."""
     buttons = {button.key or "": button.label for button in app.button}
     return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
 
 
 def test_describes_most_different_slice(slices_app: AppTest) -> None:
-    # of the hard ones BM25 has 15 first, dense none and the hybrid none
+    # of the hard questions, BM25 ranks 15 first, the others none
     (sentence,) = [text for text in texts(slices_app) if "points **lower**" in text]
     assert sentence.startswith(
         "On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
@@ -140,7 +140,7 @@ def test_describes_most_different_slice(slices_app: AppTest) -> None:
 
 
 def test_names_no_slice_if_none_is_significant() -> None:
-    # of 20 easy ones 3, of 20 hard ones 4: too few in each, but not together
+    # 3 of 20 easy and 4 of 20 hard questions: significant only together
     stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16})
     start = "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
     assert of_all_slices(opened(stored)).startswith(start)
@@ -148,7 +148,7 @@ def test_names_no_slice_if_none_is_significant() -> None:
     stored = forty((BM25, DENSE, HYBRID), ranks)
     sentence = of_all_slices(opened(stored))
     assert sentence.startswith("No group shows a significant difference from **BM25**")
-    others = EN["where.telling_others"].format(first="BM25")  # all are compared with the baseline alone
+    others = EN["where.telling_others"].format(first="BM25")  # each is compared only with the baseline
     assert sentence.endswith(f"tested together). {others}")
     assert others not in of_all_slices(opened(stored, selected=("BM25", "Hybrid")))
 
@@ -228,7 +228,7 @@ def test_counts_every_lost_question(slices_app: AppTest) -> None:
         "fate_Dense *1*_found": "20 · 50.0%",
         "fate_Dense *1*_below": "20 · 50.0%",
         "fate_Hybrid_found": "20 · 50.0%",
-        "fate_Hybrid_lost_in_fusion": "20 · 50.0%",  # dense brings them third
+        "fate_Hybrid_lost_in_fusion": "20 · 50.0%",  # dense ranks them third
         "fate_Reranked_found": "33 · 82.5%",
         "fate_Reranked_not_a_candidate": "5 · 12.5%",
         "fate_Reranked_lost_in_reranking": "2 · 5.0%",

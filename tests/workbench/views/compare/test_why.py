@@ -1,4 +1,4 @@
-"""The Why view as a person uses it: which questions are listed, one of them opened, its reasons, notes and marks."""
+"""The Why tab: the listed questions, and a single question with its reasons, notes and marks."""
 
 import json
 import re
@@ -31,7 +31,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</scri
 
 
 class Fixed:
-    """Finds passages in a fixed order for each question."""
+    """Returns passages in a fixed order for each question."""
 
     def __init__(self, name: str, rows: list[list[int]]) -> None:
         self.name = name
@@ -46,12 +46,12 @@ class Fixed:
         return Rankings(indices, scores.astype(np.float32))
 
 
-# Dense loses q1, puts the passage of q2 last, and one of those of q6 fourth
+# Dense loses q1, ranks the passage of q2 last, and one of q6 fourth
 DENSE = [[1, 2, 3], [4, 3, 0, 2, 1], [2], [3], [4], [4, 3, 0, 1, 2]]
 
 
 def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
-    """Keep a set and a finished comparison of it: BM25 as it is, Dense as told, Hybrid of both, Reranked like BM25."""
+    """Store a dataset and a finished comparison: BM25, a fixed Dense, Hybrid of both, Reranked in the order of BM25."""
     data = keep(question_set)
     bm25 = BM25("BM25", question_set.passages)
     fixed = Fixed("Dense", dense)
@@ -125,7 +125,7 @@ def test_filters_by_quadrant_and_clears() -> None:
     press(app, "why_quadrant_only_second")
     assert listed(app) == []
     assert EN["why.none_listed"] in [info.value for info in app.info]
-    press(app, "why_quadrant_only_second")  # once more: all again
+    press(app, "why_quadrant_only_second")  # a second click clears the filter
     assert len(listed(app)) == 6
 
 
@@ -145,7 +145,7 @@ def test_combines_filters_of_words_slices_and_outcomes() -> None:
     assert set(listed(app)) == {"q2", "q3", "q6"}
     app.selectbox(key="why_slice").set_value("article")
     run(app)
-    assert set(listed(app)) == {"q2", "q3", "q6"}  # which of them was not said yet
+    assert set(listed(app)) == {"q2", "q3", "q6"}  # the address names none yet
     options = app.selectbox(key="why_within").options
     assert any("한강" in option for option in options)
     app.selectbox(key="why_within").set_value(str([("한강" in option) for option in options].index(True) - 1))
@@ -167,7 +167,7 @@ def test_address_restores_the_list() -> None:
     assert "Dense does not find it at all" in page_text(lost)
     below = opened(of="Dense", fate="below", k="1", words="서울")
     assert listed(below) == ["q6"]
-    # the map begins with what BM25 puts first, which is everything, and of that with what Dense puts first
+    # the map starts with the questions that BM25 ranks first, here all, and among them with those of Dense
     first = opened(block="0-3 Dense")
     assert "one block of the map: Dense ranks it 1" in page_text(first)
     assert set(listed(first)) == {"q3", "q4", "q5"}
@@ -221,7 +221,7 @@ def test_displays_stored_ranking_of_each_retriever() -> None:
     assert "Answer passage at rank 1" in bm25
     assert "Answer passage at rank 5" in dense
     ranks = re.findall(r'<span class="rank">(\d+)</span>', dense)
-    assert ranks == ["5", "1", "2", "3"]  # the answer passage on top, wherever it stands
+    assert ranks == ["5", "1", "2", "3"]  # the answer passage is on top, at any rank
     assert '<div role="listitem" class="gold">' in dense
     assert "<u>서해</u>" in bm25
     assert "BM25 #1 · Dense #5" in columns[2]
@@ -275,7 +275,7 @@ def test_displays_shallow_imported_run_beside_others() -> None:
     assert "does not find the answer passage in its top 3." in html(app)
     app = opened(**address, question="q3", shows="scores", explained="Elsewhere")
     assert EN["why.whole_run"] in [info.value for info in app.info]
-    # past its depth nobody knows what became of a question: at 1 two are lost, at 10 nothing is filtered
+    # below its depth the outcome is unknown: at 1 two are lost, at 10 the filter is ignored
     assert set(listed(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
     assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6
 
@@ -287,7 +287,7 @@ def test_marks_passage_as_hard_negative_and_lists_it(data: StoredSet) -> None:
     assert load_remarks(data.fingerprint).negatives == (("q2", "p5"),)
     assert app.checkbox(key="mark_Dense 4").value
     keys = [element.key or "" for element in app.checkbox if (element.key or "").startswith("mark_")]
-    assert "mark_Dense 1" not in keys  # the answer passage is none
+    assert "mark_Dense 1" not in keys  # not the answer passage
     app.text_area(key="note_q2").set_value("왜 *졌을까*")
     run(app)
     assert load_remarks(data.fingerprint).note("q2") == "왜 *졌을까*"
@@ -333,7 +333,7 @@ def test_escapes_user_text_in_html_and_markdown() -> None:
     write_note(data.fingerprint, "<i>q</i>", HOSTILE)
     for address in ({}, {"question": "<i>q</i>"}, {"question": "<i>q</i>", "shows": "scores"}):
         app = opened(data=data.key, words="<script>", **address)
-        page_html = re.sub(r"<script>/\* \d+ \*/ document[^<]*</script>", "", html(app))  # our own, of no one's words
+        page_html = re.sub(r"<script>/\* \d+ \*/ document[^<]*</script>", "", html(app))  # HTML without user text
         for never in ("<img", "<script", "<i>", "<b>답"):
             assert never not in page_html
         for element in (*app.markdown, *app.caption, *app.subheader):

@@ -1,4 +1,4 @@
-"""The lab of words and a user dictionary as a person uses them: changes tried and used; words picked and kept."""
+"""The lab of BM25's options and user dictionaries: try and use changes; select and store words."""
 
 from functools import partial
 
@@ -46,14 +46,14 @@ def data() -> StoredSet:
 
 
 def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str = "{n}번 강은 어디로 흐르나?") -> StoredSet:
-    """Keep a set of twenty, read at once."""
+    """Store a dataset of twenty questions."""
     passages = tuple(Passage(f"p{n}", passage.format(n=n), f"River {n}") for n in range(20))
     questions = tuple(Question(f"q{n}", question.format(n=n), (), (f"p{n}",)) for n in range(20))
     return keep(QuestionSet("Rivers", passages, questions))
 
 
 def store_comparison(data: StoredSet, *names: str) -> None:
-    """Keep a comparison of these retrievers that words alone found: what it says is no matter."""
+    """Store a comparison of these retrievers with the hits of BM25 for words; no test reads them."""
     dataset_questions = question_set(data.key)
     worlds.searched(data, dataset_questions, {name: BM25(name, dataset_questions.passages) for name in names})
 
@@ -85,7 +85,7 @@ def test_stores_selected_changes_in_address(data: StoredSet, started: list[Exper
     pick(app, "changes", "title", "compounds")
     pick(app, "titles", "2", "5")
     pick(app, "compounds", "split")
-    assert starts(app) == ["Try 6 settings"]  # as it is, three changes alone, and two together
+    assert starts(app) == ["Try 6 settings"]  # the present options, three single changes, and two together
     press(app, "start_lexical")
     assert started == [lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
     assert (app.query_params["changes"], app.query_params["compounds"]) == ("title|compounds", "split")
@@ -221,7 +221,7 @@ def test_adds_wrongly_cut_words_and_tries_them(data: StoredSet, started: list[Ex
     taken = Dictionary((Word(cut[0].word), Word(cut[2].word)), (("자동차", "차량"),))
     assert stored_lines() == [("철도", format_dictionary(taken))]
     assert "Saved **철도**." in texts(app)
-    assert app.query_params["dictionary"] == stored()[0].reference  # the next words come on top of it
+    assert app.query_params["dictionary"] == stored()[0].reference  # the next words are added to it
 
     press(app, "try_dictionary")
     reference = stored()[0].reference

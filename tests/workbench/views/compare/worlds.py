@@ -1,4 +1,4 @@
-"""Comparisons that have ended, where the Compare page looks for them, and what the page shows and says."""
+"""Finished comparisons in the store of the Compare page, and helpers that read the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -22,7 +22,7 @@ from tests.doubles import texts_of
 from tests.workbench.views.driving import opened, run
 
 KS = (1, 5, 10, 20, 50, 100)
-RELEVANT_ROWS: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # of the small set's questions: what answers them
+RELEVANT_ROWS: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # answers of the questions of the small dataset
 
 
 def page() -> None:
@@ -41,17 +41,17 @@ def whole_page() -> None:
 
 @cache
 def whole_sample() -> QuestionSet:
-    """The sample, which a process reads once."""
+    """The sample, read once per process."""
     return read_entry(CATALOG["sample"]).question_set
 
 
 def sample() -> StoredSet:
-    """The sample with every fourth question: it is read in a second."""
+    """The sample with every fourth question, read in a second."""
     return keep(whole_sample().with_questions(range(0, len(whole_sample().questions), 4)))
 
 
 def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionSet, results: Iterable[Result]) -> Path:
-    """Keep what was found as the comparison of all questions that the page asks for first; returns its folder."""
+    """Store these rows as the comparison of all questions that the page opens first; return its folder."""
     experiment = choices_for(data).experiment(data, list(names), Part.ALL)
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, question_set, tuple(results)), folder)
@@ -61,7 +61,7 @@ def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionS
 def searched(
     data: StoredSet, question_set: QuestionSet, by: Mapping[str, Retriever], depth: int = 100
 ) -> Sequence[Result]:
-    """Keep a comparison of what these find, each under its name; returns what that is."""
+    """Store a comparison of these retrievers by name; return it."""
     experiment = choices_for(data).experiment(data, list(by), Part.ALL)
     results = []
     for name, retriever in by.items():
@@ -72,35 +72,35 @@ def searched(
 
 
 def finished(data: StoredSet, experiment: Experiment) -> Experiment:
-    """Carry an experiment out, and keep what came out where the page looks for it."""
+    """Run an experiment and store its result for the page."""
     keep_comparison(compare(experiment, question_set(data.key)), ComparisonJob.of(experiment, data.fingerprint).folder)
     return experiment
 
 
 def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
-    """A finished comparison of retrievers that can be picked, over all questions or a part of them."""
+    """Run and store a comparison of selectable retrievers on all questions or a part."""
     return finished(data, choices_for(data).experiment(data, list(names), part))
 
 
 def at_labs(*names: str, **address: str) -> AppTest:
-    """The page at its labs, with these retrievers, in English."""
+    """Open the Tune tab with these retrievers, in English."""
     return opened(page, view="tune", part="all", retrievers="|".join(names), **address)
 
 
 def press(app: AppTest, name: str) -> AppTest:
-    """Press the button of this key or label."""
+    """Press the button with this key or label."""
     next(element for element in app.button if name in (element.key, element.label)).click()
     return run(app)
 
 
 def select(app: AppTest, key: str, *rows: int) -> AppTest:
-    """Choose rows of a table, which the test's app forgets with every run."""
+    """Select rows of a table; `AppTest` forgets them with every run."""
     app.session_state[key] = {"selection": {"rows": [*rows], "columns": [], "cells": []}}
     return run(app)
 
 
 def look_at(app: AppTest, lab: Experiment, data: StoredSet, row: int) -> AppTest:
-    """Choose a row of a lab's table."""
+    """Select a row of a lab's table."""
     return select(app, f"{lab.lab}_table_{ComparisonJob.of(lab, data.fingerprint).folder}", row)
 
 
@@ -113,7 +113,7 @@ def informs(app: AppTest, start: str) -> bool:
 
 
 def texts(app: AppTest) -> str:
-    """All that is said in Markdown, without what escapes it."""
+    """Return all Markdown of the page, without escapes."""
     return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
 
 

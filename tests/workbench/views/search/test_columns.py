@@ -1,4 +1,4 @@
-"""Columns of the Search page: drawn one by one, the quick ones by default, named in the address."""
+"""Columns of the Search page: drawn one by one, fast retrievers by default, named in the address."""
 
 import re
 
@@ -77,7 +77,7 @@ def test_estimates_no_wait_for_stored_vectors(monkeypatch: pytest.MonkeyPatch) -
 def test_address_keeps_columns_of_a_question_after_training(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ask(opened(page), QUESTION)
     assert app.query_params["columns"] in ("BM25", ["BM25"])
-    assert "kept_columns" not in app.session_state  # default columns are no user's choice
+    assert "kept_columns" not in app.session_state  # the user has not selected the default columns
     monkeypatch.setattr(search_page, "expected_waits", lambda *_: {**SLOW, "Dense": 0.0, "Dense · new": 0.0})
     finished(BI_ENCODER, "new", data)
     assert selected_columns(opened(page)) == ["BM25", "Dense", "Dense · new"]
@@ -92,7 +92,7 @@ def headers_with_results(app: AppTest) -> list[str]:
 
 
 def test_displays_column_before_slower_retriever_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is cut off while the second retriever is built: the first one's results are on the page."""
+    """Stop the run while the second retriever is built; the page has the results of the first."""
 
     prepare = CachedRetriever.prepare
 

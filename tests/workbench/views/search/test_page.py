@@ -1,4 +1,4 @@
-"""The Search page as a person uses it: a question asked, examples tried, columns picked, what fails told."""
+"""The Search page: questions, examples, columns and errors."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ def examples(app: AppTest) -> list[str]:
 
 
 def columns(app: AppTest) -> list[str]:
-    """What was found, a text a retriever: each begins with its first passage."""
+    """Return the text of the hits of each retriever, starting with the first passage."""
     texts_found: list[str] = []
     for text in html(app):
         if 'class="results" role' in text:
@@ -97,7 +97,7 @@ def test_searches_with_bm25() -> None:
     assert "Answer passage at rank 1" in head
     assert any("**세종**" in text.value for text in app.markdown)
     right = small_set().row_of_passage[QUESTIONS[0].relevant[0]]
-    assert f"judge_BM25 {right}" not in marks(app)  # the set knows that it is right
+    assert f"judge_BM25 {right}" not in marks(app)  # the dataset has this judgement
     assert marks(app)
 
 
@@ -105,7 +105,7 @@ def test_searches_question_of_address_or_example(monkeypatch: pytest.MonkeyPatch
     read: list[str] = []
     monkeypatch.setattr("mrc_workbench.retrieval.rankings.composed", lambda text: read.append(text) or composed(text))
     app = opened(page, columns="BM25", q=QUESTIONS[3].text)
-    assert len(read) == 1 + len(QUESTIONS)  # the set is looked through once for what it knows of a question
+    assert len(read) == 1 + len(QUESTIONS)  # the dataset is searched once for a question
     assert "설악산" in columns(app)[0]
     press(app, "question_box_example_1")
     assert app.text_input(key="question_box").value == QUESTIONS[1].text
@@ -127,7 +127,7 @@ def test_selects_newest_training_as_column(data: StoredSet) -> None:
 
 def test_adds_newly_trained_retriever_to_columns_once(data: StoredSet) -> None:
     app = opened(page)
-    app.session_state["kept_columns"] = "BM25|Reranked"  # chosen on this page, before another was opened
+    app.session_state["kept_columns"] = "BM25|Reranked"  # selected on this page before another was opened
     finished(BI_ENCODER, "first", data)
     assert selected_columns(run(app)) == ["BM25", "Reranked", "Dense · first"]
     app.get("button_group")[0].set_value(["BM25", "Reranked"])
@@ -189,7 +189,7 @@ def test_escapes_user_text(data: StoredSet) -> None:
 
 
 def test_reports_mix_without_lexical_results(data: StoredSet) -> None:
-    """Once for all mixes; what finds nothing itself says that already."""
+    """Once for all mixes; a retriever without hits has a separate note."""
     specs = choices_for(data).specs
     findings = QueryHits((1,), (0.5,))
     nothing = QueryHits((), ())
@@ -230,7 +230,7 @@ def test_displays_default_retrievers_in_the_language_of_the_page(
     options = [option.replace("\\", "") for option in app.pills[0].options]
     assert {late, mix} <= set(options)
     page_html = "\n".join(html(app))
-    assert f'<span class="name">{mix}</span>' in page_html  # the head of the column
+    assert f'<span class="name">{mix}</span>' in page_html  # the header of the column
     assert f"<b>{mix}</b>" in page_html  # the reason
     assert part_rank in page_html
     headers = [column.get("label") for column in json.loads(app.dataframe[0].proto.columns).values()]
@@ -258,12 +258,12 @@ def test_reports_failed_retriever_and_displays_others(data: StoredSet) -> None:
     assert error.value.replace("\\", "") == "No folder, finished training or hub model is called “no/such/model”."
     assert len(columns(app)) == 1
     assert len(column_headers(app)) == 2
-    app = opened(page, columns="BM25|Dense|Hybrid|Reranked|Dense · mine")  # more than four are not squeezed in
+    app = opened(page, columns="BM25|Dense|Hybrid|Reranked|Dense · mine")  # at most four columns
     assert any(c.value.startswith("Up to 4 retrievers fit side by side") for c in app.caption)
 
 
 class Placed:
-    """Finds each question's passages in a given order."""
+    """Returns each question's passages in a given order."""
 
     name = "placed"
 
@@ -286,7 +286,7 @@ def test_offers_questions_disputed_by_a_comparison(data: StoredSet) -> None:
     folder = store_results(data, right_at, small_set(), results)
     disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
     assert examples(opened(page)) == disputed
-    shutil.rmtree(workspace() / "cache", ignore_errors=True)  # the folder alone is enough
+    shutil.rmtree(workspace() / "cache", ignore_errors=True)  # the folder is enough
     st.cache_resource.clear()
     assert examples(opened(page)) == disputed
     (folder / "rankings.npz").write_bytes(b"torn")
@@ -297,7 +297,7 @@ def test_offers_questions_disputed_by_a_comparison(data: StoredSet) -> None:
 def test_stopped_search_keeps_question_in_its_box(data: StoredSet) -> None:
     app = ask(opened(page, data=data.key), QUESTION)
     assert columns(app)
-    app.session_state["search_stopped"] = True  # as the button does that stands beside a long build
+    app.session_state["search_stopped"] = True  # like the button beside a long build
     app.query_params.clear()
     app.session_state["kept_q"] = ""
     run(app)
@@ -348,6 +348,6 @@ def test_creates_dataset_from_judged_questions(data: StoredSet) -> None:
     assert [question.text for question in load(new_set.key).questions] == ["새 질문", "또 새 질문"]
     assert f"data={new_set.key}" in app.get("page_link")[0].proto.query_string
     app = opened(page, data=data.key)
-    app.checkbox[0].check()  # with the questions of the set
+    app.checkbox[0].check()  # with the questions of the dataset
     press(app, EN["judging.make"])
     assert max(dataset.questions for dataset in stored()) == data.questions + 2

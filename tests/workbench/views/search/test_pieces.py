@@ -1,4 +1,4 @@
-"""The pieces that answered each other, as Search shows them of a retriever of late interaction."""
+"""Token matches of late interaction on the Search page."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def test_displays_token_matches_in_equal_colours_on_request(folder: Path, monkey
     assert EN["search.pieces"].format(name="Own") in [element.label for element in app.expander]
     assert not pairs(app)
     app = pressed(app)
-    assert len(loaded) == 1  # what was searched with explains
+    assert len(loaded) == 1  # the searched model explains
     (box,) = [element for element in app.selectbox if element.label == EN["search.pieces_of"]]
     (table,) = tables(app, "answered_cosine")
     assert "".join(table["question"]) == QUESTION.replace(" ", "")
@@ -64,7 +64,7 @@ def test_displays_token_matches_in_equal_colours_on_request(folder: Path, monkey
     assert all(piece in f"{answer_passage.title}\n{answer_passage.text}" for piece in table["answered"])
     (match_html,) = pairs(app)
     question, _, passage = match_html.partition("</p>")
-    colour = "color-mix(in srgb, #0072B2"  # of the first piece
+    colour = "color-mix(in srgb, #0072B2"  # of the first token
     assert colour in question
     if table["answered"][0]:
         assert colour in passage
@@ -85,7 +85,7 @@ def test_escapes_user_text_in_token_matches(folder: Path) -> None:
 
 
 def test_displays_no_token_matches_for_uncompared_passages(folder: Path) -> None:
-    """Of the passages that another retriever brings, the first alone are read."""
+    """It reranks only the first passages of another retriever."""
     app = search_page(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), first="BM25", depth=1))
     (box,) = [element for element in app.selectbox if element.label == EN["search.pieces_of"]]
     assert len(box.options) == 1

@@ -1,4 +1,4 @@
-"""A list to judge, from a comparison to the set made of it: judged by a person and a model, and gone on with later."""
+"""A judging pool, from a comparison to the new dataset: judged by a user and a model, and continued later."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
         press(app, f"pool_{verdict}_{at}")
         stored_verdicts = {item.question: item.verdicts for item in load_judgements(CORPUS)}
         assert stored_verdicts[question][passage] is verdict
-        app = begun(data, comparison)  # another browser goes on where this one was
+        app = begun(data, comparison)  # another browser continues at the same position
     assert EN["pool.all_done"] in texts(app)
     press(app, EN["judging.make"])
     (new_set,) = (load(item.key) for item in stored() if item.key != data.key)

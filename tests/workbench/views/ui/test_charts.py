@@ -1,4 +1,4 @@
-"""Charts: height, ticks, room at the borders, and what every chart tells screen readers."""
+"""Charts: height, ticks, margins, and descriptions for screen readers."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Jobs on the pages: what starts them, and what does not."""
+"""The start of jobs on the pages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Choices that lie in the address: read from it, put there, remembered by the other pages."""
+"""Choices in the address: read, written, and remembered by the other pages."""
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -39,7 +39,7 @@ def test_reads_choice_from_address_or_uses_default() -> None:
 
 
 def test_sends_choice_as_initial_value_with_every_run() -> None:
-    """A run that the next one replaces on its way to the browser takes nothing of it along."""
+    """The browser may receive only the second of two runs."""
     app = opened(page, first="c", other="c", several="b|c")
     for _ in range(2):
         control = app.segmented_control[0].proto
@@ -80,7 +80,7 @@ def test_restores_choice_of_address_after_going_back(monkeypatch: pytest.MonkeyP
     app.query_params["first"] = "a"
     assert values(run(app))[0] == "a"
     assert app.segmented_control[0].value == "a"
-    del app.query_params["first"]  # an address of before anything was chosen
+    del app.query_params["first"]  # an address from before the selection
     assert values(run(app))[0] == "b"
 
 
@@ -89,7 +89,7 @@ def test_keeps_choices_clicked_faster_than_address_updates(monkeypatch: pytest.M
     app = opened(page, first="a")
     app.segmented_control[0].set_value("b")
     run(app)
-    for stale in ("a", "b"):  # the browser had not heard of the last choice when it sent the next
+    for stale in ("a", "b"):  # the browser had not received the last choice when it sent the next
         app.query_params["first"] = stale
         app.segmented_control[0].set_value("c")
         assert values(run(app))[0] == "c"
@@ -122,7 +122,7 @@ def test_keeps_choice_until_it_is_rendered(monkeypatch: pytest.MonkeyPatch) -> N
     assert values(run(app))[0] == "c"
     clock = 20.0
     app.query_params["first"] = "a"
-    assert values(run(app))[0] == "a"  # by now the address is what a person sees
+    assert values(run(app))[0] == "a"  # by now the user sees the address
 
 
 def test_prefers_address_over_earlier_choice_on_opened_page() -> None:
@@ -141,7 +141,7 @@ def test_restores_default_if_choice_is_removed() -> None:
     assert values(run(app)) == ["b", "b", ""]
     assert values(run(app)) == ["b", "b", ""]
     assert app.segmented_control[0].value == "b"
-    assert values(opened(page, several="")) == ["b", "b", "b|c"]  # a session of its own
+    assert values(opened(page, several="")) == ["b", "b", "b|c"]  # a new session
 
 
 def test_leaves_dependent_default_out_of_address() -> None:
@@ -171,9 +171,9 @@ def test_restores_multiple_choices_after_going_back(monkeypatch: pytest.MonkeyPa
     app = opened(page, several="a|b")
     app.pills[0].set_value(["c"])
     assert values(run(app))[2] == "c"
-    app.query_params["several"] = "a|b"  # a browser that has not heard of the click yet
+    app.query_params["several"] = "a|b"  # a browser that has not received the click
     assert values(run(app))[2] == "c"
-    # by now it went back
+    # by now the user has gone back
     clock = 10.0
     app.query_params["several"] = "a|b"
     assert values(run(app))[2] == "a|b"

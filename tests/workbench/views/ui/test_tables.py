@@ -1,5 +1,4 @@
-"""Columns say what they hold in the person's language, and what downloads a table makes it when it is asked for. Charts
-are made once, and hold their data whoever draws at the same time."""
+"""Columns have titles and help in the user's language, downloads run on request, and charts are rendered once."""
 
 import json
 from collections.abc import Sequence
@@ -49,13 +48,13 @@ def page() -> None:
 def test_labels_and_explains_columns_and_creates_download_on_request() -> None:
     app = opened(page)
     columns: dict[str, dict[str, Any]] = app.session_state["columns"]
-    assert {"compare.difference_help", "column.question_help"} <= EN.keys()  # and yet some need no explanation
+    assert {"compare.difference_help", "column.question_help"} <= EN.keys()  # some need no explanation
     assert {name: (column["label"], column["help"]) for name, column in columns.items()} == {
         "retriever": (EN["compare.retriever"], EN.get("compare.retriever_help")),
         "low": (EN["compare.low"], EN["compare.interval_help"]),
         "high": (EN["compare.high"], EN["compare.interval_help"]),
         "p_holm": ("p (Holm)", EN["where.p_holm_help"]),
-        "recall@5": ("R@5", EN["help.recall"]),  # short unless a label is given
+        "recall@5": ("R@5", EN["help.recall"]),  # the short name unless a label is given
         "ndcg@10": ("Its nDCG@10", EN["help.ndcg"]),
         "depth": (EN["where.reads"], EN["where.reads_help"]),
         "difference": (EN["compare.difference"], None),
@@ -64,7 +63,7 @@ def test_labels_and_explains_columns_and_creates_download_on_request() -> None:
     }
     assert (columns["retriever"]["pinned"], columns["retriever"]["width"]) == (True, 170)
     assert columns["high"]["type_config"]["format"] == "%+.2f"
-    (button,) = app.get("download_button")  # the table was not made
+    (button,) = app.get("download_button")  # the table was not computed
     assert (button.label, button.help) == (EN["data_page.download_split"], EN["data_page.download_split_help"])
 
 
@@ -91,7 +90,7 @@ def test_fits_column_to_longest_name_counting_korean_twice() -> None:
     given = (["BM25"], ["Dense · multilingual-e5-small 1"], ["가" * 20])
     narrow, latin, korean = map(tables.width_of, given)
     assert narrow < latin
-    assert latin >= 7 * 31  # letters
+    assert latin >= 7 * 31  # characters
     assert korean == tables.width_of(["ab" * 20])
     assert tables.width_of([]) == narrow
 
@@ -122,7 +121,7 @@ def test_renders_chart_once_per_language_with_arrow_data() -> None:
     app.query_params["lang"] = "ko"
     run(app)
     assert counted == ["up", "up"]
-    (chart,) = app.get("vega_lite_chart")  # its data is Arrow
+    (chart,) = app.get("vega_lite_chart")  # the data is in Arrow format
     (dataset,) = chart.proto.datasets
     with pa.ipc.open_stream(dataset.data.data) as stream:
         assert stream.read_all().to_pylist() == [{"x": 1, "up": 0.5}, {"x": 2, "up": None}]
@@ -152,5 +151,5 @@ def test_concurrent_charts_have_their_own_data() -> None:
 
 
 def test_no_page_calls_st_altair_chart() -> None:
-    """Streamlit's own way changes Altair's settings for all threads while it is at work."""
+    """Streamlit's rendering changes Altair's settings for all threads."""
     assert not [path.name for path in VIEWS.rglob("*.py") if "st.altair_chart" in path.read_text(encoding="utf-8")]

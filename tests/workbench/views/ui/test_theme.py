@@ -10,10 +10,10 @@ import pytest
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.report.charts import OUTCOME_COLOURS, PALETTE
 
-# the backgrounds of the app as a browser draws them
+# backgrounds of the app in a browser
 LIGHT = "#ffffff"
 DARK = "#171614"
-# how a colour looks to most people, and with protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009)
+# colours as seen normally, and with protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009)
 SIGHTS = {
     "usual": np.eye(3),
     "protanopia": np.array(
@@ -43,7 +43,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 
 
 def distance(first: str, second: str) -> float:
-    """Return the distance (CIE 1976) of two colours for the eyes that see them nearest to each other."""
+    """Return the smallest distance (CIE 1976) of two colours over these kinds of vision."""
     return min(
         float(np.linalg.norm(lab(sight @ linear(first)) - lab(sight @ linear(second)))) for sight in SIGHTS.values()
     )
@@ -64,7 +64,7 @@ def test_primary_button_text_is_readable(dark: bool) -> None:
     colours = theme() | (theme()["dark"] if dark else {})
     background = DARK if dark else LIGHT
     assert contrast("#ffffff", colours["primaryColor"]) >= 4.5
-    assert contrast(colours["primaryColor"], background) >= 3  # the mark of the open tab and the like
+    assert contrast(colours["primaryColor"], background) >= 3  # such as the mark of the open tab
     assert contrast(colours.get("linkColor", colours["primaryColor"]), background) >= 4.5
 
 

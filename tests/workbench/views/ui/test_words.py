@@ -1,5 +1,4 @@
-"""Every word on a page is in both languages, is used, and has the same fields. What went wrong has words, too: a
-damaged file shows as such where its thing stood, on pages that go on; and is removed there."""
+"""Every text is in both languages, is used, and has the same fields. Errors and damaged files have texts as well."""
 
 import errno
 import re
@@ -47,7 +46,7 @@ WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
 # the columns of `workbench.views.ui.tables` and `label_and_help` find explanations by their own key
 _EXPLAINING = r"""(?:tables\.[a-z_]+|label_and_help)\(\s*"([a-z_]+\.[a-z0-9_]+)"""
 EXPLAINED = {f"{key}_help" for key in re.findall(_EXPLAINING, SOURCE)}
-# keys put together while running: `word(f"part.{part}")` uses every key that begins with "part."
+# keys built at run time: `word(f"part.{part}")` uses every key that starts with "part."
 BEGINNINGS = tuple(set(re.findall(r"""f["']([a-z_]+\.(?:[a-z_]+_)?)\{""", SOURCE)))
 
 
@@ -64,7 +63,7 @@ def test_both_languages_have_equal_keys_and_fields() -> None:
 
 def test_no_text_is_empty_or_untranslated() -> None:
     hangul = re.compile("[가-힣]")
-    names = {"sidebar.language"}  # names both languages, for who cannot read the one in use
+    names = {"sidebar.language"}  # in both languages, for users who cannot read the present one
     english = catalog("en")
     assert [key for key, text in english.items() if not text.strip()] == []
     assert [key for key, text in english.items() if hangul.search(text) and key not in names] == []
@@ -87,7 +86,7 @@ def test_translates_every_phase() -> None:
 
 
 def test_escapes_all_markdown_in_plain_text() -> None:
-    """Streamlit looks for the names of icons and emoji after it has read what is escaped."""
+    """Streamlit replaces names of icons and emoji after it reads escapes."""
     assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
     displayed = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
     assert displayed == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
