@@ -238,8 +238,8 @@ def _missing_page() -> list[Any]:
 
 def preload_first_page() -> None:
     with without_garbage_collection():
-        for name in ("sidebar", "compare.page", "compare.overview"):
-            import_module(f"mrc_workbench.workbench.views.{name}")
+        for name in (".sidebar", ".compare.page", ".compare.overview"):
+            import_module(name, __package__)
 
 
 def find_page(name: str) -> Page:

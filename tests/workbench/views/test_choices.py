@@ -32,6 +32,9 @@ DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # a dataset
 E5 = "packaged:multilingual-e5-small"
 SPECS: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
 CHOICES = RetrieverChoices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
+M3 = "BAAI/bge-m3"
+RANKER = "BAAI/bge-reranker-base"
+BOTH = ("BM25", "Dense")
 
 
 def sample() -> StoredSet:
@@ -171,11 +174,6 @@ def test_imported_run_and_its_wrappers_are_not_searchable() -> None:
 def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(st, "query_params", {"lang": request.param})
     return str(request.param)
-
-
-M3 = "BAAI/bge-m3"
-RANKER = "BAAI/bge-reranker-base"
-BOTH = ("BM25", "Dense")
 
 
 @pytest.mark.parametrize(

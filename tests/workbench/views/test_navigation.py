@@ -23,6 +23,9 @@ from tests.workbench.views.driving import opened, run
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "kiwipiepy", "faiss", "pymilvus", "openai"}
 TOY = "import streamlit as st\n\n\ndef draw() -> None:\n    st.title('A toy')\n"
+FIVE = ["compare", "data", "train", "search", "answers"]
+EN = catalog("en")
+CITIES = ("서울", "부산", "대구", "인천", "광주")
 
 
 def single_page() -> None:
@@ -71,11 +74,6 @@ def test_adds_page_by_module_and_entry(tmp_path: Path, monkeypatch: pytest.Monke
     assert [title.value for title in app.title] == ["A toy"]
     assert [link.proto.label for link in app.get("page_link")][-1] == "Toy"
     assert [menu.proto.popover.label for menu in app.main.get("popover")] == ["Toy"]
-
-
-FIVE = ["compare", "data", "train", "search", "answers"]
-EN = catalog("en")
-CITIES = ("서울", "부산", "대구", "인천", "광주")
 
 
 def menus() -> None:

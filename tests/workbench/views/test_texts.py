@@ -24,17 +24,12 @@ HOSTILE = "<b>**글** [x](y)"
 def page() -> None:
     import streamlit as st
 
+    from mrc_workbench.workbench.views import study
     from mrc_workbench.workbench.views.resources.sets import selected_set
-    from mrc_workbench.workbench.views.study import (
-        characters_in,
-        documents_in,
-        pick_text,
-        reference_of,
-        text_source_name,
-    )
 
-    selected = pick_text(selected_set())
-    st.text(f"{reference_of(selected)}|{text_source_name(selected)}|{documents_in(selected)}|{characters_in(selected)}")
+    text = study.pick_text(selected_set())
+    counts = f"{study.documents_in(text)}|{study.characters_in(text)}"
+    st.text(f"{study.reference_of(text)}|{study.text_source_name(text)}|{counts}")
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from mrc_workbench.workbench.views.ui.passages import weighed_html
 from mrc_workbench.workbench.views.ui.state import remember, remembered
 from mrc_workbench.workbench.views.ui.words import plain, show_errors, word
 
-_AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
+_AGREED = ("judged_count", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
 _LONGEST_NAME = 80
 _QUESTIONS = 20  # of a pool by default
 _DEPTHS = (5, 10, 20)

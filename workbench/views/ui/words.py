@@ -207,26 +207,26 @@ def failure_text(error: Exception) -> str:
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
-    if isinstance(error, Failure):
-        for section in _sections_of(error):
-            if has_text(f"{section}.{error.code}"):
-                return word(f"{section}.{error.code}", **error.details)
+    if isinstance(error, Failure) and (key := next(filter(has_text, _keys_of(error)), None)):
+        return word(key, **error.details)
     return str(error)
 
 
-def _sections_of(error: Failure) -> tuple[str, ...]:
-    """Return the locale sections that may have the message of a failure."""
+def _keys_of(error: Failure) -> tuple[str, ...]:
+    """Return the locale keys that may have the message of a failure."""
+    code = error.code
     match error:
         case LanguageError():
-            return ("language",)
+            return (f"language.{code}",)
         case ReadingError():
-            return ("reading",)
+            return (f"reading.{code}",)
         case DictionaryError():
-            return ("dictionary",)
-    if error.code.startswith("outside_"):
-        return ("outside",)
+            return (f"dictionary.{code}",)
+    if code.startswith("outside_"):
+        return (f"outside.{code}",)
     # The stored error of a job has lost its class
-    return ("model", "imported", "milvus", "made", "limit", "extra", "embedding", "chat", "dictionary")
+    keys = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}", f"extra.{code}")
+    return (*keys, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")
 
 
 def search_failure_text(error: Exception) -> str:

@@ -8,14 +8,9 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import user_of
+from mrc_workbench.retrieval.comparison import experiment as experiments
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import (
-    Experiment,
-    RunMeasurements,
-    add_run,
-    added_retrievers,
-    store_measured,
-)
+from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
@@ -54,9 +49,9 @@ def test_tries_and_adds_an_endpoint(data: StoredSet, server: SearchServer, start
     (hits_table,) = [item.value for item in app.dataframe if "passage" in item.value.columns]
     assert hits_table[["id", "score"]].to_records(index=False).tolist() == expected
     assert len(server.requests) == 1
-    assert added_retrievers(data.fingerprint) == []
+    assert experiments.added_retrievers(data.fingerprint) == []
     app = press(app, "http_add")
-    (spec,) = added_retrievers(data.fingerprint)
+    (spec,) = experiments.added_retrievers(data.fingerprint)
     assert isinstance(spec, HttpSpec)
     assert spec.name == f"HTTP · {server.address.removeprefix('http://')}"
     assert app.query_params["retrievers"] == f"BM25|{spec.name}"
@@ -115,7 +110,7 @@ def test_names_secret_by_its_variable(data: StoredSet, server: SearchServer, mon
     app = press(run(app), "http_try")
     assert not app.error
     press(app, "http_add")
-    assert [dict(spec)["secret_headers"] for spec in added_retrievers(data.fingerprint)] == [
+    assert [dict(spec)["secret_headers"] for spec in experiments.added_retrievers(data.fingerprint)] == [
         {"x-key": "MRC_SECRET_TESTS"}
     ]
 
@@ -160,7 +155,7 @@ def test_lists_registered_retriever_and_displays_its_results(data: StoredSet, mo
 
 
 def test_displays_python_results_with_latency(data: StoredSet) -> None:
-    spec = store_measured(measure(ByLetters(PASSAGES), small_set(), name="Mine"), small_set())
+    spec = experiments.store_measured(measure(ByLetters(PASSAGES), small_set(), name="Mine"), small_set())
     app = compared(data, spec)
     (table,) = [
         element.value
@@ -172,9 +167,9 @@ def test_displays_python_results_with_latency(data: StoredSet) -> None:
 
 @pytest.mark.parametrize("depth", [0, 100])
 def test_reports_unused_results_and_unknown_depth(data: StoredSet, depth: int) -> None:
-    recorded = RunMeasurements(seconds_per_query=0.1, depth=depth, unknown_passages=6, rising_scores=2)
+    recorded = experiments.RunMeasurements(seconds_per_query=0.1, depth=depth, unknown_passages=6, rising_scores=2)
     lines = "".join(f"{question.id} Q0 {PASSAGES[0].id} 1 1 x\n" for question in small_set().questions)
-    app = compared(data, add_run(small_set(), "Mine", lines.encode(), "mine.trec", recorded))
+    app = compared(data, experiments.add_run(small_set(), "Mine", lines.encode(), "mine.trec", recorded))
     page_text = texts(app)
     assert "Skipped lines with passages that are not in this dataset: 6." in page_text
     assert "Questions whose first result has the lowest score: 2." in page_text

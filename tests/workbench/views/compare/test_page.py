@@ -37,15 +37,7 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.workbench.views.compare import worlds
-from tests.workbench.views.compare.worlds import (
-    KS,
-    RELEVANT_ROWS,
-    page_text,
-    press,
-    sample,
-    store_results,
-    whole_sample,
-)
+from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page_text, press, store_results
 from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished as trained
@@ -86,9 +78,7 @@ def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
     dense = against.iloc[0]
     assert dense["difference"] == pytest.approx(-100 * 5 / 6)
     assert (dense["wins"], dense["ties"], dense["losses"]) == (0, 1, 5)
-    assert set(against["verdict"]) == {
-        EN["compare.unsure"]
-    }  # with five groups of questions, no difference is significant
+    assert set(against["verdict"]) == {EN["compare.unsure"]}  # five groups of questions are too few
     assert len(others) == 3
     table = app.dataframe[0].value.set_index("retriever")
     assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
@@ -199,18 +189,15 @@ def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet,
 def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredSet) -> None:
     three_finished(data)
     specs = choices_for(data).specs
-    store_results(
-        data, ["BM25", "BM25 words"], small_set(), by_hand({"BM25": RELEVANT_ROWS, "BM25 words": RELEVANT_ROWS})
-    )  # the newest
+    newest = {"BM25": RELEVANT_ROWS, "BM25 words": RELEVANT_ROWS}
+    store_results(data, [*newest], small_set(), by_hand(newest))
     assert {"BM25", "Dense", "Reranked"} < set(specs)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
 
 
 @pytest.mark.parametrize(("retrievers", "is_requested"), [("Dense|Reranked", False), ("Dense", True)])
-def test_requests_another_retriever_only_if_one_is_selected(
-    data: StoredSet, retrievers: str, is_requested: bool
-) -> None:
+def test_requests_second_retriever(data: StoredSet, retrievers: str, is_requested: bool) -> None:
     by = {"BM25": RELEVANT_ROWS * 8, "Dense": MISSED * 8}
     many = many_questions(8)[0]
     dataset = keep(many)
@@ -230,8 +217,8 @@ def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> N
 
 @pytest.mark.packaged
 def test_reports_storage_and_time_of_late_interaction_first() -> None:
-    dataset_questions = whole_sample()
-    late = choices_for(data := sample()).specs["Late"]
+    dataset_questions = worlds.whole_sample()
+    late = choices_for(data := worlds.sample()).specs["Late"]
     assert isinstance(late, LateSpec)
     characters = sum(len(dataset_questions.passages[row].text) for row in range(len(dataset_questions.passages)))
     assert late.expected_bytes(dataset_questions.passages) == pytest.approx(0.6 * characters * 384 * 2, abs=1)
@@ -239,7 +226,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * characters * 384 * 2 / 1e6), passages=200)
     assert cost in page_text(opened(page, data=own.key, retrievers="Late"))
     assert cost not in page_text(opened(page, data=own.key, retrievers="BM25"))
-    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the sample has stored vectors
+    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the worlds.sample has stored vectors
     now = [0.0]
     pace = TimeEstimator(clock=lambda: now[0])
     pace.start({"Late": late}, (some := question_set(own.key)), ())

@@ -33,9 +33,8 @@ def finished(data: StoredSet, *names: str, question_set: QuestionSet | None = No
     question_set = question_set or small_set()
     experiment = choices.experiment(data, list(names or choices.specs), Part.ALL)
     rows_by_name = {name: MISSED if name == "Dense" else RELEVANT_ROWS for name in experiment.specs}
-    return store_results(
-        data, experiment.specs, question_set, comparison_of(rows_by_name, question_set, KS, depth=100).results
-    ).name
+    results = comparison_of(rows_by_name, question_set, KS, depth=100).results
+    return store_results(data, experiment.specs, question_set, results).name
 
 
 def address(app: AppTest) -> dict[str, str]:
@@ -100,9 +99,8 @@ def test_link_opens_stored_comparison_instead_of_new_one(data: StoredSet) -> Non
 def test_reload_with_deselected_retriever_stays_on_dataset_page(data: StoredSet) -> None:
     key = finished(data, "BM25", "Dense", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Dense|Reranked")
-    next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"]).set_value(
-        ["BM25", "Reranked"]
-    )
+    retrievers = next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
+    retrievers.set_value(["BM25", "Reranked"])
     parameters = address(run(app))
     assert (parameters["comparison"], parameters["retrievers"]) == (key, "BM25|Reranked")
     reloaded = opened(page, **parameters)

@@ -12,13 +12,7 @@ from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary, Word, format_dictionary, load, stored
 from mrc_workbench.data.text.dictionary import save as keep_dictionary
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.analysis.labs import (
-    best_setting_name,
-    lab_results,
-    lexical_lab,
-    option_changes,
-    tried_specs,
-)
+from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever, added_retrievers
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
@@ -32,8 +26,8 @@ from tests.workbench.views.compare import worlds
 from tests.workbench.views.compare.worlds import compared, press, tables, texts
 from tests.workbench.views.driving import run
 
-TITLES = option_changes(title_weight=(2.0, 5.0))
-COMPOUNDS = option_changes(compounds=(Compounds.SPLIT,))
+TITLES = labs.option_changes(title_weight=(2.0, 5.0))
+COMPOUNDS = labs.option_changes(compounds=(Compounds.SPLIT,))
 opened = partial(worlds.at_labs, lab="lexical")
 CHANGES = {"title": "Title weight (BM25F)", "feedback": "Query expansion (RM3)", "compounds": "Compounds"}
 CHANGES["dictionary"] = "User dictionary"
@@ -87,7 +81,7 @@ def test_stores_selected_changes_in_address(data: StoredSet, started: list[Exper
     pick(app, "compounds", "split")
     assert starts(app) == ["Try 6 settings"]  # the present options, three single changes, and two together
     press(app, "start_lexical")
-    assert started == [lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
+    assert started == [labs.lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
     assert (app.query_params["changes"], app.query_params["compounds"]) == ("title|compounds", "split")
     assert starts(opened("BM25", **ADDRESS)) == ["Try 6 settings"]
 
@@ -134,12 +128,11 @@ def test_offers_dictionaries_where_supported() -> None:
 
 def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[Experiment]) -> None:
     dictionary = keep_dictionary(Dictionary((Word("경인선"),)), "내 | 사전")
-    lab = worlds.finished(
-        data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES, option_changes(dictionary=(dictionary.reference,))])
-    )
+    changes = [TITLES, labs.option_changes(dictionary=(dictionary.reference,))]
+    lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", changes))
     app = opened("BM25", changes="title|dictionary", titles="2|5", dictionaries=dictionary.reference)
     comparison = compare(lab, question_set(data.key))
-    metrics = lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
+    metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
     (table,) = tables(app, "change")
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(metrics[theirs] * 100))
@@ -148,7 +141,7 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     assert set(table["change"]) == {"None (current setting)", "Dictionary: 내 / 사전"} | alone | both
     assert table.set_index("change")["difference"]["None (current setting)"] == 0
     name = next(
-        spec.name for spec in tried_specs(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5
+        spec.name for spec in labs.tried_specs(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5
     )
     spec = named_setting(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
@@ -162,16 +155,15 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
 
 
 def test_present_setting_cannot_be_applied(data: StoredSet) -> None:
-    lab = worlds.finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
+    lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
     (table,) = tables(app, "change")
     worlds.look_at(app, lab, data, table["change"].tolist().index("None (current setting)"))
     assert worlds.informs(app, "This is the current setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
     comparison = compare(lab, question_set(data.key))
-    assert best_setting_name(lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))) in {
-        spec.name for spec in tried_specs(lab)
-    }
+    results = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
+    assert labs.best_setting_name(results) in {spec.name for spec in labs.tried_specs(lab)}
 
 
 def test_creates_dictionaries_without_bm25() -> None:
@@ -225,7 +217,7 @@ def test_adds_wrongly_cut_words_and_tries_them(data: StoredSet, started: list[Ex
 
     press(app, "try_dictionary")
     reference = stored()[0].reference
-    assert started == [lexical_lab(experiment, "BM25", [option_changes(dictionary=(reference,))])]
+    assert started == [labs.lexical_lab(experiment, "BM25", [labs.option_changes(dictionary=(reference,))])]
     assert app.query_params["changes"] == "dictionary"
     assert app.query_params["dictionaries"] == reference
     assert not [button for button in app.button if button.key == "try_dictionary"]

@@ -121,7 +121,7 @@ def test_model_judges_the_same_list(data: StoredSet, comparison: Path, monkeypat
     (by_model,) = load_model_verdicts(CORPUS).values()
     table = next(item.value for item in app.dataframe if "kappa" in item.value)
     assert table["model"].tolist() == [chat_server.MODEL]
-    assert table["judged"].tolist() == [2]
+    assert table["judged_count"].tolist() == [2]
     assert table["verdicts"].tolist() == [len(by_model)]
     box = next(item for item in app.selectbox if item.label == EN["judging.with_model"])
     box.set_value(chat_server.MODEL)

@@ -20,6 +20,7 @@ from mrc_workbench.workbench.views.train import charts as run_charts
 from mrc_workbench.workbench.views.ui import charts
 
 NAMES = ["BM25", "Dense", "Late", "LSA"]
+VIEWS = PROJECT / "workbench" / "views"
 
 
 @pytest.fixture(autouse=True)
@@ -134,9 +135,6 @@ def test_shortens_description_of_many_rows() -> None:
     assert "signal 11" in description
     assert "signal 12" not in description
     assert description.endswith("28 more.")
-
-
-VIEWS = PROJECT / "workbench" / "views"
 
 
 def chart_calls(tree: ast.Module) -> Iterator[tuple[str, bool]]:

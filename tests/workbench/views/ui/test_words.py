@@ -22,17 +22,8 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comp
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.training.runs import Phase, Run, damaged_runs
-from mrc_workbench.workbench.views.ui.words import (
-    LANGUAGES,
-    catalog,
-    failure_text,
-    particle,
-    plain,
-    plain_number,
-    problem_text,
-    reason_text,
-    search_failure_text,
-)
+from mrc_workbench.workbench.views.ui import words as ui_words
+from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
 from tests.workbench.views.driving import data_page, opened, run
@@ -48,6 +39,11 @@ _EXPLAINING = r"""(?:tables\.[a-z_]+|label_and_help)\(\s*"([a-z_]+\.[a-z0-9_]+)"
 EXPLAINED = {f"{key}_help" for key in re.findall(_EXPLAINING, SOURCE)}
 # keys built at run time: `word(f"part.{part}")` uses every key that starts with "part."
 BEGINNINGS = tuple(set(re.findall(r"""f["']([a-z_]+\.(?:[a-z_]+_)?)\{""", SOURCE)))
+EN = catalog("en")
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+FIELDS_BELOW = ("missing_column", "evaluation_output", "unmarked_passages", "documents_by_name")
+FULL = "The disk is not writable (No space left on device). Your data is safe. Free some space and reload the page."
+MISSING = "This needs openai, which is not installed. Install it with: pip install 'mrc-workbench[llm]'"
 
 
 def fields(text: str) -> set[str]:
@@ -87,8 +83,8 @@ def test_translates_every_phase() -> None:
 
 def test_escapes_all_markdown_in_plain_text() -> None:
     """Streamlit replaces names of icons and emoji after it reads escapes."""
-    assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
-    displayed = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
+    assert ui_words.plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
+    displayed = re.sub(r"\\(.)", r"\1", ui_words.plain("별 :material/star: :smile: 시간 12:30 a::b"))
     assert displayed == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
 
 
@@ -98,17 +94,12 @@ def test_no_text_has_strikethrough_tildes(language: str) -> None:
     assert not struck
 
 
-EN = catalog("en")
-WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
-FIELDS_BELOW = ("missing_column", "evaluation_output", "unmarked_passages", "documents_by_name")
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("code", ProblemCode)
 def test_translates_every_problem_with_equal_fields(code: ProblemCode, language: str) -> None:
     text = catalog(language)[f"problem.{code.value}"]
     assert fields(text) == fields(TEMPLATES[code])
-    assert problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
+    assert ui_words.problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +116,7 @@ def test_names_page_control_instead_of_command_flag(code: ProblemCode, control: 
     problem = Problem(code, None, details)
     assert "--columns context=x" in problem.message
     for language, words in control.items():
-        text = problem_text(problem, catalog(language))
+        text = ui_words.problem_text(problem, catalog(language))
         assert words in text
         assert "--" not in text
 
@@ -158,7 +149,7 @@ def test_problem_texts_match_problem_codes() -> None:
 @pytest.mark.parametrize("code", ProblemCode)
 def test_english_problem_texts_match_data_templates(code: ProblemCode) -> None:
     problem = Problem(code, None, dict.fromkeys(fields(TEMPLATES[code]), 3))
-    assert problem_text(problem, catalog("en")) == problem.message
+    assert ui_words.problem_text(problem, catalog("en")) == problem.message
 
 
 @pytest.mark.parametrize(
@@ -184,12 +175,12 @@ def test_english_problem_texts_match_data_templates(code: ProblemCode) -> None:
     ],
 )
 def test_translates_reader_values_but_not_file_values(problem: Problem, words: str) -> None:
-    assert words in problem_text(problem, catalog("ko"))
+    assert words in ui_words.problem_text(problem, catalog("ko"))
 
 
 def test_omits_row_from_reason() -> None:
     problem = Problem.from_code(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
-    assert reason_text(problem, catalog("en")).startswith("The passage (본문) is empty.")
+    assert ui_words.reason_text(problem, catalog("en")).startswith("The passage (본문) is empty.")
 
 
 def test_shows_rows_of_an_error() -> None:
@@ -215,7 +206,7 @@ def test_translates_every_failure_with_its_own_text(room: str, words: str, kind:
     for code in raised:
         text = catalog("en")[f"{words}.{code}"]
         values = {name: f"the {name}" for name in fields(text)}
-        assert failure_text(kind(code, "in English", **values)) == text.format(**values)
+        assert ui_words.failure_text(kind(code, "in English", **values)) == text.format(**values)
 
 
 def failing(error: Exception) -> None:
@@ -223,10 +214,6 @@ def failing(error: Exception) -> None:
 
     with show_errors():
         raise error
-
-
-FULL = "The disk is not writable (No space left on device). Your data is safe. Free some space and reload the page."
-MISSING = "This needs openai, which is not installed. Install it with: pip install 'mrc-workbench[llm]'"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +235,8 @@ def test_names_extra_of_a_failed_import() -> None:
     error = ModuleNotFoundError("No module named 'faiss'", name="faiss")
     stored = Failure.from_dict(failure_dict(with_extra(error)))
     expected = catalog("en")["extra.missing_extra"].format(module="faiss", extra="models")
-    assert failure_text(error) == failure_text(stored) == search_failure_text(error) == expected
+    texts = [ui_words.failure_text(error), ui_words.failure_text(stored), ui_words.search_failure_text(error)]
+    assert texts == [expected] * 3
 
 
 def ended_run(name: str) -> Run:
@@ -257,7 +245,7 @@ def ended_run(name: str) -> Run:
 
 def is_reported_damaged(app: AppTest, name: str) -> bool:
     about = EN["damaged.about"].split("{name}")[1]
-    return any(plain(name) in element.value and about in element.value for element in app.markdown)
+    return any(ui_words.plain(name) in element.value and about in element.value for element in app.markdown)
 
 
 def remove(app: AppTest, name: str) -> None:
@@ -326,7 +314,7 @@ def store_small_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> 
 def test_selects_particle_by_last_sound() -> None:
     closed = ("지문", "nDCG@10", "BM", *(f"88.{digit}" for digit in "013678"))
     opened = ("문서", "(비교)", "Late", "", *(f"88.{digit}" for digit in "2459"))
-    assert {text: particle(text, "이", "가") for text in (*closed, *opened)} == {
+    assert {text: ui_words.particle(text, "이", "가") for text in (*closed, *opened)} == {
         **dict.fromkeys(closed, "이"),
         **dict.fromkeys(opened, "가"),
     }
@@ -335,4 +323,4 @@ def test_selects_particle_by_last_sound() -> None:
 def test_writes_small_numbers_without_exponent() -> None:
     numbers = (0.1666, 0.000015, 0.00002, 1.5e-5 / 2, 0.0, 1.25, 12.7, 1234.0, float("nan"))
     written = ["0.17", "0.000015", "0.00002", "0.0000075", "0", "1.2", "13", "1,234", "nan"]
-    assert [plain_number(number) for number in numbers] == written
+    assert [ui_words.plain_number(number) for number in numbers] == written
