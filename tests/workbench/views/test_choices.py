@@ -265,7 +265,7 @@ def test_translates_every_kind_of_the_sample() -> None:
         assert {f"question_kind.{kind}" for kind in kinds} <= catalog(language).keys()
 
 
-def before_there_was_a_choice(run: Run) -> None:
+def write_earlier_plan(run: Run) -> None:
     """Write the file of a run as an earlier version, which had only strict splits."""
     path = run.folder / "run.json"
     plan = json.loads(path.read_text(encoding="utf-8"))
@@ -277,7 +277,7 @@ def before_there_was_a_choice(run: Run) -> None:
 def test_evaluates_earlier_model_on_its_strict_split(strict: bool) -> None:
     """Its training questions would be test questions of the present split."""
     data = keep(chain(60)) if strict else sample()
-    before_there_was_a_choice(finished(BI_ENCODER, "old", data))
+    write_earlier_plan(finished(BI_ENCODER, "old", data))
     choices = choices_for(data)
     name = next(iter(choices.trained))
     assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions(strict=strict)

@@ -101,12 +101,10 @@ def test_shows_five_pages_and_one_menu_with_stable_addresses() -> None:
     assert menu_json[EN["page.more"]] == ["embeddings", "language"]
 
 
-@pytest.mark.parametrize(
-    ("page", "menu_page"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")]
-)
-def test_names_menu_after_its_open_page(page: str, menu_page: str) -> None:
-    (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
-    assert menu == EN[f"page.{menu_page}"]
+@pytest.mark.parametrize(("page", "menu"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")])
+def test_names_menu_after_its_open_page(page: str, menu: str) -> None:
+    (label,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
+    assert label == EN[f"page.{menu}"]
 
 
 def page() -> None:
@@ -115,15 +113,11 @@ def page() -> None:
     sidebar.draw()
 
 
-def a_set(name: str, title: str = "") -> QuestionSet:
-    return QuestionSet(
-        name,
-        [
-            Passage(f"p{number}", f"{name}의 {city}", title and f"{title} {number}")
-            for number, city in enumerate(CITIES)
-        ],
-        tuple(Question(f"q{number}", f"{city}은?", (city,), (f"p{number}",)) for number, city in enumerate(CITIES)),
-    )
+def cities_set(name: str, title: str = "") -> QuestionSet:
+    cities = list(enumerate(CITIES))
+    passages = [Passage(f"p{number}", f"{name}의 {city}", title and f"{title} {number}") for number, city in cities]
+    questions = [Question(f"q{number}", f"{city}은?", (city,), (f"p{number}",)) for number, city in cities]
+    return QuestionSet(name, passages, tuple(questions))
 
 
 def in_use(app: AppTest) -> str:
@@ -134,7 +128,7 @@ def in_use(app: AppTest) -> str:
 @pytest.fixture
 def sets() -> tuple[StoredSet, StoredSet]:
     """An older and a newer set."""
-    return keep(a_set("older")), keep(a_set("newer"))
+    return keep(cities_set("older")), keep(cities_set("newer"))
 
 
 def test_session_without_address_opens_last_used_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
@@ -179,7 +173,7 @@ def test_uses_newest_dataset_if_last_used_is_missing(sets: tuple[StoredSet, Stor
 
 def test_counts_split_questions_and_names_split_unit() -> None:
     for title, unit in (("도시", "document"), ("", "passage")):
-        app = opened(page, data=keep(a_set("도시", title)).key)
+        app = opened(page, data=keep(cities_set("도시", title)).key)
         (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
         assert split.value == "Questions: 4 training · 0 validation · 1 test"
         assert f"split by {unit}" in split.proto.help

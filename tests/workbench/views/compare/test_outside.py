@@ -157,11 +157,7 @@ def test_lists_registered_retriever_and_displays_its_results(data: StoredSet, mo
 def test_displays_python_results_with_latency(data: StoredSet) -> None:
     spec = experiments.store_measured(measure(ByLetters(PASSAGES), small_set(), name="Mine"), small_set())
     app = compared(data, spec)
-    (table,) = [
-        element.value
-        for element in app.dataframe
-        if "per_question" in element.value.columns and "recall@1" in element.value
-    ]
+    (table,) = [element.value for element in app.dataframe if {"per_question", "recall@1"} <= {*element.value.columns}]
     assert table.set_index("retriever")["per_question"].notna().all()
 
 

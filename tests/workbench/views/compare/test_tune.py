@@ -21,7 +21,7 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.tiny_models import build_bi_encoder
 from tests.workbench.views.compare import worlds
-from tests.workbench.views.compare.worlds import at_labs, compared, finished, press
+from tests.workbench.views.compare.worlds import compared, finished, open_labs, press
 from tests.workbench.views.driving import run
 
 WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
@@ -38,7 +38,7 @@ def texts(app: AppTest) -> str:
 
 def test_starts_lab_with_selected_values(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
-    app = at_labs("BM25")
+    app = open_labs("BM25")
     assert app.query_params["lab"] == "bm25"
     assert not app.warning
     assert any("48 validation questions are few" in caption.value for caption in app.caption)
@@ -59,13 +59,13 @@ def test_starts_lab_with_selected_values(data: StoredSet, started: list[Experime
     # in displayed order: first the analyzers for Korean
     address = {"analyzers": "bigram|word", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
     assert {name: app.query_params[name] for name in address} == address
-    again = at_labs("BM25", lab="bm25", **address)
+    again = open_labs("BM25", lab="bm25", **address)
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
 def test_rejects_invalid_values(data: StoredSet) -> None:
     compared(data, "BM25")
-    app = at_labs("BM25")
+    app = open_labs("BM25")
     message = "Enter up to 12 numbers for k1 and for b, separated by commas: k1 from 0 to 10, b from 0 to 1."
     for k1, b in (("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")):
         app.text_input(key="typed_k1").set_value(k1)
@@ -85,7 +85,7 @@ def test_displays_progress_of_running_lab_and_stops_it(
     job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
     stopped: list[str] = []
     monkeypatch.setattr(ComparisonJob, "end", lambda item: stopped.append(item.id))
-    app = at_labs("BM25", "Words", lab="hybrid")
+    app = open_labs("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
     assert bar.proto.text.replace("\\", "").startswith("Searching with rrf · 0.4")
@@ -102,7 +102,7 @@ def test_restarts_stopped_lab(data: StoredSet, started: list[Experiment]) -> Non
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
-    app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
+    app = open_labs("BM25", analyzers="word", k1="1", b="0.5")
     assert any(warning.value.startswith("It was stopped before it finished.") for warning in app.warning)
     assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
     press(app, "start_bm25")
@@ -113,7 +113,7 @@ def test_applies_best_setting_and_tests_it(data: StoredSet, started: list[Experi
     add_retriever(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
     lab = finished(data, labs.bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
-    app = at_labs("Words", analyzers="bigram|word", k1="0.3, 2", b="0.5")  # the order does not change the lab
+    app = open_labs("Words", analyzers="bigram|word", k1="0.3, 2", b="0.5")  # the order does not change the lab
     comparison = compare(lab, question_set(data.key))
     metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
     (table,) = worlds.tables(app, "k1")
@@ -149,7 +149,7 @@ def test_applies_best_setting_and_tests_it(data: StoredSet, started: list[Experi
 def test_insignificant_setting_has_only_a_link(language: str, lead: str) -> None:
     data = worlds.sample()
     finished(data, labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.KIWI_BIGRAM], k1s=[0.9], bs=[0.4, 0.5]))
-    app = at_labs("BM25", analyzers="kiwi+bigram", k1="0.9", b="0.4, 0.5", lang=language)
+    app = open_labs("BM25", analyzers="kiwi+bigram", k1="0.9", b="0.4, 0.5", lang=language)
     (verdict,) = [element.value for element in app.markdown if element.value.startswith(f"**{lead}")]
     assert "p = " in verdict
     button = app.button(key="use_bm25")
@@ -164,9 +164,9 @@ def test_insignificant_setting_has_only_a_link(language: str, lead: str) -> None
 def test_displays_selected_row(data: StoredSet) -> None:
     add_retriever(data.fingerprint, WORDS)
     lab = finished(data, labs.bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
-    app = at_labs("Words", analyzers="word", k1="0.3, 2", b="0.5")
+    app = open_labs("Words", analyzers="word", k1="0.3, 2", b="0.5")
     (table,) = worlds.tables(app, "k1")
-    worlds.look_at(app, lab, data, 1)
+    worlds.select_setting(app, lab, data, 1)
     assert f"BM25 · Words · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
     assert "Cross-validation" not in "".join(caption.value for caption in app.caption)
     assert "in cross-validation" not in texts(app)
@@ -175,7 +175,7 @@ def test_displays_selected_row(data: StoredSet) -> None:
 def test_hybrid_lab_ends_are_single_retrievers(data: StoredSet) -> None:
     add_retriever(data.fingerprint, WORDS)
     lab = finished(data, labs.hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
-    app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", measure="recall", k="1")
+    app = open_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", measure="recall", k="1")
     (table,) = worlds.tables(app, "fusion")
     assert len(table) == 3 * 21
     ends = table[table["weight"].isin([0, 1])]
@@ -183,7 +183,7 @@ def test_hybrid_lab_ends_are_single_retrievers(data: StoredSet) -> None:
     assert table["value"].max() > ends["value"].max()
     assert "Hybrid · Words " in texts(app)
     assert "use_hybrid" in [button.key for button in app.button]
-    worlds.look_at(app, lab, data, int(ends.index[0]))
+    worlds.select_setting(app, lab, data, int(ends.index[0]))
     assert any("alone. Keep it if no setting" in info.value for info in app.info)
     assert "use_hybrid" not in [button.key for button in app.button]
 
@@ -191,7 +191,7 @@ def test_hybrid_lab_ends_are_single_retrievers(data: StoredSet) -> None:
 def test_reranking_lab_shows_gain_and_cost_of_depth() -> None:
     data = worlds.sample()
     finished(data, labs.rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
-    app = at_labs("BM25", "Reranked", lab="rerank", depths="5|20")
+    app = open_labs("BM25", "Reranked", lab="rerank", depths="5|20")
     (table,) = worlds.tables(app, "ceiling")
     assert len(table) == 2 * 11
     assert (table["value"] <= table["ceiling"] + 1e-9).all()
@@ -205,7 +205,7 @@ def test_reranking_lab_shows_gain_and_cost_of_depth() -> None:
 
 def test_index_lab_shows_loss_of_each_index(data: StoredSet) -> None:
     finished(data, labs.index_lab(compared(data, "Dense"), "Dense"))
-    app = at_labs("Dense", lab="index")
+    app = open_labs("Dense", lab="index")
     (table,) = worlds.tables(app, "overlap")
     assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
     assert table["megabytes"].is_monotonic_increasing
@@ -222,7 +222,7 @@ def test_layers_lab_shows_cross_validated_gain_and_applies_setting(data: StoredS
     late = LateSpec(name="Late", model=str(build_bi_encoder(tmp_path / "base")))
     add_retriever(data.fingerprint, late)
     lab = finished(data, labs.layers_lab(compared(data, "Late"), "Late"))
-    app = at_labs("Late", lab="layers")
+    app = open_labs("Late", lab="layers")
     (table,) = worlds.tables(app, "title")
     assert sorted(table["title"]) == ["Balanced (IDF)", "Last", "Last (IDF)", "Upper", "Upper (IDF)"]
     comparison = compare(lab, question_set(data.key))
@@ -239,17 +239,17 @@ def test_explains_missing_retriever_and_offers_no_labs_without_split(data: Store
     compared(data, "BM25")
     kinds = {"hybrid": "hybrid weights", "rerank": "reranking", "index": "the dense index"}
     for lab, tuned in (kinds | {"layers": "the layers of late interaction"}).items():
-        assert worlds.informs(at_labs("BM25", lab=lab), f"To tune {tuned}, select"), lab
+        assert worlds.has_info(open_labs("BM25", lab=lab), f"To tune {tuned}, select"), lab
     small = keep(small_set())
     compared(small, "BM25")
-    app = at_labs("BM25", data=small.key)
+    app = open_labs("BM25", data=small.key)
     assert any(warning.value.startswith("This dataset has no validation questions") for warning in app.warning)
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
 
 def test_displays_tokens_of_any_text_and_unmatched_questions(data: StoredSet) -> None:
     lab = finished(data, labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
-    app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
+    app = open_labs("BM25", analyzers="word", k1="1", b="0.5")
     app.text_area(key="lab_text").set_value("<b>한글을</b> 만든")
     run(app)
     (table,) = worlds.tables(app, "tokens")

@@ -259,11 +259,10 @@ def test_marks_passages_of_same_article_as_confusers() -> None:
 def test_displays_shallow_imported_run_beside_others() -> None:
     question_set = small_set()
     data = keep(question_set)
-    lines = [
-        f"{q.id} Q0 {question_set.passages[row].id} {index} {9 - index} x"
-        for q in question_set.questions
-        for index, row in enumerate((4, 0, 1), start=1)
-    ]
+    lines = []
+    for question in question_set.questions:
+        for index, row in enumerate((4, 0, 1), start=1):
+            lines.append(f"{question.id} Q0 {question_set.passages[row].id} {index} {9 - index} x")
     add_run(question_set, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
     ours = searched(data, question_set, {"BM25": BM25("BM25", question_set.passages)})
     theirs = searched(data, question_set, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)

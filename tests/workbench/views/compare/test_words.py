@@ -28,7 +28,7 @@ from tests.workbench.views.driving import run
 
 TITLES = labs.option_changes(title_weight=(2.0, 5.0))
 COMPOUNDS = labs.option_changes(compounds=(Compounds.SPLIT,))
-opened = partial(worlds.at_labs, lab="lexical")
+opened = partial(worlds.open_labs, lab="lexical")
 CHANGES = {"title": "Title weight (BM25F)", "feedback": "Query expansion (RM3)", "compounds": "Compounds"}
 CHANGES["dictionary"] = "User dictionary"
 ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
@@ -90,7 +90,7 @@ def test_starts_nothing_without_values_or_with_too_many() -> None:
     store_comparison(rivers(), "BM25")
     app = opened("BM25", **ADDRESS)
     pick(app, "titles")
-    assert worlds.informs(app, "Select at least one change")
+    assert worlds.has_info(app, "Select at least one change")
     assert not starts(app)
     pick(app, "titles", "1", "2", "3", "5")
     pick(app, "compounds", "split", "whole", "both")
@@ -145,7 +145,7 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     )
     spec = named_setting(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
-    worlds.look_at(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
+    worlds.select_setting(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
     assert spec.name in texts(app)
     press(app, "use_lexical")
     assert added_retrievers(data.fingerprint) == [spec]
@@ -158,8 +158,8 @@ def test_present_setting_cannot_be_applied(data: StoredSet) -> None:
     lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
     (table,) = tables(app, "change")
-    worlds.look_at(app, lab, data, table["change"].tolist().index("None (current setting)"))
-    assert worlds.informs(app, "This is the current setting.")
+    worlds.select_setting(app, lab, data, table["change"].tolist().index("None (current setting)"))
+    assert worlds.has_info(app, "This is the current setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
     comparison = compare(lab, question_set(data.key))
     results = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
@@ -169,7 +169,7 @@ def test_present_setting_cannot_be_applied(data: StoredSet) -> None:
 def test_creates_dictionaries_without_bm25() -> None:
     store_comparison(rivers(), "Dense")
     app = opened("Dense")
-    assert worlds.informs(app, "To tune BM25 parameters")
+    assert worlds.has_info(app, "To tune BM25 parameters")
     assert "User dictionary" in [heading.value for heading in app.subheader]
 
 
@@ -235,7 +235,7 @@ def test_adding_words_creates_another_version() -> None:
 def test_reports_row_of_invalid_line() -> None:
     app = opened("BM25")
     type_words(app, "")
-    assert worlds.informs(app, "Select words in the table")
+    assert worlds.has_info(app, "Select words in the table")
     type_words(app, "누리호\n세종시 세종\n자동차, ")
     (error,) = app.error
     message = error.value.replace("\\", "")
@@ -285,7 +285,7 @@ def test_lists_and_removes_dictionaries_and_reports_changed_one() -> None:
 def test_offers_only_synonyms_for_other_languages() -> None:
     compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")
-    assert worlds.informs(app, "This dataset is not Korean")
+    assert worlds.has_info(app, "This dataset is not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]
     type_words(app, "river, stream", name="Water")
     assert stored_lines() == [("Water", "river, stream\n")]

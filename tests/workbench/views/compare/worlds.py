@@ -82,7 +82,7 @@ def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
     return finished(data, choices_for(data).experiment(data, list(names), part))
 
 
-def at_labs(*names: str, **address: str) -> AppTest:
+def open_labs(*names: str, **address: str) -> AppTest:
     """Open the Tune tab with these retrievers, in English."""
     return opened(page, view="tune", part="all", retrievers="|".join(names), **address)
 
@@ -99,7 +99,7 @@ def select(app: AppTest, key: str, *rows: int) -> AppTest:
     return run(app)
 
 
-def look_at(app: AppTest, lab: Experiment, data: StoredSet, row: int) -> AppTest:
+def select_setting(app: AppTest, lab: Experiment, data: StoredSet, row: int) -> AppTest:
     """Select a row of a lab's table."""
     return select(app, f"{lab.lab}_table_{ComparisonJob.of(lab, data.fingerprint).folder}", row)
 
@@ -108,7 +108,7 @@ def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
     return [table.value for table in app.dataframe if column in table.value]
 
 
-def informs(app: AppTest, start: str) -> bool:
+def has_info(app: AppTest, start: str) -> bool:
     return any(element.value.startswith(start) for element in app.info)
 
 

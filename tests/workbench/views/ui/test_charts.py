@@ -44,10 +44,8 @@ def spec(chart: Any) -> dict[str, Any]:
 
 
 def test_forest_keeps_table_order_describes_rows_and_scales_height() -> None:
-    single, two, three = (
-        spec(charts.forest(differences(*names), NAMES, x="points", detail="Retriever"))
-        for names in (["Dense"], ["Late", "Dense"], ["Dense", "Late", "LSA"])
-    )
+    tables = (differences("Dense"), differences("Late", "Dense"), differences("Dense", "Late", "LSA"))
+    single, two, three = (spec(charts.forest(table, NAMES, x="points", detail="Retriever")) for table in tables)
     assert single["height"] <= 120
     assert three["height"] - single["height"] == 2 * (single["height"] - 60)
     (order,) = [layer["encoding"]["y"]["sort"] for layer in two["layer"] if layer["mark"]["type"] == "point"]
@@ -72,11 +70,8 @@ def test_dashes_untrained_curves_in_chart_and_legend() -> None:
     dashes = dict(zip(line["strokeDash"]["scale"]["domain"], line["strokeDash"]["scale"]["range"], strict=True))
     assert {name for name, dash in dashes.items() if dash != [1, 0]} == {"Dense"}
     (legend_spec,) = vl_convert.vegalite_to_vega(chart)["legends"]
-    assert (legend_spec["symbolType"], legend_spec["stroke"], legend_spec["strokeDash"]) == (
-        "stroke",
-        "color",
-        "strokeDash",
-    )
+    symbols = [legend_spec[name] for name in ("symbolType", "stroke", "strokeDash")]
+    assert symbols == ["stroke", "color", "strokeDash"]
     labels = legend_spec["encode"]["labels"]["update"]["text"]["signal"]
     assert all(json.dumps(f"{mark_character(name, NAMES)} {name}") in labels for name in dashes)
 
@@ -148,12 +143,8 @@ def chart_calls(tree: ast.Module) -> Iterator[tuple[str, bool]]:
 
 def test_every_chart_has_a_description() -> None:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(VIEWS.rglob("*.py"))}
-    described = {
-        function.name
-        for tree in trees.values()
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef) and "description=" in ast.unparse(function)
-    }
+    nodes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    described = {function.name for function in nodes if "description=" in ast.unparse(function)}
     calls = [(path, *call) for path, tree in trees.items() for call in chart_calls(tree)]
     assert len(calls) > 20
     assert [(path.name, name) for path, name, given in calls if not given and name not in described] == []
@@ -164,23 +155,18 @@ def test_describes_chart_values() -> None:
     none = pd.DataFrame(columns=["model", "step", "alignment", "uniformity"])
     assert "A -2.000, 0.1000; B -1.500, 0.2000" in geometry_chart(models, none, ["A", "B"]).to_dict()["description"]
     guesses = pd.DataFrame({"piece": ["1. sea", "2. sky"], "probability": [0.75, 0.2]})
-    assert (
-        "1. sea 75.00%; 2. sky 20.00%" in prediction_chart(guesses, [*guesses["piece"]], 1.0).to_dict()["description"]
-    )
+    description = prediction_chart(guesses, [*guesses["piece"]], 1.0).to_dict()["description"]
+    assert "1. sea 75.00%; 2. sky 20.00%" in description
     layers = pd.DataFrame({"layer": ["0", "1"], "pooling": ["mean", "mean"], "value": [50.0, 60.0]})
     assert "mean from 50.0 (0) to 60.0 (1)" in pooling_chart(layers, ["mean"], y="nDCG").to_dict()["description"]
 
 
 def test_describes_highest_and_lowest_pair_of_a_matrix() -> None:
     names = ["1", "2", "3"]
-    cosines = {("1", "2"): 0.9, ("1", "3"): 0.1, ("2", "3"): 0.5}
-    rows = [
-        {"row": row, "column": column, "first": f"s{row}", "second": f"s{column}"}
-        | {"cosine": 1.0 if row == column else cosines[min(row, column), max(row, column)]}
-        for row in names
-        for column in names
-    ]
-    description = matrix_chart(pd.DataFrame(rows), names).to_dict()["description"]
+    cosines = {"11": 1.0, "22": 1.0, "33": 1.0, "12": 0.9, "21": 0.9, "13": 0.1, "31": 0.1, "23": 0.5, "32": 0.5}
+    rows = [(row, column, f"s{row}", f"s{column}", cosine) for (row, column), cosine in cosines.items()]
+    table = pd.DataFrame(rows, columns=["row", "column", "first", "second", "cosine"])
+    description = matrix_chart(table, names).to_dict()["description"]
     assert "highest 0.900 (s1 – s2); lowest 0.100 (s1 – s3)" in description
 
 

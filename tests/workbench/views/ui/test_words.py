@@ -314,10 +314,8 @@ def store_small_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> 
 def test_selects_particle_by_last_sound() -> None:
     closed = ("지문", "nDCG@10", "BM", *(f"88.{digit}" for digit in "013678"))
     opened = ("문서", "(비교)", "Late", "", *(f"88.{digit}" for digit in "2459"))
-    assert {text: ui_words.particle(text, "이", "가") for text in (*closed, *opened)} == {
-        **dict.fromkeys(closed, "이"),
-        **dict.fromkeys(opened, "가"),
-    }
+    expected = dict.fromkeys(closed, "이") | dict.fromkeys(opened, "가")
+    assert {text: ui_words.particle(text, "이", "가") for text in expected} == expected
 
 
 def test_writes_small_numbers_without_exponent() -> None:
