@@ -9,7 +9,7 @@ from streamlit.components.v2 import manifest_scanner
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _installed_packages_are_searched_once() -> Iterator[None]:
+def _skip_component_search() -> Iterator[None]:
     """Skip the search for components in installed packages, which takes longer than most pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
@@ -17,13 +17,13 @@ def _installed_packages_are_searched_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
+def _clear_caches() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
 
 
 @pytest.fixture(autouse=True)
-def no_estimate_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_dry_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not start dry runs unless a test does."""
     monkeypatch.setattr("mrc_workbench.workbench.views.train.start.starts_by_itself", lambda *_: False)

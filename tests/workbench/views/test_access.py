@@ -195,7 +195,7 @@ def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def sign_in_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with sign-in."""
     secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
     values = {"redirect_uri": "http://localhost:PORT/oauth2callback", "cookie_secret": "s" * 40, "client_id": "x"}
@@ -205,24 +205,24 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def public_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server without sign-in."""
     yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
 
 
-def test_rejects_uploads_of_anonymous_users_before_reading(closed: Server) -> None:
-    with visiting(closed.address) as nobody:
+def test_rejects_uploads_of_anonymous_users_before_reading(sign_in_server: Server) -> None:
+    with visiting(sign_in_server.address) as nobody:
         assert WORDS["access.about"][:40] in nobody.draw()
-        before = closed.megabytes()
+        before = sign_in_server.megabytes()
         assert [nobody.upload(50) for _ in range(5)] == [403] * 5
         assert nobody.upload(50, in_chunks=True) == 403
-        assert closed.megabytes() - before < 40
+        assert sign_in_server.megabytes() - before < 40
         assert nobody.delete_upload() == 403
         assert nobody.get_status("/_stcore/metrics") == 403
         assert nobody.get_status("/_stcore/health") == 200
 
 
-def is_taken(app: str, origin: str | None) -> bool:
+def accepts_websocket(app: str, origin: str | None) -> bool:
     """Return whether the server accepts a websocket of a page with this origin."""
     try:
         with connect(f"{app.replace('http', 'ws')}/_stcore/stream", origin=origin, subprotocols=["streamlit"]):
@@ -233,20 +233,20 @@ def is_taken(app: str, origin: str | None) -> bool:
     return False
 
 
-def test_accepts_websockets_only_from_app_pages(closed: Server) -> None:
-    assert is_taken(closed.address, closed.address)
-    assert is_taken(closed.address, None)  # a program: every browser sends an origin
-    port = urlsplit(closed.address).port
+def test_accepts_websockets_only_from_app_pages(sign_in_server: Server) -> None:
+    assert accepts_websocket(sign_in_server.address, sign_in_server.address)
+    assert accepts_websocket(sign_in_server.address, None)  # a program: every browser sends an origin
+    port = urlsplit(sign_in_server.address).port
     others = (
         *(f"https://localhost:{port}", f"http://127.0.0.1:{port}", "http://localhost", f"http://localhost:{port + 1}"),
         *(f"http://localhost:{port}.evil.com", f"http://evil.com:{port}", f"http://0.0.0.0:{port}", "null", "file://"),
         *(f"http://localhost:{port}/", f"http://user@localhost:{port}", "http://[::1]", ""),
     )
-    assert [origin for origin in others if is_taken(closed.address, origin)] == []
+    assert [origin for origin in others if accepts_websocket(sign_in_server.address, origin)] == []
 
 
-def test_serves_no_server_file_at_any_address(closed: Server) -> None:
-    with visiting(closed.address) as nobody:
+def test_serves_no_server_file_at_any_address(sign_in_server: Server) -> None:
+    with visiting(sign_in_server.address) as nobody:
         nobody.draw()
         page, no_page = (nobody.get_content(address)[1] for address in ("/", "/nopage"))
         assert no_page == Path(get_static_dir(), "index.html").read_bytes()
@@ -259,22 +259,23 @@ def test_serves_no_server_file_at_any_address(closed: Server) -> None:
             assert nobody.upload(1, session=session) in (400, 403, 404, 405), session
 
 
-def test_users_upload_only_to_their_own_pages(closed: Server) -> None:
-    with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:
+def test_users_upload_only_to_their_own_pages(sign_in_server: Server) -> None:
+    address = sign_in_server.address
+    with visiting(address, sign_in_server.cookie("alice")) as alice, visiting(address) as nobody:
         alice.draw()
         assert alice.upload(1) == 204
         assert alice.delete_upload() == 204
         assert alice.get_status("/_stcore/metrics") == 200
         assert nobody.upload(1, session=alice.session) == 403
-        with visiting(closed.address, closed.cookie("bob")) as bob:
+        with visiting(address, sign_in_server.cookie("bob")) as bob:
             bob.draw()
             assert bob.upload(1, session=alice.session) == 403
             assert bob.upload(1) == 204
 
 
-def test_limits_uploads_of_all_open_pages_of_a_user(closed: Server) -> None:
-    cookie = closed.cookie("carol")
-    with visiting(closed.address, cookie) as carol, visiting(closed.address, cookie) as other:
+def test_limits_uploads_of_all_open_pages_of_a_user(sign_in_server: Server) -> None:
+    cookie = sign_in_server.cookie("carol")
+    with visiting(sign_in_server.address, cookie) as carol, visiting(sign_in_server.address, cookie) as other:
         carol.draw()
         other.draw()
         assert [carol.upload(45), other.upload(45), carol.upload(45)] == [204, 204, 413]
@@ -282,25 +283,25 @@ def test_limits_uploads_of_all_open_pages_of_a_user(closed: Server) -> None:
         assert carol.upload(45, in_chunks=True) == 413
 
 
-def test_counts_uploads_without_length_as_they_arrive(opened: Server) -> None:
-    with visiting(opened.address) as visitor:
+def test_counts_uploads_without_length_as_they_arrive(public_server: Server) -> None:
+    with visiting(public_server.address) as visitor:
         assert visitor.upload(1, session="of-no-page") == 403
         visitor.draw()
-        before = opened.megabytes()
+        before = public_server.megabytes()
         assert visitor.upload(400, in_chunks=True) == 413
-        assert opened.megabytes() - before < 60
+        assert public_server.megabytes() - before < 60
         assert visitor.wait_for_text(WORDS["limit.uploads"].format(limit="100"))
 
 
-def test_limits_uploads_of_all_users_together(opened: Server) -> None:
-    with visiting(opened.address) as first, visiting(opened.address) as other:
+def test_limits_uploads_of_all_users_together(public_server: Server) -> None:
+    with visiting(public_server.address) as first, visiting(public_server.address) as other:
         first.draw()
         other.draw()
         assert [first.upload(90), other.upload(40), other.upload(40)] == [204, 204, 413]
         assert other.wait_for_text(WORDS["limit.all_uploads"].format(limit="150"))
 
 
-def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
+def respond(scope: dict[str, Any], answer: Message) -> list[Message]:
     """Return the middleware's response to a request, before an app that always answers `answer`."""
     answers: list[Message] = []
 
@@ -339,9 +340,9 @@ def test_redirects_nested_addresses_to_missing_page(
     monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
     scope = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
-    by_browser = answered(scope | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
+    by_browser = respond(scope | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
     assert dict(by_browser["headers"]).get(b"location", b"").decode() == way
-    assert answered(scope | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
+    assert respond(scope | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
 
 
 @pytest.mark.parametrize(
@@ -360,6 +361,6 @@ def test_marks_cookies_secure_over_tls(
     monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]
     scope = {"method": "GET", "path": "/", "scheme": scheme, "headers": []}
-    (answer,) = answered(scope, {"type": "http.response.start", "status": 200, "headers": given})
+    (answer,) = respond(scope, {"type": "http.response.start", "status": 200, "headers": given})
     mark = b"; Secure" if secure else b""
     assert answer["headers"] == [(b"set-cookie", b"a=secure; Path=/" + mark), *given[1:]]

@@ -171,7 +171,7 @@ def test_imported_run_and_its_wrappers_are_not_searchable() -> None:
 
 
 @pytest.fixture(params=["en", "ko"])
-def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def page_language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(st, "query_params", {"lang": request.param})
     return str(request.param)
 
@@ -210,29 +210,29 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     ],
     ids=lambda value: value.name if isinstance(value, Spec) else "",
 )
-def test_describes_every_kind_of_retriever(spec: Spec, en: str, ko: str, spoken: str) -> None:
+def test_describes_every_kind_of_retriever(spec: Spec, en: str, ko: str, page_language: str) -> None:
     line = method_line(spec, CHOICES)
     assert line.startswith(f"{retriever_name(spec.name)}: ")
-    assert {"en": en, "ko": ko}[spoken] in line
+    assert {"en": en, "ko": ko}[page_language] in line
 
 
-def test_describes_trained_model_by_base_and_name(spoken: str) -> None:
+def test_describes_trained_model_by_base_and_name(page_language: str) -> None:
     plan = new_plan(BI_ENCODER, "Bi-encoder 1", ("k", "n", "f"), SplitOptions(), BiEncoderOptions(base=E5))
     run = create_run(plan)
     run.write_status(replace(run.status(), state=State.DONE))
     spec = DenseSpec(name="Dense · 1", model=run.id)
     phrase_by_language = {"en": "trained here (", "ko": "여기서 학습("}
-    assert f"multilingual-e5-small, {phrase_by_language[spoken]}Bi-encoder 1)" in method_line(spec, CHOICES)
+    assert f"multilingual-e5-small, {phrase_by_language[page_language]}Bi-encoder 1)" in method_line(spec, CHOICES)
     read = replace(CHOICES, plans={run.id: replace(plan, name="as it was read")})
-    assert f"multilingual-e5-small, {phrase_by_language[spoken]}as it was read)" in method_line(spec, read)
+    assert f"multilingual-e5-small, {phrase_by_language[page_language]}as it was read)" in method_line(spec, read)
 
 
-def test_describes_unknown_analyzer_as_suited_to_the_language(spoken: str) -> None:
+def test_describes_unknown_analyzer_as_suited_to_the_language(page_language: str) -> None:
     phrase_by_language = {"en": "split into terms for the language", "ko": "언어에 맞춤"}
-    assert phrase_by_language[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
+    assert phrase_by_language[page_language] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
 
 
-@pytest.mark.usefixtures("spoken")
+@pytest.mark.usefixtures("page_language")
 def test_describes_added_kind_by_its_kind() -> None:
     class CustomSpec(RunSpec):
         kind: str = "letters"  # type: ignore[assignment]

@@ -90,7 +90,7 @@ def opened_at(page: str) -> AppTest:
     return opened(menus, data="sample", q="왜?", at=page)
 
 
-def test_shows_five_pages_and_one_menu_with_stable_addresses() -> None:
+def test_shows_five_pages_and_a_menu_with_stable_addresses() -> None:
     app = opened_at("")
     links = app.get("page_link")
     assert [link.proto.label for link in links] == [EN[f"page.{name}"] for name in [*FIVE, "embeddings", "language"]]
@@ -120,7 +120,7 @@ def cities_set(name: str, title: str = "") -> QuestionSet:
     return QuestionSet(name, passages, tuple(questions))
 
 
-def in_use(app: AppTest) -> str:
+def dataset_in_address(app: AppTest) -> str:
     (key,) = [app.query_params["data"]] if isinstance(app.query_params["data"], str) else app.query_params["data"]
     return key
 
@@ -133,13 +133,13 @@ def sets() -> tuple[StoredSet, StoredSet]:
 
 def test_session_without_address_opens_last_used_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
     older, newer = sets
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
     app = opened(page)
     app.selectbox[0].set_value(older.key)
-    assert in_use(run(app)) == older.key
-    assert in_use(opened(page)) == older.key
-    assert in_use(opened(page, data=newer.key)) == newer.key
-    assert in_use(opened(page)) == newer.key, "a set that is opened by its address is used"
+    assert dataset_in_address(run(app)) == older.key
+    assert dataset_in_address(opened(page)) == older.key
+    assert dataset_in_address(opened(page, data=newer.key)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key, "a set that is opened by its address is used"
 
 
 def test_sessions_keep_their_own_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
@@ -147,7 +147,7 @@ def test_sessions_keep_their_own_dataset(sets: tuple[StoredSet, StoredSet]) -> N
     app = opened(page, data=older.key)
     opened(page, data=newer.key)
     del app.query_params["data"]  # as a link to another page
-    assert in_use(run(app)) == older.key
+    assert dataset_in_address(run(app)) == older.key
     assert last_used() == newer.key
     app = opened(
         page, data=newer.key, at="3"
@@ -161,14 +161,14 @@ def test_uses_newest_dataset_if_last_used_is_missing(sets: tuple[StoredSet, Stor
     older, newer = sets
     opened(page, data=older.key)
     (tmp_path / "workspace" / "last_used.json").write_text("{", encoding="utf-8")
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
     opened(page, data=older.key)
     remove(older.key)
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
     app = opened(page, data=older.key)  # an address with it opens no other dataset
-    assert in_use(app) == older.key
+    assert dataset_in_address(app) == older.key
     assert app.selectbox[0].value is None
-    assert in_use(opened(page)) == newer.key
+    assert dataset_in_address(opened(page)) == newer.key
 
 
 def test_counts_split_questions_and_names_split_unit() -> None:
@@ -211,7 +211,7 @@ def test_tab_title_names_page_and_dataset_unless_missing(language: str, path: st
     assert opened(page_title, lang="ko", data="missing").text[0].value == "비교 – MRC 워크벤치"
 
 
-def named_alike(*texts: str) -> list[str]:
+def keep_same_named(*texts: str) -> list[str]:
     """Store a dataset with one question for each text, all with the same name; return their keys."""
     sets = [
         QuestionSet("질문", (Passage("p1", text),), (Question(f"q-{text}", f"{text}?", relevant=("p1",)),))
@@ -232,7 +232,7 @@ def sidebar() -> None:
 
 
 def test_selects_each_dataset_of_equal_name() -> None:
-    keys = named_alike("서울", "부산", "대구")
+    keys = keep_same_named("서울", "부산", "대구")
     for key in keys:
         app = opened(sidebar, data=key)
         box = app.sidebar.selectbox[0]

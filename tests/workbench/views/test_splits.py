@@ -15,7 +15,7 @@ from tests.workbench.views.driving import data_page, opened
 from tests.workbench.views.train.worlds import page as train_page
 
 
-def say(language: str, key: str, **values: object) -> str:
+def format_text(language: str, key: str, **values: object) -> str:
     return catalog(language)[key].format(**values)
 
 
@@ -34,7 +34,7 @@ def small() -> StoredSet:
 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_compare_warns_of_few_questions_and_names_split_method(small: StoredSet, language: str) -> None:
-    words = partial(say, language)
+    words = partial(format_text, language)
     compared(small, "BM25", part=Part.TEST)
     compared(small, "BM25")
     app = opened(compare_page, part="test", retrievers="BM25", lang=language)

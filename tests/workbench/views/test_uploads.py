@@ -34,16 +34,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return server
 
 
-def drawing(monkeypatch: pytest.MonkeyPatch, server: Server, session: str) -> None:
+def draw_as_session(monkeypatch: pytest.MonkeyPatch, server: Server, session: str) -> None:
     """Draw the page of this session."""
     context = SimpleNamespace(session_id=session, uploaded_file_mgr=server.uploaded_file_mgr)
     monkeypatch.setattr(uploads, "get_script_run_ctx", lambda: context)
 
 
-def let_in(monkeypatch: pytest.MonkeyPatch, server: Server, user: str, *sessions: str) -> Uploads:
+def register_sessions(monkeypatch: pytest.MonkeyPatch, server: Server, user: str, *sessions: str) -> Uploads:
     registry = Uploads()
     for session in sessions:
-        drawing(monkeypatch, server, session)
+        draw_as_session(monkeypatch, server, session)
         registry.register_session(user)
         server.connected.add(session)
     return registry
@@ -52,7 +52,7 @@ def let_in(monkeypatch: pytest.MonkeyPatch, server: Server, user: str, *sessions
 def test_releases_files_30_seconds_after_disconnect(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(uploads, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    registry = let_in(monkeypatch, server, "", "stays", "stumbles", "ends")
+    registry = register_sessions(monkeypatch, server, "", "stays", "stumbles", "ends")
     for session in ("stays", "stumbles", "ends"):
         server.hold(session, "a", 10)
     server.connected -= {"stumbles", "ends"}
@@ -68,10 +68,10 @@ def test_releases_files_30_seconds_after_disconnect(server: Server, monkeypatch:
 def test_releases_files_on_page_change_and_rejects_unregistered_sessions(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = let_in(monkeypatch, server, "alice", "one", "other")
+    registry = register_sessions(monkeypatch, server, "alice", "one", "other")
     server.hold("one", "a", 10)
     server.hold("other", "a", 10)
-    drawing(monkeypatch, server, "one")
+    draw_as_session(monkeypatch, server, "one")
     registry.leave_page()
     assert list(server.uploaded_file_mgr.file_storage) == ["other"]
     assert registry.owner("one") == "alice"
@@ -82,7 +82,7 @@ def test_releases_files_on_page_change_and_rejects_unregistered_sessions(
 def test_counts_held_and_arriving_bytes_of_a_user(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_UPLOADS", "1")
     monkeypatch.setenv("MRC_USER_ALL_UPLOADS", "2")
-    registry = let_in(monkeypatch, server, "alice", "one", "other")
+    registry = register_sessions(monkeypatch, server, "alice", "one", "other")
     server.hold("one", "a", 300_000)
     with registry.track_upload("one") as first, registry.track_upload("other") as second:
         registry.add(first, 300_000)
@@ -92,7 +92,7 @@ def test_counts_held_and_arriving_bytes_of_a_user(server: Server, monkeypatch: p
         assert refused.value.code == "uploads"
         registry.end(first)
         registry.add(second, 300_000)
-    drawing(monkeypatch, server, "of bob")
+    draw_as_session(monkeypatch, server, "of bob")
     registry.register_session("bob")
     with registry.track_upload("of bob") as his:
         registry.add(his, 900_000)
@@ -104,7 +104,7 @@ def test_counts_held_and_arriving_bytes_of_a_user(server: Server, monkeypatch: p
 
 def test_limits_number_and_overhead_of_empty_files(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_UPLOADS", "1")
-    registry = let_in(monkeypatch, server, "", "one")
+    registry = register_sessions(monkeypatch, server, "", "one")
     arriving = [registry.track_upload("one") for _ in range(65)]
     for upload in arriving[:-1]:
         upload.__enter__()

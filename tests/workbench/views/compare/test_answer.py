@@ -61,13 +61,13 @@ def data() -> StoredSet:
     return keep(many_questions(COPIES)[0])
 
 
-def looked_at(*names: str, **more: str) -> AppTest:
+def open_comparison_page(*names: str, **more: str) -> AppTest:
     return opened(page, retrievers="|".join(names), part="all", **more)
 
 
 def comparison_page_text(data: StoredSet, rows_by_name: RowsByRetriever) -> str:
     compared(data, rows_by_name)
-    return page_text(looked_at(*rows_by_name, measure="recall", k="1", data=data.key))
+    return page_text(open_comparison_page(*rows_by_name, measure="recall", k="1", data=data.key))
 
 
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
@@ -83,7 +83,7 @@ SURELY = (
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("rows_by_name", "says"),
     [
         (TRAINED, SURELY),
         (
@@ -95,34 +95,34 @@ SURELY = (
     ids=["surely", "by chance", "without what it was"],
 )
 def test_reports_gain_of_training_and_lead_over_bm25(
-    data: StoredSet, found: RowsByRetriever, says: tuple[str, ...]
+    data: StoredSet, rows_by_name: RowsByRetriever, says: tuple[str, ...]
 ) -> None:
     finished(BI_ENCODER, "mine", data)
-    text = comparison_page_text(data, found)
+    text = comparison_page_text(data, rows_by_name)
     assert [sentence for sentence in says if sentence not in text] == []
 
 
 def test_reports_gain_over_unselected_base_model(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     finished(BI_ENCODER, "mine", data)
     compared(data, TRAINED)
-    text = page_text(looked_at("BM25", "Dense · mine", measure="recall", k="1"))
+    text = page_text(open_comparison_page("BM25", "Dense · mine", measure="recall", k="1"))
     assert "83.3 points above the untrained **Dense**" in text
     assert "Select the untrained" not in text
     looks = dict[str, dict[str, Any]]()
     monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
-    looked_at(*TRAINED, measure="recall", k="1")
+    open_comparison_page(*TRAINED, measure="recall", k="1")
     assert looks["curves"]["dashed"] == ["Dense"]
 
 
 def test_suggests_first_k_that_separates_retrievers(data: StoredSet) -> None:
     rows_by_name = {"BM25": LATE, "Dense": RIGHT}
     compared(data, rows_by_name)
-    app = looked_at(*rows_by_name, measure="recall")
+    app = open_comparison_page(*rows_by_name, measure="recall")
     text = page_text(app)
     assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25 (95%: " in text
     assert "All retrievers score above 99% on Recall@10, so this page shows Recall@1 instead." in text
     assert "k" not in app.query_params  # not selected by default
-    selected = looked_at(*rows_by_name, measure="recall", k="10")
+    selected = open_comparison_page(*rows_by_name, measure="recall", k="10")
     assert "All retrievers score above 99% on Recall@10" in page_text(selected)
     selected.button(key="finer").click()
     assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25" in page_text(selected.run())
@@ -131,7 +131,7 @@ def test_suggests_first_k_that_separates_retrievers(data: StoredSet) -> None:
 def test_ndcg_at_10_leads_until_another_metric_is_selected(data: StoredSet) -> None:
     rows_by_name = {"BM25": LATE, "Dense": RIGHT}
     compared(data, rows_by_name)
-    app = looked_at(*rows_by_name)
+    app = open_comparison_page(*rows_by_name)
     assert "Use **Dense**: nDCG@10 100.0; 32.1 points above BM25" in page_text(app)
     app.selectbox(key="measure_en").set_value("mrr")
     assert "Use **Dense**: MRR@10 100.0" in page_text(app.run())
@@ -142,7 +142,7 @@ def test_ndcg_at_10_leads_until_another_metric_is_selected(data: StoredSet) -> N
 def test_report_and_page_have_equal_headline(language: str, data: StoredSet) -> None:
     rows_by_name = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT}
     compared(data, rows_by_name)
-    app = looked_at(*rows_by_name, measure="mrr", lang=language)
+    app = open_comparison_page(*rows_by_name, measure="mrr", lang=language)
     opened_comparison = open_comparison(data.key, next((workspace() / "comparisons").iterdir()))
     assert opened_comparison is not None
     results = tuple(item for item in opened_comparison.comparison.results if item.name in rows_by_name)
@@ -183,7 +183,7 @@ def test_omits_word_bm25_from_charts_and_pairs(monkeypatch: pytest.MonkeyPatch, 
     rows_by_name = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
     compared(data, rows_by_name)
     assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
-    app = looked_at(*rows_by_name, measure="recall", k="1")
+    app = open_comparison_page(*rows_by_name, measure="recall", k="1")
     text = page_text(app)
     assert "Use **BM25 words**: Recall@1 91.7" in text  # the best selected retriever is always named
     assert "BM25 words: only a starting point, so shown in the table but not in the charts." in text

@@ -34,7 +34,7 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.workbench.views.compare.test_why import DENSE, Fixed, compared, opened, run
-from tests.workbench.views.compare.worlds import html, searched, tables
+from tests.workbench.views.compare.worlds import html, search_and_store, tables
 
 EN = catalog("en")
 
@@ -72,10 +72,9 @@ def test_explains_best_window_and_milvus_as_local_retriever(search: MilvusSearch
     data = keep(question_set)
     spec = MilvusSpec(name="Own", search=search) if search else WindowedBM25Spec(name="Own")
     add_retriever(data.fingerprint, spec)
-    retriever = (
-        BM25("Own", question_set.passages) if search else WindowedBM25("Own", question_set.passages)
-    )  # as in Milvus
-    (result,) = searched(data, question_set, {"Own": retriever})
+    kind = BM25 if search else WindowedBM25  # Milvus has the scores of BM25
+    retriever = kind("Own", question_set.passages)
+    (result,) = search_and_store(data, question_set, {"Own": retriever})
     assert result.rankings is not None
     app = opened(retrievers="Own", question="q2", shows="scores")
     term_table = tables(app, "idf")
@@ -122,7 +121,7 @@ def with_model(spec: Spec) -> AppTest:
     question_set = small_set()
     data = keep(question_set)
     add_retriever(data.fingerprint, spec)
-    searched(data, question_set, {"Own": Fixed("Own", DENSE)})
+    search_and_store(data, question_set, {"Own": Fixed("Own", DENSE)})
     app = opened(retrievers="Own", question="q2", shows="scores")
     app.button(key="ask_why_model_Own").click().run()
     assert not app.exception

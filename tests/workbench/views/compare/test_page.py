@@ -46,17 +46,17 @@ EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
 
 
-def by_hand(rows_by_name: dict[str, list[list[int]]]) -> tuple[Result, ...]:
+def results_of(rows_by_name: dict[str, list[list[int]]]) -> tuple[Result, ...]:
     return comparison_of(rows_by_name, small_set(), KS, depth=100).results
 
 
 def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
     """Store the comparison that the page opens first, with rankings written by hand."""
     default_rows = {"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS}
-    return store_results(data, choices_for(data).specs, small_set(), results or by_hand(default_rows))
+    return store_results(data, choices_for(data).specs, small_set(), results or results_of(default_rows))
 
 
-def at_work(data: StoredSet, *names: str) -> ComparisonJob:
+def running_job(data: StoredSet, *names: str) -> ComparisonJob:
     """A running comparison of all questions."""
     job = ComparisonJob.of(choices_for(data).experiment(data, list(names), Part.ALL), data.fingerprint)
     job.folder.mkdir(parents=True)
@@ -65,9 +65,9 @@ def at_work(data: StoredSet, *names: str) -> ComparisonJob:
     return job
 
 
-def three_finished(data: StoredSet) -> Path:
+def store_three(data: StoredSet) -> Path:
     """Store a comparison without the reranker, which the page selects by default."""
-    return finished(data, by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS}))
+    return finished(data, results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS}))
 
 
 def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
@@ -90,7 +90,7 @@ def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
 
 def test_marks_published_results() -> None:
     data = keep(replace(small_set(), name="KorQuAD 1.0 dev"))
-    store_results(data, choices_for(data).specs, small_set(), by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED}))
+    store_results(data, choices_for(data).specs, small_set(), results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED}))
     app = opened(page)
     table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
     assert table.loc["BM25", "kind"] == EN["published.here"]
@@ -110,14 +110,14 @@ def test_opens_disputed_question(data: StoredSet) -> None:
 
 
 def test_failed_retriever_is_no_baseline(data: StoredSet) -> None:
-    results = by_hand({"Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS})
+    results = results_of({"Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS})
     finished(data, (Result("BM25", error=RuntimeError("no words")), *results))
     (baseline,) = [box for box in opened(page).selectbox if box.label == EN["compare.baseline"]]
     assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
 
 
 def test_reports_failure_without_metrics(data: StoredSet) -> None:
-    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
+    results = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
     finished(data, (*results, Result("Reranked", error=RuntimeError("no *model* here"))))
     app = opened(page)
     assert r"**Reranked** could not be measured and has no score: no \*model\* here" in page_text(app)
@@ -128,7 +128,7 @@ def test_reports_failure_without_metrics(data: StoredSet) -> None:
 
 
 def test_reports_shallow_retriever_and_omits_it_from_tests(data: StoredSet) -> None:
-    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
+    results = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
     shallow = results[1]
     assert shallow.scores is not None
     per_question = {name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"}
@@ -141,7 +141,7 @@ def test_reports_shallow_retriever_and_omits_it_from_tests(data: StoredSet) -> N
 
 
 def test_reports_empty_results_and_truncated_passages(data: StoredSet) -> None:
-    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": [[], [], *MISSED[2:]], "Hybrid": RELEVANT_ROWS})
+    results = results_of({"BM25": RELEVANT_ROWS, "Dense": [[], [], *MISSED[2:]], "Hybrid": RELEVANT_ROWS})
     finished(data, (results[0], replace(results[1], notes={"cut_off": 2}), results[2]))
     displayed_text = page_text(opened(page))
     assert "**Dense** returned no results for 2 questions (counted as misses)" in displayed_text
@@ -153,8 +153,8 @@ def test_reports_empty_results_and_truncated_passages(data: StoredSet) -> None:
     assert "only the beginning" not in page_text(opened(page))
 
 
-def test_displays_last_comparison_and_offers_new_one(data: StoredSet, started: list[Experiment]) -> None:
-    three_finished(data)
+def test_displays_last_comparison_and_offers_to_run_selected(data: StoredSet, started: list[Experiment]) -> None:
+    store_three(data)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
     assert started == []
@@ -165,7 +165,7 @@ def test_displays_last_comparison_and_offers_new_one(data: StoredSet, started: l
     assert [[*experiment.specs] for experiment in started] == [["BM25", "Dense", "Reranked"]]
 
 
-def test_selection_within_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
+def test_selection_within_last_comparison_needs_no_run(data: StoredSet, started: list[Experiment]) -> None:
     finished(data)
     app = opened(page, retrievers="BM25|Hybrid")
     assert started == []
@@ -176,7 +176,7 @@ def test_selection_within_last_comparison_needs_no_new_one(data: StoredSet, star
 @pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked", ""])
 def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet, retrievers: str) -> None:
     if retrievers:
-        three_finished(data)
+        store_three(data)
         app = opened(page, part="test", retrievers=retrievers)
     else:  # stored by an earlier version: equal names, other settings, and so another folder
         folder = finished(data)
@@ -187,10 +187,10 @@ def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet,
 
 
 def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredSet) -> None:
-    three_finished(data)
+    store_three(data)
     specs = choices_for(data).specs
     newest = {"BM25": RELEVANT_ROWS, "BM25 words": RELEVANT_ROWS}
-    store_results(data, [*newest], small_set(), by_hand(newest))
+    store_results(data, [*newest], small_set(), results_of(newest))
     assert {"BM25", "Dense", "Reranked"} < set(specs)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
@@ -207,7 +207,7 @@ def test_requests_second_retriever(data: StoredSet, retrievers: str, is_requeste
 
 
 def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> None:
-    three_finished(data)
+    store_three(data)
     app = opened(page, retrievers="BM25|Reranked", run="now")
     assert [[*experiment.specs] for experiment in started] == [["BM25", "Reranked"]]
     assert "run" not in app.query_params
@@ -241,7 +241,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
 
 def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(BI_ENCODER, "first", data)
-    at_work(data, "Dense · first")
+    running_job(data, "Dense · first")
     read = list[Run]()
     plan = Run.plan
 
@@ -258,8 +258,8 @@ def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.
 def test_displays_metrics_recorded_by_the_job(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = "mrc_workbench.retrieval.comparison.compare.evaluate"
     monkeypatch.setattr(evaluate, lambda *_: pytest.fail("the page scores again"))
-    job = at_work(data, "BM25", "Dense")
-    (bm25, dense) = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
+    job = running_job(data, "BM25", "Dense")
+    (bm25, dense) = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED})
     job.log_result(replace(bm25, build_seconds=2.0, query_seconds=3.0))
     for again in range(2):  # and after a reload
         (metrics_table,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
@@ -323,7 +323,7 @@ def test_displays_metric_k_baseline_and_part_on_every_tab(data: StoredSet, view:
 
 
 def test_marks_and_explains_time_of_another_machine(data: StoredSet) -> None:
-    bm25, dense = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
+    bm25, dense = results_of({"BM25": RELEVANT_ROWS, "Dense": MISSED})
     timed = (replace(bm25, query_seconds=0.6), replace(dense, query_seconds=6.0, elsewhere_seconds=6.0))
     finished(data, timed)
     app = opened(page)

@@ -21,7 +21,7 @@ def _in_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(st, "query_params", {"lang": "en"})
 
 
-def at(phase: str, **left: float | None) -> Status:
+def status_at(phase: str, **left: float | None) -> Status:
     return Status(State.RUNNING, phase, parts_left=tuple(left.items()))
 
 
@@ -32,31 +32,31 @@ def seconds_in(text: str) -> int:
 
 
 def test_shows_state_and_time_of_each_retriever() -> None:
-    status = at("Dense", BM25=0.0, Dense=65.2, Late=130.4, **{"Best mix": 2.0})
+    status = status_at("Dense", BM25=0.0, Dense=65.2, Late=130.4, **{"Best mix": 2.0})
     rows = progress_rows(NAMES, status, DONE)
     waiting = ["waiting, about 2 min 10 s", "waiting, about 2 s"]
     assert state_words(rows) == ["done", "searching, about 1 min 5 s", *waiting]
     assert total_words("Searching with Dense", rows) == "Searching with Dense · about 3 min 17 s left in total"
 
     # an unknown time hides only the total
-    rows = progress_rows(NAMES, at("Dense", Dense=65.0, Late=None), DONE)
+    rows = progress_rows(NAMES, status_at("Dense", Dense=65.0, Late=None), DONE)
     assert state_words(rows) == ["done", "searching, about 1 min 5 s", "waiting", "waiting"]
     assert total_words("Searching with Dense", rows) == "Searching with Dense"
     failed = {"BM25": FinishedRetriever(finished="BM25", failed=True)}
-    assert state_words(progress_rows(["BM25"], at("Dense"), failed)) == ["failed"]
+    assert state_words(progress_rows(["BM25"], status_at("Dense"), failed)) == ["failed"]
 
 
 def test_ignores_reported_time_of_finished_retriever() -> None:
     """A job writes the result of a retriever before its status names the next one."""
-    rows = progress_rows(NAMES[:2], at("BM25", BM25=30.0, Dense=60.0), DONE)
+    rows = progress_rows(NAMES[:2], status_at("BM25", BM25=30.0, Dense=60.0), DONE)
     assert [row.state for row in rows] == ["done", "waiting"]
     assert total_left(rows) == 60
-    assert total_left(progress_rows(NAMES[:1], at("BM25", BM25=30.0), DONE)) is None
+    assert total_left(progress_rows(NAMES[:1], status_at("BM25", BM25=30.0), DONE)) is None
 
 
 @given(some.lists(some.floats(0.0, 20_000.0), min_size=1, max_size=6))
 def test_displayed_times_add_up_to_displayed_total(left: list[float]) -> None:
     names = [f"r{number}" for number in range(len(left))]
-    status = at(names[0], **dict(zip(names, left, strict=True)))
+    status = status_at(names[0], **dict(zip(names, left, strict=True)))
     rows = progress_rows(names, status, {})
     assert sum(map(seconds_in, state_words(rows))) == seconds_in(total_words("Searching", rows))

@@ -36,7 +36,7 @@ def job_of(data: StoredSet, *names: str) -> tuple[ComparisonJob, Experiment]:
     return ComparisonJob.of(experiment, data.fingerprint), experiment
 
 
-def begun(data: StoredSet, *names: str, finished: tuple[str, ...] = ("BM25",)) -> ComparisonJob:
+def started_job(data: StoredSet, *names: str, finished: tuple[str, ...] = ("BM25",)) -> ComparisonJob:
     """Return the job of a comparison that has searched the retrievers `finished`, without a process."""
     job, experiment = job_of(data, *names)
     job.folder.mkdir(parents=True)
@@ -59,7 +59,7 @@ def compared(started: list[Experiment]) -> set[tuple[str, ...]]:
 @contextmanager
 def running(data: StoredSet, *names: str) -> Iterator[ComparisonJob]:
     """A running comparison with an idle process, at its last retriever."""
-    job = begun(data, *names)
+    job = started_job(data, *names)
     process = subprocess.Popen(["sleep", "300"])
     now = process_of(process.pid)
     job.write_status(Status(State.RUNNING, names[-1], started=time.time(), pid=now.pid, pid_started=now.started))
@@ -70,8 +70,8 @@ def running(data: StoredSet, *names: str) -> Iterator[ComparisonJob]:
         process.wait()
 
 
-def ended(data: StoredSet, state: State, *finished: str) -> ComparisonJob:
-    job = begun(data, *NAMES, finished=finished)
+def ended_job(data: StoredSet, state: State, *finished: str) -> ComparisonJob:
+    job = started_job(data, *NAMES, finished=finished)
     job.write_status(Status(state, "Dense", started=time.time()))
     if state is State.STOPPED:
         job.request_stop()
@@ -100,7 +100,7 @@ def test_stop_holds_in_a_session_that_opened_it_running(data: StoredSet, started
 
 
 def test_starts_no_stopped_comparison_on_reload_or_link(data: StoredSet, started: list[Experiment]) -> None:
-    ended(data, State.STOPPED, "BM25")
+    ended_job(data, State.STOPPED, "BM25")
     for more in ({}, {"run": "now"}):
         app = opened(page, **ADDRESS, **more)
         assert "run" not in app.query_params
@@ -112,7 +112,7 @@ def test_starts_no_stopped_comparison_on_reload_or_link(data: StoredSet, started
 def test_failed_or_interrupted_comparison_waits_for_user(
     state: State, data: StoredSet, started: list[Experiment]
 ) -> None:
-    ended(data, state, "BM25")
+    ended_job(data, state, "BM25")
     app = opened(page, **ADDRESS)
     assert started == []
     assert EN[f"compare.partial_{state}"].format(names="BM25") in page_text(app)
@@ -120,7 +120,7 @@ def test_failed_or_interrupted_comparison_waits_for_user(
 
 
 def test_selection_with_stopped_retriever_does_not_start(data: StoredSet, started: list[Experiment]) -> None:
-    ended(data, State.STOPPED, "BM25")
+    ended_job(data, State.STOPPED, "BM25")
     app = opened(page, part="all", retrievers="Dense")
     assert started == []
     assert EN["compare.waits_stopped"].format(names="Dense") in page_text(app)
@@ -131,7 +131,7 @@ def test_selection_with_stopped_retriever_does_not_start(data: StoredSet, starte
 
 
 def test_keeps_finished_retrievers_of_stopped_comparison(data: StoredSet, started: list[Experiment]) -> None:
-    ended(data, State.STOPPED, "BM25")
+    ended_job(data, State.STOPPED, "BM25")
     app = opened(page, **ADDRESS)
     assert "**Partial result** · BM25 only · the rest was stopped" in page_text(app)
     table = app.dataframe[0].value.set_index("retriever")
@@ -146,7 +146,7 @@ def test_keeps_finished_retrievers_of_stopped_comparison(data: StoredSet, starte
 
 
 def test_names_stopped_retrievers_before_the_first_ended(data: StoredSet, started: list[Experiment]) -> None:
-    job = ended(data, State.STOPPED)
+    job = ended_job(data, State.STOPPED)
     app = opened(page, **ADDRESS)
     assert "Stopped before finishing: BM25, Dense" in page_text(app)
     assert "only_finished" not in keys(app)
@@ -158,7 +158,7 @@ def test_names_stopped_retrievers_before_the_first_ended(data: StoredSet, starte
 
 
 def test_skips_damaged_file_of_finished_retriever(data: StoredSet) -> None:
-    job = ended(data, State.STOPPED)
+    job = ended_job(data, State.STOPPED)
     for line in ('{"finished": 3}', '{"finished": "BM25", "figures": [1]}', "[]", '{"finished": "x'):
         (job.folder / "progress.jsonl").write_text(line + "\n", encoding="utf-8")
         assert job.finished_retrievers() == {}, line
@@ -166,7 +166,7 @@ def test_skips_damaged_file_of_finished_retriever(data: StoredSet) -> None:
 
 
 def test_compares_only_finished_retrievers(data: StoredSet, started: list[Experiment]) -> None:
-    ended(data, State.STOPPED, "BM25")
+    ended_job(data, State.STOPPED, "BM25")
     app = press(opened(page, **ADDRESS), "only_finished")
     assert compared(started) == {("BM25",)}
     assert app.query_params["retrievers"] == "BM25"
@@ -187,7 +187,7 @@ def test_keeps_earlier_result_that_has_all_finished_retrievers(data: StoredSet, 
     store_results(
         data, ["BM25"], small_set(), comparison_of({"BM25": RELEVANT_ROWS}, small_set(), KS, depth=100).results
     )
-    job = ended(data, State.STOPPED, "BM25")
+    job = ended_job(data, State.STOPPED, "BM25")
     app = opened(page, **ADDRESS)
     assert "Stopped before finishing: Dense" in page_text(app)
     assert "Earlier comparison · 6 questions · " in page_text(app)

@@ -84,7 +84,7 @@ def test_link_opens_question_after_other_comparisons(data: StoredSet) -> None:
     assert "2 of 6" in page_text(app)
 
 
-def test_link_opens_stored_comparison_instead_of_new_one(data: StoredSet) -> None:
+def test_link_opens_stored_comparison_instead_of_running(data: StoredSet) -> None:
     key = finished(data, "BM25", "Reranked")
     of_earlier_version = key[::-1]
     folder = workspace() / "comparisons"

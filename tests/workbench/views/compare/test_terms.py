@@ -86,10 +86,10 @@ def opened(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: s
         add_retriever(data.fingerprint, spec)
     names = [spec.name for spec in specs]
     finished(data, choices_for(data).experiment(data, names, Part.ALL))
-    return at(data, names, question, explained or names[0])
+    return open_scores(data, names, question, explained or names[0])
 
 
-def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppTest:
+def open_scores(data: StoredSet, names: list[str], question: str, explained: str) -> AppTest:
     look = {"view": "why", "part": "all", "shows": "scores", "data": data.key, "retrievers": "|".join(names)}
     return driving.opened(page, **look, question=question, explained=explained)
 
@@ -109,7 +109,7 @@ def test_explains_every_option(data: StoredSet) -> None:
     names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
     assert all(set(item.split(", ")) <= names for item in sources)
     assert "Expansion terms (" in html(app)
-    other = at(data, ["All", "Windows"], "q1", "Windows")
+    other = open_scores(data, ["All", "Windows"], "q1", "Windows")
     assert "Compound nouns are split; each part" in texts(other)
 
 
@@ -129,14 +129,14 @@ def test_reports_missing_dictionary_and_displays_rest(data: StoredSet) -> None:
     plain = BM25Spec(name="Plain")
     opened(data, spec, plain)
     remove(dictionary.key)
-    app = at(data, ["Mine", "Plain"], "q1", "Mine")
+    app = open_scores(data, ["Mine", "Plain"], "q1", "Mine")
     assert [item.value.replace("\\", "") for item in app.warning] == [
         "Too few questions are compared: 3. With fewer than 20, most differences are chance.",
         f"There is no dictionary “{dictionary.reference}”. Saved dictionaries: none.",
     ]
     assert f"There is no dictionary “{dictionary.reference}”." in html(app)
     assert "The answer passage contains" in html(app)  # the text of the other
-    assert [item.value for item in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
+    assert [item.value for item in open_scores(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
 
 
 def test_opens_dictionary_lab_from_split_word(data: StoredSet) -> None:

@@ -44,7 +44,7 @@ def questions_of(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> Quest
     return QuestionSet("forty", passages, tuple(questions))
 
 
-def placed(ranks: Sequence[int], depth: int) -> Rankings:
+def rankings_at(ranks: Sequence[int], depth: int) -> Rankings:
     """Rankings with each question's passage at its rank and the others in corpus order."""
     indices = np.full((len(ranks), depth), -1, dtype=np.int32)
     for row, rank in enumerate(ranks):
@@ -63,7 +63,7 @@ def forty(
     data = keep(of)
     results = []
     for spec in specs:
-        rankings = placed(ranks[spec["name"]], 10)
+        rankings = rankings_at(ranks[spec["name"]], 10)
         results.append(Result(spec["name"], rankings, evaluate(rankings, of, KS)))
     experiment = Experiment.model_validate({"data": data.key, "ks": KS, "retriever": specs})
     keep_comparison(Comparison(experiment, of, tuple(results)), workspace() / "comparisons" / "0123456789abcdef")
@@ -114,7 +114,7 @@ def texts(app: AppTest) -> list[str]:
     return [element.value for element in (*app.markdown, *app.caption, *app.info, *app.success)]
 
 
-def of_all_slices(app: AppTest) -> str:
+def overall_sentences(app: AppTest) -> str:
     """Return the sentences about all slices."""
     (sentence,) = [text for text in texts(app) if "tested together" in text]
     return sentence
@@ -139,14 +139,14 @@ def test_names_no_slice_if_none_is_significant() -> None:
     # 3 of 20 easy and 4 of 20 hard questions: significant only together
     stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16})
     start = "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
-    assert of_all_slices(opened(stored)).startswith(start)
+    assert overall_sentences(opened(stored)).startswith(start)
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
     stored = forty((BM25, DENSE, HYBRID), ranks)
-    sentence = of_all_slices(opened(stored))
+    sentence = overall_sentences(opened(stored))
     assert sentence.startswith("No group shows a significant difference from **BM25**")
     others = EN["where.telling_others"].format(first="BM25")  # each is compared only with the baseline
     assert sentence.endswith(f"tested together). {others}")
-    assert others not in of_all_slices(opened(stored, selected=("BM25", "Hybrid")))
+    assert others not in overall_sentences(opened(stored, selected=("BM25", "Hybrid")))
 
 
 def test_table_has_every_retriever_on_every_slice(slices_app: AppTest) -> None:

@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, small_set
 from tests.workbench.views import driving
-from tests.workbench.views.compare.worlds import html, page, page_text, searched, store_results, tables
+from tests.workbench.views.compare.worlds import html, page, page_text, search_and_store, store_results, tables
 
 pytestmark = pytest.mark.usefixtures("data")
 EN = catalog("en")
@@ -56,7 +56,7 @@ def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> Store
     bm25 = BM25("BM25", question_set.passages)
     fixed = Fixed("Dense", dense)
     hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(question_set.passages))
-    searched(data, question_set, dict(zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True)))
+    search_and_store(data, question_set, dict(zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True)))
     return data
 
 
@@ -81,7 +81,7 @@ def press(app: AppTest, key: str) -> AppTest:
     return run(app)
 
 
-def listed(app: AppTest) -> list[str]:
+def listed_ids(app: AppTest) -> list[str]:
     question_table = tables(app, "overlap")
     return question_table[0]["id"].tolist() if question_table else []
 
@@ -93,8 +93,8 @@ def counts(app: AppTest) -> list[int]:
 
 def test_lists_all_questions_with_ranks_most_disputed_first() -> None:
     app = opened(k="1")
-    assert listed(app)[0] == "q1"
-    assert set(listed(app)) == {f"q{n}" for n in range(1, 7)}
+    assert listed_ids(app)[0] == "q1"
+    assert set(listed_ids(app)) == {f"q{n}" for n in range(1, 7)}
     table = tables(app, "overlap")[0].set_index("id")
     assert table.loc["q2", "rank_1"] == 5
     assert table.loc["q1", "rank_0"] == 1
@@ -120,13 +120,13 @@ def test_filters_by_quadrant_and_clears() -> None:
     assert counts(app) == [3, 3, 0, 0]
     press(app, "why_quadrant_only_first")
     assert app.query_params["quadrant"] == "only_first"
-    assert set(listed(app)) == {"q1", "q2", "q6"}
+    assert set(listed_ids(app)) == {"q1", "q2", "q6"}
     assert "**3 of 6 questions**: BM25 finds it in the top 1, Dense does not" in page_text(app)
     press(app, "why_quadrant_only_second")
-    assert listed(app) == []
+    assert listed_ids(app) == []
     assert EN["why.none_listed"] in [info.value for info in app.info]
     press(app, "why_quadrant_only_second")  # a second click clears the filter
-    assert len(listed(app)) == 6
+    assert len(listed_ids(app)) == 6
 
 
 def test_selects_most_different_retriever_as_second() -> None:
@@ -142,35 +142,35 @@ def test_combines_filters_of_words_slices_and_outcomes() -> None:
     app = opened()
     app.text_input(key="why_words").set_value("한강")
     run(app)
-    assert set(listed(app)) == {"q2", "q3", "q6"}
+    assert set(listed_ids(app)) == {"q2", "q3", "q6"}
     app.selectbox(key="why_slice").set_value("article")
     run(app)
-    assert set(listed(app)) == {"q2", "q3", "q6"}  # the address names none yet
+    assert set(listed_ids(app)) == {"q2", "q3", "q6"}  # the address names none yet
     options = app.selectbox(key="why_within").options
     assert any("한강" in option for option in options)
     app.selectbox(key="why_within").set_value(str([("한강" in option) for option in options].index(True) - 1))
     run(app)
-    assert set(listed(app)) == {"q2", "q6"}
+    assert set(listed_ids(app)) == {"q2", "q6"}
     assert "한강" in page_text(app)
     app.selectbox(key="why_slice").set_value("question_length")
     run(app)
     assert app.selectbox(key="why_within").value == ""
     press(app, "why_clear")
-    assert len(listed(app)) == 6
+    assert len(listed_ids(app)) == 6
     assert app.text_input(key="why_words").value == ""
     assert not {"words", "slice", "within"} & set(app.query_params)
 
 
 def test_address_restores_the_list() -> None:
     lost = opened(of="Dense", fate="not_found", k="1")
-    assert listed(lost) == ["q1"]
+    assert listed_ids(lost) == ["q1"]
     assert "Dense does not find it at all" in page_text(lost)
     below = opened(of="Dense", fate="below", k="1", words="서울")
-    assert listed(below) == ["q6"]
+    assert listed_ids(below) == ["q6"]
     # the map starts with the questions that BM25 ranks first, here all, and among them with those of Dense
     first = opened(block="0-3 Dense")
     assert "one block of the map: Dense ranks it 1" in page_text(first)
-    assert set(listed(first)) == {"q3", "q4", "q5"}
+    assert set(listed_ids(first)) == {"q3", "q4", "q5"}
 
 
 @pytest.mark.parametrize(
@@ -182,26 +182,26 @@ def test_address_restores_the_list() -> None:
     ],
 )
 def test_ignores_invalid_filters_of_address(address: str) -> None:
-    assert len(listed(opened(**dict(parse_qsl(address))))) == 6
+    assert len(listed_ids(opened(**dict(parse_qsl(address))))) == 6
 
 
 def test_reports_missing_question(data: StoredSet) -> None:
     app = opened(question="gone*")
     assert app.warning[0].value.startswith("Too few questions are compared: 6.")
     assert app.warning[1].value.replace("\\", "").startswith("This comparison has no question with the id “gone*”")
-    assert len(listed(app)) == 6
+    assert len(listed_ids(app)) == 6
 
 
 def test_single_retriever_has_no_pair(data: StoredSet) -> None:
-    searched(data, small_set(), {"BM25": BM25("BM25", PASSAGES)})
+    search_and_store(data, small_set(), {"BM25": BM25("BM25", PASSAGES)})
     app = opened(retrievers="BM25")
     assert counts(app) == []
-    assert len(listed(app)) == 6
+    assert len(listed_ids(app)) == 6
 
 
 def test_opens_browses_and_closes_a_question() -> None:
     app = opened(k="1", quadrant="only_first", a="BM25", b="Dense")
-    ids = listed(app)
+    ids = listed_ids(app)
     press(app, "why_first")
     assert app.subheader[0].value.replace("\\", "") == "한글을 만든 왕은 누구인가?"
     assert "1 of 3 · BM25 finds it in the top 1, Dense does not" in page_text(app)
@@ -210,7 +210,7 @@ def test_opens_browses_and_closes_a_question() -> None:
     assert app.query_params["question"] == ids[1]
     press(app, "why_before")
     press(app, "why_back")
-    assert listed(app) == ids
+    assert listed_ids(app) == ids
 
 
 def test_displays_stored_ranking_of_each_retriever() -> None:
@@ -264,19 +264,19 @@ def test_displays_shallow_imported_run_beside_others() -> None:
         for index, row in enumerate((4, 0, 1), start=1):
             lines.append(f"{question.id} Q0 {question_set.passages[row].id} {index} {9 - index} x")
     add_run(question_set, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
-    ours = searched(data, question_set, {"BM25": BM25("BM25", question_set.passages)})
-    theirs = searched(data, question_set, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)
+    ours = search_and_store(data, question_set, {"BM25": BM25("BM25", question_set.passages)})
+    theirs = search_and_store(data, question_set, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)
     store_results(data, ["BM25", "Elsewhere"], question_set, [*ours, *theirs])
     address = {"retrievers": "BM25|Elsewhere", "k": "10"}
     app = opened(**address)
-    assert len(listed(app)) == 6
+    assert len(listed_ids(app)) == 6
     app = opened(**address, question="q3")
     assert "does not find the answer passage in its top 3." in html(app)
     app = opened(**address, question="q3", shows="scores", explained="Elsewhere")
     assert EN["why.whole_run"] in [info.value for info in app.info]
     # below its depth the outcome is unknown: at 1 two are lost, at 10 the filter is ignored
-    assert set(listed(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
-    assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6
+    assert set(listed_ids(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
+    assert len(listed_ids(opened(**address, of="Elsewhere", fate="not_found"))) == 6
 
 
 def test_marks_passage_as_hard_negative_and_lists_it(data: StoredSet) -> None:

@@ -49,7 +49,7 @@ def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str 
 def store_comparison(data: StoredSet, *names: str) -> None:
     """Store a comparison of these retrievers with the hits of BM25 for words; no test reads them."""
     dataset_questions = question_set(data.key)
-    worlds.searched(data, dataset_questions, {name: BM25(name, dataset_questions.passages) for name in names})
+    worlds.search_and_store(data, dataset_questions, {name: BM25(name, dataset_questions.passages) for name in names})
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_reports_row_of_invalid_line() -> None:
 
 
 @pytest.mark.usefixtures("_few")
-def test_uploads_file_once_and_reports_invalid_one() -> None:
+def test_uploads_file_once_and_reports_invalid_file() -> None:
     app = opened("BM25")
     upload(app, "# 철도\n경인선\n국립중앙박물관 국립 중앙 박물관\n".encode(), "철도.txt")
     assert stored_lines() == [("철도", "경인선\n국립중앙박물관 국립 중앙 박물관\n")]
@@ -266,7 +266,7 @@ def test_uploads_file_once_and_reports_invalid_one() -> None:
 
 
 @pytest.mark.usefixtures("_few")
-def test_lists_and_removes_dictionaries_and_reports_changed_one() -> None:
+def test_lists_and_removes_dictionaries_and_reports_changed_file() -> None:
     dictionary = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")

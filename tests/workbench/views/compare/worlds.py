@@ -58,7 +58,7 @@ def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionS
     return folder
 
 
-def searched(
+def search_and_store(
     data: StoredSet, question_set: QuestionSet, by: Mapping[str, Retriever], depth: int = 100
 ) -> Sequence[Result]:
     """Store a comparison of these retrievers by name; return it."""

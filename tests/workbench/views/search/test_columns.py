@@ -111,7 +111,7 @@ def test_displays_column_before_slower_retriever_is_built(monkeypatch: pytest.Mo
     assert "of 2" in building.value
 
 
-def test_displays_all_column_headers_in_one_row() -> None:
+def test_displays_all_column_headers_in_a_row() -> None:
     app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
     cards = [text for text in html(app) if 'class="results-head"' in text or 'class="results" role' in text]
     assert len(cards) > 2

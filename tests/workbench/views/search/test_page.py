@@ -60,13 +60,13 @@ def examples(app: AppTest) -> list[str]:
 
 def columns(app: AppTest) -> list[str]:
     """Return the text of the hits of each retriever, starting with the first passage."""
-    texts_found: list[str] = []
+    hit_texts: list[str] = []
     for text in html(app):
         if 'class="results" role' in text:
             if '<span class="rank">1</span>' in text:
-                texts_found.append("")
-            texts_found[-1] += text
-    return texts_found
+                hit_texts.append("")
+            hit_texts[-1] += text
+    return hit_texts
 
 
 def column_headers(app: AppTest) -> list[str]:

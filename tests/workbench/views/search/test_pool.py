@@ -34,7 +34,7 @@ def comparison(data: StoredSet) -> Path:
     )
 
 
-def begun(data: StoredSet, comparison: Path, **address: str) -> AppTest:
+def open_pool(data: StoredSet, comparison: Path, **address: str) -> AppTest:
     return opened(page, data=data.key, pool=comparison.name, pool_n="10", pool_k="10", **address)
 
 
@@ -51,7 +51,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
     pooled = pool(opened_comparison.comparison, 10, 10)
     pairs = [(small.questions[question].text, small.passages[passage].id) for question, passage in pooled]
     assert len(pairs) == 4
-    app = begun(data, comparison)
+    app = open_pool(data, comparison)
     verdicts = [RelevanceVerdict.WRONG, RelevanceVerdict.RIGHT, RelevanceVerdict.WRONG, RelevanceVerdict.WRONG]
     for at, (verdict, (question, passage)) in enumerate(zip(verdicts, pairs, strict=True)):
         assert f"{at} of 4" in app.get("progress")[0].proto.text
@@ -59,7 +59,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
         press(app, f"pool_{verdict}_{at}")
         stored_verdicts = {item.question: item.verdicts for item in load_judgements(CORPUS)}
         assert stored_verdicts[question][passage] is verdict
-        app = begun(data, comparison)  # another browser continues at the same position
+        app = open_pool(data, comparison)  # another browser continues at the same position
     assert EN["pool.all_done"] in texts(app)
     press(app, EN["judging.make"])
     (new_set,) = (load(item.key) for item in stored() if item.key != data.key)
@@ -71,7 +71,7 @@ def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet
 
 
 def test_navigation_judges_nothing_and_new_verdict_replaces_old(data: StoredSet, comparison: Path) -> None:
-    app = press(press(begun(data, comparison), "pool_next_0"), "pool_back_1")
+    app = press(press(open_pool(data, comparison), "pool_next_0"), "pool_back_1")
     assert app.query_params["pool_at"] == "1"
     assert load_judgements(CORPUS) == ()
     press(press(press(app, "pool_right_0"), "pool_back_1"), "pool_unsure_0")
@@ -106,7 +106,7 @@ def test_model_judges_the_same_list(data: StoredSet, comparison: Path, monkeypat
     with chat_server.chat_server(lambda _: next(answers)) as server:
         for name, value in ((ADDRESS, server.address), (MODEL, chat_server.MODEL), (KEY, "wrong key")):
             monkeypatch.setenv(name, value)
-        app = begun(data, comparison)
+        app = open_pool(data, comparison)
         for at, verdict in enumerate((RelevanceVerdict.WRONG, RelevanceVerdict.RIGHT)):
             press(app, f"pool_{verdict}_{at}")
         person = load_judgements(CORPUS)

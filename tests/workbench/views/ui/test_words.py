@@ -127,7 +127,7 @@ def test_no_page_message_names_a_flag() -> None:
 
 
 @pytest.mark.parametrize(("count", "words"), [("1", "1 question"), ("0", "0 questions"), ("1,001", "1,001 questions")])
-def test_uses_singular_for_count_of_one(count: str, words: str) -> None:
+def test_uses_singular_for_exactly_1(count: str, words: str) -> None:
     app = AppTest.from_function(counted, args=(count,))
     app.query_params["lang"] = "en"
     run(app)
