@@ -45,7 +45,8 @@ def draw(name: str) -> None:
     spec = _form(study)
     if spec is None:
         return
-    job = study.job(spec, *((selected_set().fingerprint,) if _DATA in study.spec.model_fields else ()))
+    fingerprints = [selected_set().fingerprint] if _DATA in study.spec.model_fields else []
+    job = study.job(spec, *fingerprints)
     if job.done:
         _draw_result(job)
     else:

@@ -130,13 +130,11 @@ def _draw_curves(view: ComparisonView) -> None:
     names = view.display_names
     ends = view.opened.intervals
     results = {result.name: result for result in view.results}
-    rows = [
-        (names[name], *Measure.parse(measure), mean, *ends[name][measure])
-        for name in view.ranked
-        if (scored := results[name].scores)
-        for measure, mean in scored.means().items()
-        if Measure.parse(measure).name == view.measure
-    ]
+    rows = []
+    for name in view.ranked:
+        for measure, mean in view.comparison.scores[name].means().items():
+            if Measure.parse(measure).name == view.measure:
+                rows.append((names[name], *Measure.parse(measure), mean, *ends[name][measure]))
     curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
     with st.expander(word("compare.curve", measure=height)):
         displayed = curve[curve[detail].isin(view.labels_for(view.charted))]

@@ -253,7 +253,8 @@ def _draw_results(search: QuestionSearch, k: int) -> None:
     notices = st.container()
     ResultColumns(search, answered).draw()
     with notices:
-        if all(isinstance(outcome := answered.outcomes[name], QueryHits) and not outcome.rows for name in selected):
+        outcomes = [answered.outcomes[name] for name in selected]
+        if all(isinstance(outcome, QueryHits) and not outcome.rows for outcome in outcomes):
             st.info(word("search.nothing_at_all"), icon=":material/search_off:")
             return
         display_names = retriever_names(choices.specs)
