@@ -188,7 +188,7 @@ def draw_slices(view: ReadingView) -> None:
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     slice_names = [*map(label_text, slice_scores["slice"])]
     mean = tables.number("answers.mean")
-    table, styled, columns = tables.of_slices(slice_scores, slice_names, baseline, name, mean)
+    table, styled, columns = tables.slices_table(slice_scores, slice_names, baseline, name, mean)
     with st.expander(word("where.as_table")):
         tables.draw(styled, columns)
         tables.draw_csv("where.csv", lambda: table, "answers_by_slice.csv", "answer_slices_csv")

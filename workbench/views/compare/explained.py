@@ -24,10 +24,10 @@ from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, part_bars, term_bars
 from mrc_workbench.workbench.views.ui.job import compute_on_request
-from mrc_workbench.workbench.views.ui.passages import draw_matches, matches_html, weighed_html
+from mrc_workbench.workbench.views.ui.passages import draw_matches, matches_html, shaded_html
 from mrc_workbench.workbench.views.ui.state import store_choice
 from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word, word_or
 
 T = TypeVar("T")
 Spans = Sequence[tuple[tuple[int, int], float]]  # start and end of parts of a text, with a weight or score
@@ -40,17 +40,17 @@ def draw(case: QuestionCase) -> None:
     st.caption(word("why.scores_help"))
     left, right = st.columns(2)
     with left:
-        default = next((name for name in names if case.duel(name).is_lost), names[0])
+        default = next((name for name in names if case.passage_pair(name).is_lost), names[0])
         requested = st.query_params.get("explained", "")
         name = requested if requested in names else default
         labels = {option: case.view.display_names[option] for option in names}
         choose_in_address("explained", labels, name, word("compare.retriever"), "against")
     with right:
-        duel = _pick_wrong(case, name)
-    if duel.wrong is None:
+        pair = _pick_wrong(case, name)
+    if pair.wrong is None:
         st.info(word("why.nothing_wrong"), icon=":material/info:")
     else:
-        _draw_score(case.spec(name), case, duel)
+        _draw_score(case.spec(name), case, pair)
 
 
 def _pick_wrong(case: QuestionCase, name: str) -> PassagePair:
@@ -61,16 +61,16 @@ def _pick_wrong(case: QuestionCase, name: str) -> PassagePair:
     requested = st.query_params.get("against", "")
     selected = requested if requested in ids else (ids or [""])[0]
     choose_in_address("against", dict(zip(ids, labels, strict=True)), selected, word("why.against"), disabled=not ids)
-    return case.duel(name, wrong[ids.index(selected)] if ids else None)
+    return case.passage_pair(name, wrong[ids.index(selected)] if ids else None)
 
 
-def _duel_rows(duel: PassagePair) -> tuple[int, int]:
-    return duel.right, duel.wrong or 0  # `draw` requires a wrong passage
+def _pair_rows(pair: PassagePair) -> tuple[int, int]:
+    return pair.right, pair.wrong or 0  # `draw` requires a wrong passage
 
 
-def _explain_both(spec: Spec, duel: PassagePair, label_key: str, explain: Callable[[int], T]) -> list[T] | None:
+def _explain_both(spec: Spec, pair: PassagePair, label_key: str, explain: Callable[[int], T]) -> list[T] | None:
     """Draw the button that loads a model; after a click, return the explanations of both passages."""
-    return compute_on_request(spec.name, word(label_key), lambda: [explain(row) for row in _duel_rows(duel)])
+    return compute_on_request(spec.name, word(label_key), lambda: [explain(row) for row in _pair_rows(pair)])
 
 
 def _columns(both: Sequence[T]) -> Iterator[tuple[T, str]]:
@@ -81,22 +81,21 @@ def _columns(both: Sequence[T]) -> Iterator[tuple[T, str]]:
 
 
 @singledispatch
-def _draw_score(spec: Spec, case: QuestionCase, duel: PassagePair) -> None:
+def _draw_score(spec: Spec, case: QuestionCase, pair: PassagePair) -> None:
     """Draw the parts of both scores of a retriever of this kind, or a note that they are unknown."""
-    del case, duel
-    key = f"why.whole_{spec.kind}"
-    st.info(word(key if has_text(key) else "why.whole"), icon=":material/info:")
+    del case, pair
+    st.info(word_or(f"why.whole_{spec.kind}", word("why.whole")), icon=":material/info:")
 
 
 @_draw_score.register
-def _draw_terms(spec: TermSpec, case: QuestionCase, duel: PassagePair) -> None:
+def _draw_terms(spec: TermSpec, case: QuestionCase, pair: PassagePair) -> None:
     try:
         dictionary = retrieval.dictionary_of(spec.dictionary)
-        right, wrong = (retrieval.explain_bm25(case.key, spec, case.question.text, row) for row in _duel_rows(duel))
+        right, wrong = (retrieval.explain_bm25(case.key, spec, case.question.text, row) for row in _pair_rows(pair))
     except DictionaryError as error:
         st.warning(plain(failure_text(error)), icon=":material/warning:")
         return
-    _draw_sums(duel, right.score, wrong.score, spec.digits)
+    _draw_sums(pair, right.score, wrong.score, spec.digits)
     st.caption("  \n".join([word("why.terms_help"), *_option_texts(spec, right, wrong)]))
     feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
     fields = bool(spec.title_weight)
@@ -133,14 +132,14 @@ def _show_lab() -> None:
 
 
 @_draw_score.register
-def _draw_sparse(spec: SparseSpec, case: QuestionCase, duel: PassagePair) -> None:
+def _draw_sparse(spec: SparseSpec, case: QuestionCase, pair: PassagePair) -> None:
     st.caption(word("why.weighed_help"))
     request = (case.key, spec.model_dump_json(), case.question.text)
-    explanations = _explain_both(spec, duel, "why.weighed_ask", lambda row: retrieval.explain_sparse(*request, row))
+    explanations = _explain_both(spec, pair, "why.weighed_ask", lambda row: retrieval.explain_sparse(*request, row))
     if explanations is None:
         return
     right, wrong = explanations
-    _draw_sums(duel, right.score, wrong.score, spec.digits)
+    _draw_sums(pair, right.score, wrong.score, spec.digits)
     expansion = {"right": f"{right.by_expansion:.{spec.digits}f}", "wrong": f"{wrong.by_expansion:.{spec.digits}f}"}
     st.markdown(word("why.by_expansion", **expansion))
     _draw_term_bars(standing.weighted_term_table(right, wrong))
@@ -148,15 +147,15 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, duel: PassagePair) -> Non
 
 
 @_draw_score.register
-def _draw_late(spec: LateSpec, case: QuestionCase, duel: PassagePair) -> None:
+def _draw_late(spec: LateSpec, case: QuestionCase, pair: PassagePair) -> None:
     st.caption(word("why.matches_help"))
     experiment = case.view.comparison.experiment.model_dump_json()
     request = (case.key, experiment, spec.model_dump_json(), case.question.text)
-    explanations = _explain_both(spec, duel, "why.matches_ask", lambda row: retrieval.explain_late(*request, row))
+    explanations = _explain_both(spec, pair, "why.matches_ask", lambda row: retrieval.explain_late(*request, row))
     if explanations is None:
         return
     right, wrong = explanations
-    _draw_sums(duel, right.score, wrong.score, spec.digits)
+    _draw_sums(pair, right.score, wrong.score, spec.digits)
     draw_matches({"right": right, "wrong": wrong})
     for explained, side in _columns(explanations):
         draw_heading(word(f"why.{side}"))
@@ -164,20 +163,20 @@ def _draw_late(spec: LateSpec, case: QuestionCase, duel: PassagePair) -> None:
 
 
 @_draw_score.register
-def _draw_tokens(spec: DenseSpec, case: QuestionCase, duel: PassagePair) -> None:
+def _draw_tokens(spec: DenseSpec, case: QuestionCase, pair: PassagePair) -> None:
     key = case.key
     question = case.question.text
-    right, wrong = (retrieval.explain_static(key, spec.model, spec.title, question, row) for row in _duel_rows(duel))
+    right, wrong = (retrieval.explain_static(key, spec.model, spec.title, question, row) for row in _pair_rows(pair))
     if right is None or wrong is None:
-        _draw_sentences(case, spec, duel)
+        _draw_sentences(case, spec, pair)
         return
-    _draw_sums(duel, right.score, wrong.score, spec.digits)
+    _draw_sums(pair, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
     _draw_term_bars(standing.token_table(right, wrong))
     _draw_texts(right, wrong)
 
 
-def _draw_sentences(case: QuestionCase, spec: DenseSpec, duel: PassagePair) -> None:
+def _draw_sentences(case: QuestionCase, spec: DenseSpec, pair: PassagePair) -> None:
     st.caption(word("why.sentences_help"))
     key = case.key
     question = case.question.text
@@ -186,7 +185,7 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, duel: PassagePair) -> N
         windows = retrieval.explain_cosine(key, spec.model_dump_json(), question, row)
         return windows or retrieval.explain_sentences(key, spec.model, spec.title, question, row)
 
-    explanations = _explain_both(spec, duel, "why.sentences_ask", explain)
+    explanations = _explain_both(spec, pair, "why.sentences_ask", explain)
     if explanations is None:
         return
     for explained, side in _columns(explanations):
@@ -201,19 +200,19 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, duel: PassagePair) -> N
 
 
 @_draw_score.register
-def _draw_fusion(spec: HybridSpec, case: QuestionCase, duel: PassagePair) -> None:
-    right, wrong = (case.view.opened.fusion(spec, case.row, row) for row in _duel_rows(duel))
+def _draw_fusion(spec: HybridSpec, case: QuestionCase, pair: PassagePair) -> None:
+    right, wrong = (case.view.opened.fusion(spec, case.row, row) for row in _pair_rows(pair))
     if right is None or wrong is None:
         st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
         return
-    _draw_sums(duel, right.score, wrong.score, spec.digits)
+    _draw_sums(pair, right.score, wrong.score, spec.digits)
     st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
     _draw_added(case, [dict(right.components), dict(wrong.components)])
 
 
 @_draw_score.register
-def _draw_reranking(spec: RerankSpec, case: QuestionCase, duel: PassagePair) -> None:
-    right, wrong = (case.view.opened.reranking(spec, case.row, row) for row in _duel_rows(duel))
+def _draw_reranking(spec: RerankSpec, case: QuestionCase, pair: PassagePair) -> None:
+    right, wrong = (case.view.opened.reranking(spec, case.row, row) for row in _pair_rows(pair))
     if right is None or wrong is None:
         st.info(word("why.not_known"), icon=":material/info:")
         return
@@ -228,7 +227,7 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, duel: PassagePair) -> 
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in entry.items() if part} for entry in read])
     if spec.windows and any(read):
-        _draw_reranked(case, spec, duel, [bool(entry) for entry in read])
+        _draw_reranked(case, spec, pair, [bool(entry) for entry in read])
 
 
 def _draw_added(case: QuestionCase, contributions: Sequence[dict[str, ComponentContribution]]) -> None:
@@ -256,15 +255,15 @@ def _draw_added(case: QuestionCase, contributions: Sequence[dict[str, ComponentC
     tables.draw(table, columns, retrievers=("part",), placeholder="–")
 
 
-def _draw_reranked(case: QuestionCase, spec: RerankSpec, duel: PassagePair, read: Sequence[bool]) -> None:
+def _draw_reranked(case: QuestionCase, spec: RerankSpec, pair: PassagePair, read: Sequence[bool]) -> None:
     st.caption(word("why.windows_help"))
     request = (case.key, spec.model_dump_json(), case.question.text)
-    is_read = dict(zip(_duel_rows(duel), read, strict=True))
+    is_read = dict(zip(_pair_rows(pair), read, strict=True))
 
     def explain(row: int) -> WindowExplanation | None:
         return retrieval.explain_reranking(*request, row) if is_read[row] else None
 
-    explanations = _explain_both(spec, duel, "why.windows_ask", explain)
+    explanations = _explain_both(spec, pair, "why.windows_ask", explain)
     if explanations is None:
         return
     for (explained, was_read), side in _columns([*zip(explanations, read, strict=True)]):
@@ -285,15 +284,15 @@ def _draw_window(explanation: WindowExplanation, *, gold: bool) -> None:
 
 def _draw_scored(text: str, weights: Spans, scored: Spans, names: tuple[str, str], *, gold: bool) -> None:
     """Draw a text shaded by weights, and a table of its parts and scores with the columns `names`."""
-    st.html(weighed_html([], weighted_pieces(text, weights, 0, len(text)), gold=gold))
+    st.html(shaded_html([], weighted_pieces(text, weights, 0, len(text)), gold=gold))
     part, score = names
     columns = {part: tables.text(f"why.{part}", width="large"), score: tables.number(f"why.{score}", "%.3f")}
     rows = [(text[slice(*span)], value) for span, value in scored]
     tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
 
 
-def _draw_sums(duel: PassagePair, right: float, wrong: float, digits: int) -> None:
-    ranked = (duel.right_rank, duel.wrong_rank)
+def _draw_sums(pair: PassagePair, right: float, wrong: float, digits: int) -> None:
+    ranked = (pair.right_rank, pair.wrong_rank)
     ranks = [word("why.sums_rank", rank=rank) if rank else word("why.sums_no_rank") for rank in ranked]
     values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
     difference = f"{right - wrong:+.{digits}f}"
@@ -315,7 +314,7 @@ def _draw_term_bars(table: pd.DataFrame) -> None:
 
 
 def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
-    def of_passage(side: str) -> dict[str, Any]:
+    def passage_columns(side: str) -> dict[str, Any]:
         keys = (f"title_{side}", f"text_{side}")
         counts = {key: tables.number(f"why.{key}", explained_by="") for key in keys}
         is_bool = f"in_{side}" in table and pd.api.types.is_bool_dtype(table[f"in_{side}"])
@@ -337,8 +336,8 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "asked": tables.number("why.weight_asked", "%.3f"),
         "passages": tables.number("why.in_passages"),
         "idf": tables.labelled_number("idf", "%.2f", word("why.idf_help")),
-        **of_passage("right"),
-        **of_passage("wrong"),
+        **passage_columns("right"),
+        **passage_columns("wrong"),
         "difference": tables.number("compare.difference", "%+.3f", ""),
     }
     displayed_columns = {name: column for name, column in columns.items() if name in table}
@@ -350,4 +349,4 @@ def _draw_texts(right: Explanation, wrong: Explanation) -> None:
     st.caption(word("why.shades"))
     for explained, side in _columns((right, wrong)):
         draw_heading(word(f"why.{side}"))
-        st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
+        st.html(shaded_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))

@@ -139,7 +139,7 @@ def _draw_curves(view: ComparisonView) -> None:
     with st.expander(word("compare.curve", measure=height)):
         displayed = curve[curve[detail].isin(view.labels_for(view.charted))]
         described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), metric=view.metric.long_name)
-        untrained = scores.untrained_of(view.charted, choices_for(view.data))
+        untrained = scores.untrained_names(view.charted, choices_for(view.data))
         dashed = view.labels_for(name for name in view.charted if name in untrained)
         kwargs: dict[str, Any] = {"x": "K", "y": height, "detail": detail, "dashed": dashed, "alt": described}
         draw_chart(charts.curves, displayed, view.labels_for(view.names), **kwargs)
@@ -211,7 +211,7 @@ def _draw_question(view: ComparisonView) -> None:
     draw_style()
     st.caption(word("compare.disputed", names=plain(" · ".join(map(retriever_name, pair)))))
     st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", naming.answers_line(case.question)))))
-    by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
+    by_rank = sorted(pair, key=lambda name: case.passage_pair(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
         draw_reasons(case.results, [view.spec(name) for name in by_rank], view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):

@@ -150,7 +150,7 @@ def draw() -> None:
         running.start_from_link(selected)
         last = running.earlier_comparison(selected, names)
         folder = job.folder if job.done else last.folder if last else None
-        untrained = scores.untrained_of(names, choices) if last else []
+        untrained = scores.untrained_names(names, choices) if last else []
         view = _open_view(folder, data, [*names, *untrained], list(choices.specs)) if folder else None
         if view:
             with st.popover(word("compare.methods"), icon=":material/info:"):

@@ -60,7 +60,7 @@ class QuestionList:
         count = len(self.view.comparison.question_set.questions)
         return questions.intersection_mask(count, [item.rows for item in self.filters])
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return " · ".join(item.text for item in self.filters)
 
 
@@ -179,8 +179,8 @@ class QuestionCase:
         """Return the spec of a retriever; for Milvus, the local spec with the same scores."""
         return self.view.spec(name).local_spec
 
-    def duel(self, name: str, against: int | None = None) -> PassagePair:
-        return self.results.duel(name, against)
+    def passage_pair(self, name: str, against: int | None = None) -> PassagePair:
+        return self.results.passage_pair(name, against)
 
 
 def draw_map(question_list: QuestionList) -> None:

@@ -305,7 +305,7 @@ def leave_other_dataset(data: StoredSet) -> None:
         clear_address(choices=True)
 
 
-def is_of_page(key: str, data: StoredSet) -> bool:
+def is_displayed_by_page(key: str, data: StoredSet) -> bool:
     """Whether the page of the dataset displays this comparison: it wrote the key, or the address selects the same."""
     if st.session_state.get(_WRITTEN) == (data.key, key):
         return True

@@ -61,7 +61,7 @@ def requested_comparison() -> StoredComparison | None:
     key = st.query_params.get(running.KEY)
     if not key:
         return None
-    if running.is_of_page(key, selected_set()):
+    if running.is_displayed_by_page(key, selected_set()):
         st.session_state[_OPENED] = key
         return None
     stored = store.get_comparison(key)
@@ -225,12 +225,13 @@ def _known_differences(specs: Mapping[str, Spec], name: str, engine: ExportTarge
     lines = [word(f"takeaway.of_{engine.value}")]
     if traits := TRAITS.get(engine):
         codes = expected_differences(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
-        lines += [f"- {word('takeaway.foreseen_left_out') if code == 'left_out' else _differs(code)}" for code in codes]
+        texts = [word("takeaway.foreseen_left_out") if code == "left_out" else _difference_text(code) for code in codes]
+        lines += [f"- {text}" for text in texts]
         lines.append(f"- {word('takeaway.foreseen_figure')}")
     return "\n".join(lines)
 
 
-def _differs(code: str, left_out: Sequence[str] = ()) -> str:
+def _difference_text(code: str, left_out: Sequence[str] = ()) -> str:
     return word(f"takeaway.differs_{code}").format(left_out=naming.plain_names(left_out))
 
 
@@ -239,8 +240,8 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
     if engine_score:
         st.markdown(drift_words((engine_score.there - engine_score.here) * 100))
         if engine in TRAITS:
-            lines = [word("takeaway.kept"), *(_differs(code, engine_score.left_out) for code in engine_score.differs)]
-            st.markdown("\n".join(f"- {line}" for line in lines))
+            differences = [_difference_text(code, engine_score.left_out) for code in engine_score.differs]
+            st.markdown("\n".join(f"- {line}" for line in [word("takeaway.kept"), *differences]))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
     kwargs |= {"file_name": f"takeaway-{engine.value}.zip", "mime": "application/zip", "on_click": "ignore"}

@@ -229,10 +229,10 @@ def verdict_of(test: PairTest) -> str:
     return word("compare.higher" if test.difference > 0 else "compare.lower")
 
 
-def untrained(name: str, choices: RetrieverChoices) -> str:
+def untrained_name(name: str, choices: RetrieverChoices) -> str:
     """Return the name of the retriever that a trained one was before its training; "" if it cannot be selected."""
     spec = choices.specs[name]
-    parts = [untrained(part, choices) if part in choices.trained else part for part in spec.components]
+    parts = [untrained_name(part, choices) if part in choices.trained else part for part in spec.components]
     model = choices.trained[name].options.base if "model" in dict(spec) else None
     signature = (spec.kind, tuple(dict.fromkeys(parts)), model)
     for other in choices.specs.values():
@@ -241,8 +241,8 @@ def untrained(name: str, choices: RetrieverChoices) -> str:
     return ""
 
 
-def untrained_of(names: Sequence[str], choices: RetrieverChoices) -> list[str]:
-    return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
+def untrained_names(names: Sequence[str], choices: RetrieverChoices) -> list[str]:
+    return [before for name in names if name in choices.trained and (before := untrained_name(name, choices))]
 
 
 def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
@@ -317,7 +317,7 @@ def _training_text(view: ComparisonView, choices: RetrieverChoices) -> str:
     best = next((name for name in view.ranked if name in choices.trained), "")
     if not best:
         return ""
-    before = untrained(best, choices)
+    before = untrained_name(best, choices)
     others = dict.fromkeys((before, view.baseline, evidence.default_baseline(view.comparison)))
     tests = [test for name in others if name != best and (test := view.test(best, name))][:2]
     gains = [_gain_text(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]

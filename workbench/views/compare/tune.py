@@ -63,7 +63,7 @@ def _draw_values(bench: Bench) -> None:
         container = st.container()
         experiment = _pick_values(bench, names)
         with container:
-            if experiment and (lab := bench.run(experiment, _tries_in_words(experiment))):
+            if experiment and (lab := bench.run(experiment, _tries_text(experiment))):
                 _draw_values_result(bench, lab, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
                 _draw_unmatched(lab)
     else:
@@ -97,7 +97,7 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     return labs.bm25_lab(bench.experiment, present, analyzers, sentences=[*map(int, windows)], k1s=k1s, bs=bs)
 
 
-def _tries_in_words(experiment: Experiment) -> str:
+def _tries_text(experiment: Experiment) -> str:
     specs = [spec for spec in labs.tried_specs(experiment) if isinstance(spec, TermSpec)]
     analyzers = ", ".join(map(analyzer_words, dict.fromkeys(spec.analyzer for spec in specs)))
     counts = {"k1s": len({spec.k1 for spec in specs}), "bs": len({spec.b for spec in specs})}
@@ -347,11 +347,11 @@ def _draw_indexes(bench: Bench, lab: LabResult) -> None:
     name = bench.draw_table(lab, table, columns, smallest, **kwargs)
     with answer, st.container(border=True):
         rows: dict[str, dict[str, Any]] = table.set_index("name").to_dict("index")  # type: ignore[assignment]
-        st.markdown(_index_in_words(bench.measure, rows[name], rows[IndexKind.EXACT], is_exact=name == IndexKind.EXACT))
+        st.markdown(_index_text(bench.measure, rows[name], rows[IndexKind.EXACT], is_exact=name == IndexKind.EXACT))
         bench.draw_use(lab.experiment, name, recommended=name != IndexKind.EXACT)
 
 
-def _index_in_words(measure: Measure, row: dict[str, Any], exact: dict[str, Any], *, is_exact: bool) -> str:
+def _index_text(measure: Measure, row: dict[str, Any], exact: dict[str, Any], *, is_exact: bool) -> str:
     values = signed_interval(row["difference"], row["difference_low"], row["difference_high"])
     for prefix, costs in (("", row), ("exact_", exact)):
         values[f"{prefix}megabytes"] = f"{costs['megabytes']:.3g}"

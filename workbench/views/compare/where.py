@@ -172,7 +172,7 @@ def _draw_slices(view: ComparisonView) -> None:
         st.info(word("where.no_slice"), icon=":material/info:")
         return
     labels = slice_names(parts, grouping)
-    _draw_most_telling(view, metrics, labels, grouping)
+    _draw_largest_difference(view, metrics, labels, grouping)
     ranks = metrics["retriever"].map(view.ranked.index)
     metrics = metrics.iloc[np.lexsort((ranks, metrics["slice"]))].reset_index(drop=True)  # the best first in each slice
     displayed, rows = select_slices(metrics, labels, 12)
@@ -191,7 +191,7 @@ def default_property(view: ComparisonView) -> SliceProperty:
     return SliceProperty.KIND if SliceProperty.KIND in view.opened.properties else SliceProperty.OVERLAP
 
 
-def _draw_most_telling(
+def _draw_largest_difference(
     view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty
 ) -> None:
     """Draw the largest significant difference from the baseline on a slice, else the difference on all questions."""
@@ -238,7 +238,7 @@ def _draw_table(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[st
     name = tables.text(f"where.by_{grouping.value}", width=120, pinned=True)
     mean = st.column_config.NumberColumn(view.metric.long_name, help=word("where.best_help"))
     slice_labels = [labels[index] for index in metrics["slice"]]
-    table, styled, columns = tables.of_slices(metrics, slice_labels, view.scored_names[0], name, mean)
+    table, styled, columns = tables.slices_table(metrics, slice_labels, view.scored_names[0], name, mean)
     key = f"slices_{grouping.value}"
     with st.expander(word("where.as_table")):
         st.caption(word("where.select_row"))

@@ -57,7 +57,7 @@ def draw(view: ComparisonView) -> None:
     total = len(view.comparison.question_set.questions)
     with st.container(horizontal=True, vertical_alignment="center"):
         if question_list.filters:
-            values = {"count": f"{len(ids):,}", "all": f"{total:,}", "which": question_list.in_words()}
+            values = {"count": f"{len(ids):,}", "all": f"{total:,}", "which": question_list.describe()}
             st.markdown(word("why.listed", **values), width="content")
             kwargs: dict[str, Any] = {"on_click": change_address, "args": (controls.NO_FILTERS,), "key": "why_clear"}
             st.button(word("why.clear"), icon=":material/filter_alt_off:", **kwargs)
@@ -110,7 +110,7 @@ def _draw_list(question_list: QuestionList) -> None:
         return
     ids = listed_questions["id"].tolist()
     ranks = [f"rank_{column}" for column in range(len(question_list.names))]
-    key = f"why_list_{abs(hash((question_list.in_words(), question_list.names)))}"
+    key = f"why_list_{abs(hash((question_list.describe(), question_list.names)))}"
 
     def pick() -> None:
         if rows := tables.selected_rows(st.session_state[key]):
@@ -190,7 +190,7 @@ def _draw_question_navigation(question_list: QuestionList, name: str, ids: Seque
             st.button(word(f"why.{key}"), on_click=open_question, args=(target,), **kwargs)
         text = word("why.not_listed")
         if index is not None:
-            which = question_list.in_words() or word("why.all_questions")
+            which = question_list.describe() or word("why.all_questions")
             text = word("why.place", position=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
         st.caption(text, width="content")
 

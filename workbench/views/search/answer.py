@@ -52,7 +52,7 @@ class QuestionResults:
     depths: Mapping[str, int]
     among: QuestionSet | None = None
 
-    def duel(self, name: str, against: int | None = None) -> PassagePair:
+    def passage_pair(self, name: str, against: int | None = None) -> PassagePair:
         return standing.select_passage_pair(self.findings[name], self.relevant, against=against)
 
 
@@ -61,41 +61,41 @@ def draw_reasons(results: QuestionResults, specs: Sequence[Spec], names: Sequenc
 
 
 def reason_sentences(results: QuestionResults, spec: Spec) -> list[str]:
-    duel = results.duel(spec.name)
-    if duel.right_rank is None:
+    pair = results.passage_pair(spec.name)
+    if pair.right_rank is None:
         rank_text = word("why.place_none", depth=results.depths[spec.name])
     else:
-        rank_text = word("why.place_first") if duel.right_rank == 1 else word("why.place_at", rank=duel.right_rank)
-    return [rank_text, *_reasons(spec.local_spec, results, duel)]
+        rank_text = word("why.place_first") if pair.right_rank == 1 else word("why.place_at", rank=pair.right_rank)
+    return [rank_text, *_reasons(spec.local_spec, results, pair)]
 
 
 @singledispatch
-def _reasons(spec: Spec, results: QuestionResults, duel: PassagePair) -> list[str]:
-    del spec, results, duel
+def _reasons(spec: Spec, results: QuestionResults, pair: PassagePair) -> list[str]:
+    del spec, results, pair
     return []
 
 
 @_reasons.register
-def _window_reasons(spec: WindowedBM25Spec, results: QuestionResults, duel: PassagePair) -> list[str]:
-    return [word("why.best_windows", sentences=spec.sentences), *_term_reasons(spec, results, duel)]
+def _window_reasons(spec: WindowedBM25Spec, results: QuestionResults, pair: PassagePair) -> list[str]:
+    return [word("why.best_windows", sentences=spec.sentences), *_term_reasons(spec, results, pair)]
 
 
 @_reasons.register
-def _term_reasons(spec: TermSpec, results: QuestionResults, duel: PassagePair) -> list[str]:
-    if duel.wrong is None:
+def _term_reasons(spec: TermSpec, results: QuestionResults, pair: PassagePair) -> list[str]:
+    if pair.wrong is None:
         return []
     try:
-        right = retrieval.explain_counted_bm25(results.key, spec, results.text, duel.right, results.among)
-        wrong = retrieval.explain_counted_bm25(results.key, spec, results.text, duel.wrong, results.among)
+        right = retrieval.explain_counted_bm25(results.key, spec, results.text, pair.right, results.among)
+        wrong = retrieval.explain_counted_bm25(results.key, spec, results.text, pair.wrong, results.among)
     except DictionaryError as error:
         return [failure_text(error)]
     table = standing.term_table(right, wrong)
-    reason = standing.word_reason(table[table["in_question"] > 0], lost=duel.is_lost)
+    reason = standing.word_reason(table[table["in_question"] > 0], lost=pair.is_lost)
     counts = {"held": reason.in_right, "total": reason.question_words, "other": reason.in_wrong}
-    texts = [word("why.words_held", rank=duel.wrong_rank, **counts)]
+    texts = [word("why.words_held", rank=pair.wrong_rank, **counts)]
     if reason.decisive_word:
         counts = {"here": reason.decisive_in_right, "there": reason.decisive_in_wrong}
-        texts.append(word("why.word_lost" if duel.is_lost else "why.word_won", term=reason.decisive_word, **counts))
+        texts.append(word("why.word_lost" if pair.is_lost else "why.word_won", term=reason.decisive_word, **counts))
     if reason.missing_words:
         listed = ", ".join(word("why.quoted", text=text) for text in reason.missing_words[:3])
         texts.append(word("why.words_nowhere", terms=listed))
@@ -106,47 +106,47 @@ def _term_reasons(spec: TermSpec, results: QuestionResults, duel: PassagePair) -
 
 
 @_reasons.register
-def _cosine_reasons(spec: DenseSpec, results: QuestionResults, duel: PassagePair) -> list[str]:
-    if duel.wrong is None:
+def _cosine_reasons(spec: DenseSpec, results: QuestionResults, pair: PassagePair) -> list[str]:
+    if pair.wrong is None:
         return []
     key = results.key
     question = results.text
-    rows = (duel.right, duel.wrong)
+    rows = (pair.right, pair.wrong)
     right, wrong = (retrieval.explain_static(key, spec.model, spec.title, question, row) for row in rows)
     if right is None or wrong is None:
-        return _score_reasons(spec, results, duel, "why.cosines")
-    texts = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=duel.wrong_rank)]
-    if telling := standing.decisive_token(standing.token_table(right, wrong), lost=duel.is_lost):
-        texts.append(word("why.token_lost" if duel.is_lost else "why.token_won", term=telling))
+        return _score_reasons(spec, results, pair, "why.cosines")
+    texts = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=pair.wrong_rank)]
+    if telling := standing.decisive_token(standing.token_table(right, wrong), lost=pair.is_lost):
+        texts.append(word("why.token_lost" if pair.is_lost else "why.token_won", term=telling))
     return texts
 
 
 @_reasons.register(LateSpec)
 @_reasons.register(SparseSpec)
-def _score_reasons(spec: Spec, results: QuestionResults, duel: PassagePair, key: str = "why.scores") -> list[str]:
-    if duel.right_rank is None or duel.wrong_rank is None:
+def _score_reasons(spec: Spec, results: QuestionResults, pair: PassagePair, key: str = "why.scores") -> list[str]:
+    if pair.right_rank is None or pair.wrong_rank is None:
         return []
     scores = results.findings[spec.name].scores
-    right, wrong = (f"{scores[rank - 1]:.{spec.digits}f}" for rank in (duel.right_rank, duel.wrong_rank))
-    return [word(key, right=right, wrong=wrong, rank=duel.wrong_rank)]
+    right, wrong = (f"{scores[rank - 1]:.{spec.digits}f}" for rank in (pair.right_rank, pair.wrong_rank))
+    return [word(key, right=right, wrong=wrong, rank=pair.wrong_rank)]
 
 
 @_reasons.register
-def _component_reasons(spec: HybridSpec | LearnedSpec, results: QuestionResults, duel: PassagePair) -> list[str]:
+def _component_reasons(spec: HybridSpec | LearnedSpec, results: QuestionResults, pair: PassagePair) -> list[str]:
     parts = []
     for part in spec.of:
-        rank = results.findings[part].rank_of(duel.right) if part in results.findings else None
+        rank = results.findings[part].rank_of(pair.right) if part in results.findings else None
         key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
         parts.append(word(key, name=retriever_name(part), rank=rank or 0, depth=spec.depth))
     return [word("why.parts", parts=", ".join(parts))]
 
 
 @_reasons.register
-def _reranking_reasons(spec: RerankSpec, results: QuestionResults, duel: PassagePair) -> list[str]:
+def _reranking_reasons(spec: RerankSpec, results: QuestionResults, pair: PassagePair) -> list[str]:
     if spec.first not in results.findings:
         return []
-    before = results.findings[spec.first].rank_of(duel.right)
-    after = duel.right_rank
+    before = results.findings[spec.first].rank_of(pair.right)
+    after = pair.right_rank
     first = retriever_name(spec.first)
     if before is None or before > spec.depth:
         return [word("why.not_reranked", first=first, depth=spec.depth)]
@@ -157,17 +157,17 @@ def _reranking_reasons(spec: RerankSpec, results: QuestionResults, duel: Passage
 
 def expected_waits(data: StoredSet, choices: RetrieverChoices) -> dict[str, float]:
     """Return the expected seconds of each retriever and its components, if known, without loading any."""
-    known = [name for name in choices.searchable if all(_is_here(spec) for spec in choices.needed([name]))]
+    known = [name for name in choices.searchable if all(_has_local_model(spec) for spec in choices.needed([name]))]
     if not known:
         return {}
     context = retrieval.retriever_context(data.key, choices.experiment(data, known, Part.ALL).model_dump_json())
     # On a large corpus even the names of the cache files take long to compute
-    own_waits = {spec.name: _own_wait(spec, context, check_files=not choices.large) for spec in choices.needed(known)}
-    needed = {name: [own_waits[spec.name] for spec in choices.needed([name])] for name in known}
+    waits = {spec.name: _expected_wait(spec, context, check_files=not choices.large) for spec in choices.needed(known)}
+    needed = {name: [waits[spec.name] for spec in choices.needed([name])] for name in known}
     return {name: sum(filter(None, parts)) for name, parts in needed.items() if None not in parts}
 
 
-def _is_here(spec: Spec) -> bool:
+def _has_local_model(spec: Spec) -> bool:
     if not spec.needs_model:
         return True
     try:
@@ -176,7 +176,7 @@ def _is_here(spec: Spec) -> bool:
         return True
 
 
-def _own_wait(spec: Spec, context: RetrieverContext, *, check_files: bool) -> float | None:
+def _expected_wait(spec: Spec, context: RetrieverContext, *, check_files: bool) -> float | None:
     retriever = context.retrievers[spec.name]
     if isinstance(retriever, Exception):
         return 0.0

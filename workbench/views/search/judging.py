@@ -32,7 +32,7 @@ from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
-from mrc_workbench.workbench.views.ui.passages import weighed_html
+from mrc_workbench.workbench.views.ui.passages import shaded_html
 from mrc_workbench.workbench.views.ui.state import remember, remembered
 from mrc_workbench.workbench.views.ui.words import plain, show_errors, word
 
@@ -270,7 +270,7 @@ def _draw_passage(judging_pool: JudgingPool, index: int) -> None:
         st.markdown(f"#### {plain(question.text)}")
         if line := answers_line(question):
             st.caption(line)
-        st.html(weighed_html([(passage.title, 0.0)], [(passage.text, 0.0)], gold=False))
+        st.html(shaded_html([(passage.title, 0.0)], [(passage.text, 0.0)], gold=False))
     with st.container(horizontal=True, key="pool_verdicts"):
         for verdict, (key, icon) in _KEYS.items():
             kind = "primary" if judging_pool.given_verdicts[index] is verdict else "secondary"

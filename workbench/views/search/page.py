@@ -133,7 +133,7 @@ def draw() -> None:
         example = next(iter(examples), "")
         about = word("search.question_help")
         kwargs: dict[str, Any] = {"submit": word("search.search"), "icon": ":material/search:"}
-        question = state.draw_question(_BOX, example, about, on_submit=_ask_the_box, **kwargs)
+        question = state.draw_question(_BOX, example, about, on_submit=_submit_question, **kwargs)
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
             state.draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
@@ -151,7 +151,7 @@ def draw() -> None:
         _draw_results(QuestionSearch(data, choices, selected, question, expected), k)
 
 
-def _ask_the_box() -> None:
+def _submit_question() -> None:
     state.ask(_BOX, st.session_state[_BOX].strip())
     st.session_state["try_failed_again"] = True
 

@@ -68,18 +68,18 @@ def reason_html(name: str, all_names: Sequence[str], sentence: str) -> str:
     return f'<p class="reason" style="{style}">{display_name} {escape(sentence)}</p>'
 
 
-def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
+def shaded_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
     """Return a passage with each piece shaded by its part of the score; negative parts have another colour."""
     most = max((abs(weight) for _, weight in (*title, *text)), default=0.0) or 1.0
 
-    def weighed(text: str, weight: float) -> str:
+    def shaded(text: str, weight: float) -> str:
         if not weight:
             return escape(text)
         kind = "plus" if weight > 0 else "minus"
         strength = f"{10 + 50 * abs(weight) / most:.0f}%"
         return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
 
-    head, body = ("".join(weighed(*piece) for piece in pieces) for pieces in (title, text))
+    head, body = ("".join(shaded(*piece) for piece in pieces) for pieces in (title, text))
     return f'<div class="results weighed">{_passage_html(head, body, gold=gold)}</div>'
 
 

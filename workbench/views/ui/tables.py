@@ -95,7 +95,7 @@ def p_family() -> ColumnConfig:
     return labelled_number("p", "%.4f", word("compare.p_family_help"))
 
 
-def of_slices(
+def slices_table(
     metrics: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
 ) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
     """Return metrics on slices in percent, the same with the best in bold, and columns; `first` is the baseline."""
