@@ -59,8 +59,6 @@ def _draw_differences(view: ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
     grouping = default_property(view)
     parts = view.opened.slices(grouping)
-    top = st.container()
-    left, right = st.columns([5, 6])
     if parts:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
         metrics = metrics[metrics["retriever"].isin(view.leading)]  # tested with all that are selected
@@ -73,7 +71,9 @@ def _draw_differences(view: ComparisonView) -> None:
                 findings.append(word(f"compare.finding_{side}", **texts))
         finding = " ".join(findings)
         if finding:
-            top.markdown(finding)
+            st.markdown(finding)
+    left, right = st.columns([5, 6])
+    if parts:
         title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
         displayed, rows = select_slices(metrics, labels, 5)
         displayed = naming.with_display_names(displayed, view.display_names)
