@@ -49,7 +49,7 @@ def test_a_click_in_a_saved_row_offers_to_open_it(page: Page, app: str) -> None:
     open_view(page, app, "kept")
     expect(page.get_by_text("Click a row to open it")).to_be_visible()
     table = page.get_by_test_id("stDataFrame").first
-    button = page.locator(".st-key-kept_open").get_by_role("button", name="Open")
+    button = page.locator(".st-key-saved_open").get_by_role("button", name="Open")
     click_in(table, middle_of_first_row, button)
     wait_until_idle(page)
     button.click()

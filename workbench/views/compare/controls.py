@@ -44,7 +44,7 @@ _LONGEST_NAME = 60
 _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
 # Address parameters of the filters of the Why tab
 NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within", "words"), "")
-_ROUND = "picked_round"  # session key: how often the app, not a click, changed the selected retrievers
+_ROUND = "selection_round"  # session key: how often the app, not a click, changed the selected retrievers
 
 
 def draw_retriever_form(choices: RetrieverChoices, data: StoredSet) -> str | None:
@@ -307,7 +307,7 @@ def pick_retrievers(choices: RetrieverChoices, data: StoredSet) -> list[str]:
         time_labels = {name: choices.expected.label(name) if choices.expected else "" for name in choices.specs}
         key = f"{data.key}_{len(choices.specs)}"
         # Forecasts change with every measurement; the defaults stay the same within a session
-        default_names = st.session_state.setdefault(f"first_picked_{key}", choices.default_names)
+        default_names = st.session_state.setdefault(f"default_retrievers_{key}", choices.default_names)
         # The browser identifies chips by their labels, so other labels need another widget
         selected = pick_among([*choices.specs], default_names, f"{key}_{key_of(time_labels)[:8]}", time_labels)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
@@ -381,5 +381,5 @@ def pick_among(
         return " · ".join(filter(None, (plain(retriever_name(name)), (time_labels or {}).get(name))))
 
     kwargs: dict[str, Any] = {"wrap": True, "format_func": chip, "help": word("compare.retrievers_help")}
-    key = f"picked_{key}_{st.session_state.get(_ROUND, 0)}"
+    key = f"retrievers_{key}_{st.session_state.get(_ROUND, 0)}"
     return state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, default, key=key, **kwargs)

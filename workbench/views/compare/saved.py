@@ -40,7 +40,7 @@ def draw(view: ComparisonView) -> None:
     draw_damaged(store.damaged_comparisons(), store.delete)
     columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
     best = word("compare.best_by", metric=naming.leading_measure().long_name)
-    rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
+    rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "saved_list")
     if not rows:
         st.caption(word("kept.choose"))
         return
@@ -89,7 +89,7 @@ def _report_and_stop(text: str) -> NoReturn:
 def _open(key: str) -> None:
     for name in _RESET_PARAMETERS:
         st.query_params.pop(name, None)
-    for name in (_OPENED, "kept_view"):
+    for name in (_OPENED, "stored_view"):
         st.session_state.pop(name, None)
     running.clear_address()
     st.query_params[running.KEY] = key
@@ -132,7 +132,7 @@ def _draw_actions(selected: StoredComparison) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True):
         st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
         icon = ":material/open_in_full:"
-        st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(selected.key,))
+        st.button(word("kept.open"), type="primary", icon=icon, key="saved_open", on_click=_open, args=(selected.key,))
         with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
             with st.form(f"rename_{selected.key}", border=False):
                 example = naming.set_name(selected.data)
@@ -142,7 +142,7 @@ def _draw_actions(selected: StoredComparison) -> None:
                     st.rerun()
             st.divider()
             st.caption(word("kept.delete_sure"))
-            if st.button(word("kept.delete"), icon=":material/delete:", key="kept_delete", width="stretch"):
+            if st.button(word("kept.delete"), icon=":material/delete:", key="saved_delete", width="stretch"):
                 store.delete(selected.key)
                 st.rerun()
 

@@ -302,7 +302,7 @@ class QuestionSearch:
 
 def _stop() -> None:
     st.query_params.pop("q", None)
-    st.session_state.pop("kept_q", None)
+    st.session_state.pop("stored_q", None)
     st.session_state["search_stopped"] = True
 
 

@@ -48,7 +48,7 @@ _KEYS = {  # keyboard shortcut and icon
     RelevanceVerdict.UNSURE: ("3", "help"),
 }
 # Session keys
-_STORED_SET = "judged_set_kept"
+_STORED_SET = "judged_dataset"
 _STOPPED = "pool_stopped"
 
 
@@ -89,7 +89,7 @@ def draw_pool_start(data: StoredSet, comparison: str, questions: int) -> None:
         count = st.number_input(word("pool.questions"), 1, questions, default, help=about)
         depth = st.select_slider(word("pool.depth"), _DEPTHS, _DEPTHS[1], help=word("pool.depth_help"))
         if st.button(word("pool.make"), type="primary", icon=":material/arrow_forward:", key="pool_begin"):
-            st.session_state.pop("kept_pool_at", None)  # the position in another list
+            st.session_state.pop("stored_pool_at", None)  # the position in another list
             open_page("search", data=data.key, pool=comparison, pool_n=str(count), pool_k=str(depth))
 
 
@@ -254,7 +254,7 @@ def _number(name: str, default: int) -> int:
 def _close() -> None:
     for name in _ADDRESS:
         st.query_params.pop(name, None)
-        st.session_state.pop(f"kept_{name}", None)
+        st.session_state.pop(f"stored_{name}", None)
 
 
 def _draw_passage(judging_pool: JudgingPool, index: int) -> None:

@@ -95,8 +95,8 @@ class ResultColumns:
 
     def _draw_outcome(self, name: str, outcome: Outcome) -> None:
         right = self._answer.right
-        has_rank = isinstance(outcome, QueryHits) and right
-        self._draw_header(name, passages.answer_rank_text(outcome, right, DEPTH) if has_rank else "")
+        truth = passages.answer_rank_text(outcome, right, DEPTH) if isinstance(outcome, QueryHits) and right else ""
+        self._draw_header(name, truth)
         with self._bodies[name].container():
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
@@ -227,7 +227,7 @@ def _restore_columns(choices: RetrieverChoices, default: Sequence[str]) -> None:
     """Put the earlier columns into the address, with a retriever that was trained since then."""
     known = st.session_state.get(_KNOWN)
     newest = st.session_state[_KNOWN] = _newest(choices)
-    stored = st.session_state.get("kept_columns")
+    stored = st.session_state.get("stored_columns")
     if not stored or "columns" in st.query_params:
         return
     if newest and newest != known:

@@ -134,7 +134,7 @@ def pick_base(kind: str) -> Base:
     # hub ids and folders that were typed or stand in the address
     requested = [
         candidate
-        for candidate in (st.session_state.get("kept_base"), st.query_params.get("base"))
+        for candidate in (st.session_state.get("stored_base"), st.query_params.get("base"))
         if candidate and candidate.strip()
     ]
     typed = [

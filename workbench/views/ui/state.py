@@ -45,9 +45,9 @@ class Choice:
     def __init__(self, name: str) -> None:
         self._name = name
         visit = st.session_state.get(VISIT)
-        since, times = st.session_state.get("chosen_here", (visit, {}))
+        since, times = st.session_state.get("selection_times", (visit, {}))
         self._times: dict[str, float] = times if since == visit else {}
-        st.session_state["chosen_here"] = (visit, self._times)
+        st.session_state["selection_times"] = (visit, self._times)
 
     @property
     def is_assumed(self) -> bool:
@@ -57,7 +57,7 @@ class Choice:
 
     def value(self, default: str, allowed: Sequence[str]) -> str:
         """Return the current value, `default` if it is not allowed."""
-        stored = st.session_state.get(f"kept_{self._name}")
+        stored = st.session_state.get(f"stored_{self._name}")
         address_value = None if self.is_assumed else st.query_params.get(self._name)
         time = self._times.get(self._name)
         if time is None:
@@ -71,7 +71,7 @@ class Choice:
     def select(self, value: str, *, is_rendered: bool = True) -> None:
         """Store a selected value; `is_rendered` if the page already displays it."""
         self._times[self._name] = monotonic() if is_rendered else inf
-        st.session_state[f"kept_{self._name}"] = value
+        st.session_state[f"stored_{self._name}"] = value
         st.session_state.get(_ASSUMED, {}).pop(self._name, None)
 
     def show(self, value: str | None) -> None:
@@ -81,7 +81,7 @@ class Choice:
         if value is None:
             return
         self._times.setdefault(self._name, -inf)
-        st.session_state[f"kept_{self._name}"] = value
+        st.session_state[f"stored_{self._name}"] = value
         if st.query_params.get(self._name) != value:
             st.query_params[self._name] = value
 
@@ -281,7 +281,7 @@ def lines_of(text: str, max_lines: int, max_characters: int) -> list[str]:
 
 def draw_question(key: str, example: str, about: str, *, submit: str, icon: str, on_submit: Callable[[], None]) -> str:
     """Draw the text box of a question, with an example as placeholder; return the question last sent on any page."""
-    question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
+    question = str(st.query_params.get("q") or st.session_state.get("stored_q", ""))[:_LONGEST_QUESTION].strip()
     st.session_state.setdefault(key, question)
     with st.form(f"{key}_form", border=False):
         box, button = st.columns([5, 1], vertical_alignment="bottom")
@@ -305,7 +305,7 @@ def draw_examples(key: str, questions: Sequence[str], about: str | None) -> None
 
 def ask(key: str, question: str) -> None:
     """Make a question the current one and put it into the box with this key; an empty one clears both."""
-    st.session_state[key] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
+    st.session_state[key] = st.session_state["stored_q"] = question[:_LONGEST_QUESTION]
     if question:
         st.query_params["q"] = question
     else:

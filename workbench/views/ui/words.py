@@ -63,7 +63,7 @@ def catalog(language: str) -> dict[str, str]:
     paths += [path for lab in labs() if (path := lab.folder / f"words.{language}.toml").is_file()]
     if language == "en":
         paths += [problems.WORDS, takeaway.DIFFERENCES_FILE]
-    texts = {}
+    texts: dict[str, str] = {}
     for path in paths:
         for section, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():
             texts |= {f"{section}.{name}": text for name, text in entries.items()}

@@ -58,9 +58,9 @@ def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
     assert (parameters["comparison"], parameters["part"], parameters["retrievers"]) == (key, "all", "BM25|Reranked")
     assert address(run(app)) == parameters
     assert any(button.key == "copy_link" for button in app.button)
-    assert "kept_part" not in app.session_state  # a default part follows the retrievers
+    assert "stored_part" not in app.session_state  # a default part follows the retrievers
     selected = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
-    assert selected.session_state["kept_part"] == "all"
+    assert selected.session_state["stored_part"] == "all"
 
 
 def test_link_shows_same_results_after_other_comparisons(data: StoredSet) -> None:
@@ -149,7 +149,7 @@ def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None
 def choose(app: AppTest, row: int, button: str = "", *, by_cell: bool = False) -> AppTest:
     """Select a row of the list, by its box or a cell, and press a button below."""
     rows, cells = ([], [(row, "retrievers")]) if by_cell else ([row], [])
-    app.session_state["kept_list"] = {"selection": {"rows": rows, "columns": [], "cells": cells}}
+    app.session_state["saved_list"] = {"selection": {"rows": rows, "columns": [], "cells": cells}}
     return press(app, button) if button else run(app)  # `AppTest` forgets the row with every run
 
 
@@ -165,12 +165,12 @@ def test_lists_comparisons_in_page_language() -> None:
 def test_offers_to_open_clicked_comparison_without_its_models(data: StoredSet) -> None:
     key = finished(data)
     app = opened(page, view="kept")
-    assert not any(button.key == "kept_open" for button in app.button)
+    assert not any(button.key == "saved_open" for button in app.button)
     assert EN["kept.choose"] in [caption.value for caption in app.caption]
     assert not app.info
     choose(app, 0, by_cell=True)
-    assert app.button(key="kept_open").label == EN["kept.open"]
-    choose(app, 0, "kept_open", by_cell=True)
+    assert app.button(key="saved_open").label == EN["kept.open"]
+    choose(app, 0, "saved_open", by_cell=True)
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
     assert "Saved comparison of" in page_text(app)
@@ -225,7 +225,7 @@ def test_renames_and_deletes_comparisons(data: StoredSet) -> None:
     choose(app, 0, EN["kept.rename"])
     assert [item.name for item in kept_comparisons()] == ["../<b>mine</b>"]
     assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
-    choose(app, 0, "kept_delete")
+    choose(app, 0, "saved_delete")
     assert kept_comparisons() == []
     assert list((workspace() / "comparisons").glob("*/scores.json")) == []
 

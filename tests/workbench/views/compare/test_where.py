@@ -236,7 +236,7 @@ def test_number_opens_its_questions_without_other_filters(data: StoredSet) -> No
     press(app, "fate_Reranked_lost_in_reranking")
     assert app.query_params["view"] == "why"
     assert (app.query_params["of"], app.query_params["fate"]) == ("Reranked", "lost_in_reranking")
-    assert app.session_state["kept_view"] == "why"
+    assert app.session_state["stored_view"] == "why"
     assert not {"quadrant", "words", "question", "within"} & app.query_params.keys()
 
 

@@ -108,7 +108,7 @@ def test_displays_single_status_in_preview(app: AppTest, content: str | bytes, s
 
 @pytest.mark.slow
 def test_downloads_set_in_public_layouts_and_splits_by_passage(app: AppTest) -> None:
-    app.session_state["kept_look"] = "figures"
+    app.session_state["stored_look"] = "figures"
     run(app)
     assert "다른 도구에서 쓰기" in texts(app)
     labels = [button.label for button in app.get("download_button")]
@@ -248,7 +248,7 @@ def test_takes_catalog_file_from_data_folder_or_explains_failed_download(
 
 
 def test_escapes_texts_of_a_file(app: AppTest) -> None:
-    app.session_state["kept_look"] = "passages"
+    app.session_state["stored_look"] = "passages"
     row = {"question": "<script>q()</script>?", "context": "<img src=x onerror=p()> 답 **굵게**", "answer": "답"}
     upload(app, json.dumps([row | {"title": "**제목** $x$"}]), "a*b.json")
     page_html = "".join(str(element.proto.body) for element in app.get("html"))
@@ -262,7 +262,7 @@ def test_escapes_texts_of_a_file(app: AppTest) -> None:
 
 
 def test_filters_and_pages_passages(app: AppTest) -> None:
-    app.session_state["kept_look"] = "passages"
+    app.session_state["stored_look"] = "passages"
     run(app)
     assert "at" not in app.query_params, "the first page is no news"
     assert "지문 200개 가운데 200개" in texts(app)

@@ -165,7 +165,7 @@ def test_renames_stored_set_and_keeps_its_address(app: AppTest) -> None:
     assert stored()[0] == type(before)(**{**vars(before), "name": "새 이름"})
     assert "사용 중인 데이터셋: 새 이름" in texts(app)
     assert app.query_params["data"] in (before.key, [before.key])
-    app.session_state["kept_look"] = "figures"
+    app.session_state["stored_look"] = "figures"
     run(app)
     assert load(before.key).name == "새 이름"
 

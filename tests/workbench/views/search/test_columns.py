@@ -77,13 +77,13 @@ def test_estimates_no_wait_for_stored_vectors(monkeypatch: pytest.MonkeyPatch) -
 def test_address_keeps_columns_of_a_question_after_training(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ask(opened(page), QUESTION)
     assert app.query_params["columns"] in ("BM25", ["BM25"])
-    assert "kept_columns" not in app.session_state  # the user has not selected the default columns
+    assert "stored_columns" not in app.session_state  # the user has not selected the default columns
     monkeypatch.setattr(search_page, "expected_waits", lambda *_: {**SLOW, "Dense": 0.0, "Dense · new": 0.0})
     finished(BI_ENCODER, "new", data)
     assert selected_columns(opened(page)) == ["BM25", "Dense", "Dense · new"]
     bookmarked = opened(page, q=QUESTION, columns="BM25")
     assert selected_columns(bookmarked) == ["BM25"]
-    assert bookmarked.session_state["kept_columns"] == "BM25"
+    assert bookmarked.session_state["stored_columns"] == "BM25"
     assert len(columns(bookmarked)) == 1
 
 

@@ -127,7 +127,7 @@ def test_selects_newest_training_as_column(data: StoredSet) -> None:
 
 def test_adds_newly_trained_retriever_to_columns_once(data: StoredSet) -> None:
     app = opened(page)
-    app.session_state["kept_columns"] = "BM25|Reranked"  # selected on this page before another was opened
+    app.session_state["stored_columns"] = "BM25|Reranked"  # selected on this page before another was opened
     finished(BI_ENCODER, "first", data)
     assert selected_columns(run(app)) == ["BM25", "Reranked", "Dense · first"]
     app.get("button_group")[0].set_value(["BM25", "Reranked"])
@@ -299,7 +299,7 @@ def test_stopped_search_keeps_question_in_its_box(data: StoredSet) -> None:
     assert columns(app)
     app.session_state["search_stopped"] = True  # like the button beside a long build
     app.query_params.clear()
-    app.session_state["kept_q"] = ""
+    app.session_state["stored_q"] = ""
     run(app)
     assert not columns(app)
     assert "continues from there" in app.info[0].value

@@ -132,7 +132,7 @@ def test_untrained_score_uses_metric_selected_on_compare(app: AppTest, stored: l
     stored.append(compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85))
     for name, recall in (("first", 0.9), ("other", 0.88)):
         stored[0].figures[name]["recall@10"] = recall
-    app.session_state["kept_measure"] = "recall"
+    app.session_state["stored_measure"] = "recall"
     words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in element.value for element in run(app).caption)
 
