@@ -120,7 +120,7 @@ def _draw_forest(view: ComparisonView) -> None:
     for name, test in zip(table[detail], against, strict=True):
         values = signed_interval(test.difference, test.low, test.high)
         lines.append(word("compare.difference_in_words", name=name, verdict=scores.verdict_of(test), **values))
-    kwargs = {"x": word("compare.points"), "detail": detail, "alt": f"{title}. {'; '.join(lines)}"}
+    kwargs: dict[str, Any] = {"x": word("compare.points"), "detail": detail, "alt": f"{title}. {'; '.join(lines)}"}
     draw_chart(charts.forest, table, view.labels_for(view.names), **kwargs)
 
 

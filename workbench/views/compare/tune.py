@@ -118,8 +118,8 @@ def _draw_values_result(bench: Bench, lab: LabResult, present: str) -> None:
             draw_chart(heat, part, leader, key=f"heat_{number}", **kwargs)
     windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     table = table.assign(analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]], window=windows)
-    columns = {"analyzer": tables.text("tune.analyzer", pinned=True), "window": tables.text("tune.windows", "")}
-    columns |= {"k1": "k1", "b": "b", **bench.metric_columns()}
+    columns: dict[str, Any] = {"analyzer": tables.text("tune.analyzer", pinned=True)}
+    columns |= {"window": tables.text("tune.windows", ""), "k1": "k1", "b": "b", **bench.metric_columns()}
     bench.draw_settings(lab, table, columns, present, key="bm25_table", answer=answer)
 
 
@@ -132,7 +132,7 @@ def _draw_unmatched(lab: LabResult) -> None:
         sizes = [(len(rows.without_relevant_match), len(rows.without_any_match)) for rows in counts.values()]
         table = pd.DataFrame(sizes, columns=["not_in_own", "not_anywhere"])
         table.insert(0, "analyzer", [analyzer_words(analyzer) for analyzer in counts])
-        tables.draw(table, {name: word(f"tune.{name}") for name in table})
+        tables.draw(table, {str(name): word(f"tune.{name}") for name in table})
         with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.without_relevant_match)]
         if not with_some:
             st.markdown(word("tune.all_matched"))

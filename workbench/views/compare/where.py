@@ -336,7 +336,7 @@ def _draw_ceilings(view: ComparisonView) -> None:
     if curves["depth"].nunique() > 1:
         own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
         lines = with_display_names(curves, view.display_names)
-        titles = {"x": word("where.candidates"), "y": word("where.questions_share")}
+        titles: dict[str, Any] = {"x": word("where.candidates"), "y": word("where.questions_share")}
         draw_chart(ceiling_lines, lines, own, view.labels_for(view.names), **titles)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
@@ -375,7 +375,7 @@ def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: Compa
         "hit": tables.labelled_number(f"Hit@{view.k}", "%.2f"),
         "ceiling": tables.number("where.ceiling", "%.2f"),
     }
-    for depth in at_depth:
+    for depth in map(str, at_depth):
         columns[depth] = tables.labelled_number(word("where.ceiling_at", depth=depth), "%.2f")
     with st.expander(word("compare.as_table")):
         tables.draw(table.assign(sources=table["sources"].str.join(", ")), columns, placeholder="–")
