@@ -130,7 +130,7 @@ def test_an_address_of_no_page_says_so_and_shows_no_other(app: str, korean_page:
 
 def test_an_address_of_no_comparison_says_so_and_shows_no_other(link: str, page: Page) -> None:
     page.goto(re.sub("comparison=[0-9a-f]+", "comparison=0123456789abcdef", link))
-    expect(page.get_by_text(EN["kept.not_here"])).to_be_visible()
+    expect(page.get_by_text(EN["saved.not_here"])).to_be_visible()
     expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
 
 

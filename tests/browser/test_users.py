@@ -232,7 +232,7 @@ def test_rejects_addresses_of_other_users(people: dict[str, Person], attempt: st
             without_requested(alice.page_content(address), alice.run).count("alice") > 2
         )  # her name, and her set to choose
     if "?comparison=" in attempt:
-        assert WORDS["kept.not_here"] in response
+        assert WORDS["saved.not_here"] in response
     if "train?train=" in attempt:
         refusals = [WORDS[f"model.{key}"].split("{")[0] for key in ("server_path", "hub_unknown", "hub_unreachable")]
         refusals.append(WORDS["train.hub_asking"])  # the hub has not answered yet

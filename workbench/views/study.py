@@ -208,7 +208,7 @@ def _store_upload(file: UploadedFile) -> None:
         st.rerun()
     _empty_field()
     remember(_IN_ADDRESS, stored_text.reference)
-    st.toast(word("texts.kept", name=plain(name)), icon=":material/check:")
+    st.toast(word("texts.stored", name=plain(name)), icon=":material/check:")
     st.rerun()
 
 

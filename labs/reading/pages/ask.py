@@ -93,7 +93,7 @@ def draw(data: StoredSet, choices: RetrieverChoices, readers: page.AvailableRead
     elif not question and is_loaded:
         st.info(word("answers.ask_something"), icon=":material/question_answer:")
     elif not retrievers:
-        st.info(word("search.pick_one"), icon=":material/info:")
+        st.info(word("search.select_retriever"), icon=":material/info:")
     elif question:
         questions = question_set(data.key)
         truth = truth_in(data.key, question)
@@ -168,7 +168,7 @@ def _read_passages(
 
 def _draw_answer(context: _QuestionContext, column: passages.ReadColumn, key: str) -> None:
     if not column.passages:
-        st.info(word("search.found_nothing"), icon=":material/info:")
+        st.info(word("search.no_results"), icon=":material/info:")
         return
     if column.selected_index < 0:
         return

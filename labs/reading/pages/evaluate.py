@@ -51,7 +51,7 @@ def draw(data: StoredSet, choices: RetrieverChoices, readers: AvailableReaders) 
         split = _training_split(data, choices, retrievers, readers, reader)
         part = _pick_part(data, split)
     if not retrievers or part is None:
-        answer.info(word("answers.no_questions" if retrievers else "search.pick_one"), icon=":material/info:")
+        answer.info(word("answers.no_questions" if retrievers else "search.select_retriever"), icon=":material/info:")
         return
     spec = ReaderSpec(name=readers.names.get(reader, reader)[:100], model=reader)
     experiment = ReadingExperiment(

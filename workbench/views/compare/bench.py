@@ -128,7 +128,7 @@ class Bench:
         name = self.draw_table(lab, table, columns, leader, key=key)
         with answer:
             if name not in {spec.name for spec in tried_specs(lab.experiment)}:
-                text = word("tune.one_alone", name=plain(retriever_name(name)), metric=self.measure.long_name)
+                text = word("tune.single_retriever", name=plain(retriever_name(name)), metric=self.measure.long_name)
                 st.info(text, icon=":material/info:")
             elif name == UNCHANGED:
                 st.info(word("tune.unchanged_is_best", metric=self.measure.long_name), icon=":material/info:")
@@ -173,7 +173,7 @@ class Bench:
         verdict = "alone"
         with st.container(border=True):
             if test is None:
-                st.markdown(word("tune.verdict_alone", **values))
+                st.markdown(word("tune.verdict_only", **values))
             else:
                 lead = test if fit or test.a == name else reversed_test(test)
                 verdict = ("more" if lead.difference > 0 else "less") if test.is_significant else "unsure"

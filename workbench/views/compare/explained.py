@@ -333,7 +333,7 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "in_question": tables.number("why.in_question"),
         "weight": tables.number("why.term_weight", "%.3f"),
         "sources": tables.text("why.sources"),
-        "asked": tables.number("why.weight_asked", "%.3f"),
+        "asked": tables.number("why.question_weight", "%.3f"),
         "passages": tables.number("why.in_passages"),
         "idf": tables.labelled_number("idf", "%.2f", word("why.idf_help")),
         **passage_columns("right"),

@@ -69,7 +69,7 @@ def draw_changes(bench: Bench) -> None:
         st.session_state[_NEW] = stored.reference
         remember("dictionary", stored.reference)  # add the next words to it
         name = plain(dictionary_names()[stored.reference])
-        st.toast(word("dictionary_page.kept", name=name), icon=":material/check:")
+        st.toast(word("dictionary_page.stored", name=name), icon=":material/check:")
         st.rerun()
     _offer_new(bench, present)
 
@@ -164,16 +164,16 @@ def _change_text(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
     changed = set(row["changed"])
     texts = []
     if "title_weight" in changed:
-        texts.append(word("tune.said_title", weight=f"{row['title_weight']:g}"))
+        texts.append(word("tune.changed_title", weight=f"{row['title_weight']:g}"))
     if changed & {"feedback_passages", "feedback_terms", "feedback_share"}:
         percent = f"{row['feedback_share'] * 100:g}"
-        texts.append(word("tune.said_feedback", passages=f"{row['feedback_passages']:g}", share=percent))
+        texts.append(word("tune.changed_feedback", passages=f"{row['feedback_passages']:g}", share=percent))
     if "compounds" in changed:
-        texts.append(word(f"tune.said_{str(row['compounds']).replace('-', '_')}"))
+        texts.append(word(f"tune.changed_{str(row['compounds']).replace('-', '_')}"))
     if "dictionary" in changed:
         reference = str(row["dictionary"])
         name = names.get(reference, reference)
-        texts.append(word("tune.said_dictionary", name=name) if reference else word("tune.without_dictionary"))
+        texts.append(word("tune.changed_dictionary", name=name) if reference else word("tune.without_dictionary"))
     return " · ".join(texts) or word("tune.unchanged")
 
 
@@ -183,7 +183,7 @@ def _offer_new(bench: Bench, present: str) -> None:
     if not name:
         return
     with st.container(border=True):
-        st.markdown(word("dictionary_page.kept", name=plain(name)))
+        st.markdown(word("dictionary_page.stored", name=plain(name)))
         if not present or reference not in _possible_changes(bench, present).dictionaries:
             return
         label = word("dictionary_page.try", name=plain(retriever_name(present)))
@@ -209,7 +209,7 @@ def _draw_dictionaries(bench: Bench) -> StoredDictionary | None:
     if not is_korean:
         st.info(word("dictionary_page.not_korean"), icon=":material/info:")
     names = dictionary_names()
-    label = word("dictionary_page.kept_ones", count=len(names))
+    label = word("dictionary_page.stored_list", count=len(names))
     with st.expander(label, icon=":material/menu_book:", expanded=not is_korean):
         uploaded = _draw_stored(names)
     saved = None
@@ -258,7 +258,7 @@ def _store_file(file: UploadedFile) -> StoredDictionary | None:
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read != file.file_id:
         try:
-            name = PurePath(file.name).stem or word("dictionary_page.usual_name")
+            name = PurePath(file.name).stem or word("dictionary_page.default_name")
             content = dictionaries.read_dictionary(file.read(MOST_BYTES + 1))
             stored = _store_version(content, name, source=file.name)
         except Failure as error:
@@ -287,7 +287,7 @@ def _draw_problems(error: DictionaryError) -> None:
     lines = [f"- {plain(failure_text(problem))}" for problem in first]
     if more > 0:
         lines.append(f"- {word('dictionary_page.more_problems', count=more)}")
-    st.error("\n".join([word("dictionary_page.not_kept"), "", *lines]), icon=":material/error:")
+    st.error("\n".join([word("dictionary_page.not_stored"), "", *lines]), icon=":material/error:")
 
 
 def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
@@ -296,14 +296,14 @@ def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> S
     kwargs |= {"help": word("dictionary_page.lines"), "key": f"typed_words_{number}"}
     typed = st.text_area(word("dictionary_page.by_hand"), **kwargs)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    default = names.get(base) or word("dictionary_page.usual_name")
+    default = names.get(base) or word("dictionary_page.default_name")
     kwargs = {"max_chars": _LONGEST_NAME, "key": f"dictionary_name_{base}"}
     name = left.text_input(word("dictionary_page.name"), default, **kwargs)
     label = word("dictionary_page.save", count=len(selected)) if selected else word("dictionary_page.save_typed")
     if not right.button(label, type="primary", icon=":material/save:", key="save_dictionary", width="stretch"):
         return None
     if not selected and not typed.strip():
-        st.info(word("dictionary_page.nothing_picked"), icon=":material/touch_app:")
+        st.info(word("dictionary_page.nothing_selected"), icon=":material/touch_app:")
         return None
     stored = None
     with show_errors():
@@ -341,7 +341,7 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
     if not cut_words.words:
         st.info(word("dictionary_page.cut_none", questions=questions), icon=":material/check:")
         return []
-    st.caption(word("dictionary_page.cut_found", count=f"{len(cut_words.words):,}", questions=questions))
+    st.caption(word("dictionary_page.cut_summary", count=f"{len(cut_words.words):,}", questions=questions))
     rows = []
     for item in cut_words.words:
         analyses = (" / ".join(item.in_questions), " / ".join(item.in_passages) or "–")

@@ -252,7 +252,7 @@ def _draw_tests(tests: list[PairTest]) -> None:
         "difference": tables.number("compare.difference", "%+.2f"),
         **tables.interval("%+.2f", "compare.family_help"),
         "p_family": tables.p_family(),
-        "p": tables.number("compare.p_alone", "%.4f", "compare.p_randomization"),
+        "p": tables.number("compare.p_uncorrected", "%.4f", "compare.p_randomization"),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
     tables.draw(table, columns, retrievers=("a", "b"))

@@ -141,7 +141,7 @@ def draw() -> None:
         names = controls.pick_retrievers(choices, data)
         methods = st.container()
     if not names:
-        st.info(word("compare.pick_one"), icon=":material/info:")
+        st.info(word("compare.select_retriever"), icon=":material/info:")
         return
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, names, controls.pick_part(choices, names), controls.pick_grade(data))
@@ -224,7 +224,8 @@ def _draw_stored(stored: StoredComparison) -> None:
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(saved.title_of(stored)))
     st.info(
-        word("kept.shown", created=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:"
+        word("saved.displayed", created=moment(stored.made), part=word(f"part.{stored.part}")),
+        icon=":material/history:",
     )
     answer = st.container()
     settings = _settings()
@@ -233,13 +234,13 @@ def _draw_stored(stored: StoredComparison) -> None:
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         view = _open_view(stored.folder, data, names, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
-        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=saved.close)
+        st.button(word("saved.back"), icon=":material/arrow_back:", on_click=saved.close)
         draw_export(view)
         draw_copy_link()
     if view is None:
-        answer.error(word("kept.cannot_open"), icon=":material/error:")
+        answer.error(word("saved.cannot_open"), icon=":material/error:")
     elif not names:
-        answer.info(word("compare.pick_one"), icon=":material/info:")
+        answer.info(word("compare.select_retriever"), icon=":material/info:")
     else:
         _draw_comparison(view, choices_for(data), answer)
 
@@ -268,7 +269,7 @@ def _draw_offer(selected: SelectedComparison, earlier: StoredComparison, names: 
     """Offer to run the selected comparison in place of the displayed earlier one."""
     new = [name for name in names if name not in earlier.retrievers]
     if not new or not running.asks_same_questions(earlier, selected.experiment):
-        label = word("compare.run_picked")
+        label = word("compare.run_selected")
     elif len(new) > _MOST_NAMES:
         label = word("compare.with_count", count=len(new))
     else:

@@ -80,13 +80,13 @@ def read_question_list(view: ComparisonView) -> QuestionList:
     pair = (first, second)
     quadrant = Quadrant(value) if (value := _allowed_value("quadrant", tuple(Quadrant))) else None
     if quadrant:
-        text = word(f"why.said_{quadrant.value}", a=labels[first], b=labels[second], k=k)
+        text = word(f"why.filter_{quadrant.value}", a=labels[first], b=labels[second], k=k)
         filters.append(Filter(opened.quadrants(pair, k)[quadrant], text))
     block_key = st.query_params.get("block", "")
     blocks = opened.ranks(names).blocks() if block_key else []
     block = next((block for block in blocks if block_name(names, block) == block_key), None)
     if block:
-        text = word("why.said_block", name=labels[names[block.column]], band=band_words(block.band))
+        text = word("why.filter_block", name=labels[names[block.column]], band=band_words(block.band))
         filters.append(Filter(opened.ranks(names).order[block.start : block.end], text))
     fate = _allowed_value("fate", questions.OUTCOMES)
     fate_retriever = _allowed_value("of", names)
@@ -95,7 +95,7 @@ def read_question_list(view: ComparisonView) -> QuestionList:
         fates = opened.outcomes(k) if fate else {}
     if fate_retriever in fates:
         rows = np.flatnonzero(fates[fate_retriever] == questions.OUTCOMES.index(RetrievalOutcome(fate)))
-        filters.append(Filter(rows, word(f"why.said_{fate}", name=labels[fate_retriever], k=k)))
+        filters.append(Filter(rows, word(f"why.filter_{fate}", name=labels[fate_retriever], k=k)))
     grouping = SliceProperty(value) if (value := _allowed_value("slice", tuple(SliceProperty))) else None
     index = str(st.query_params.get("within", ""))
     parts = opened.slices(grouping) if grouping and index.isdecimal() else []
@@ -105,7 +105,7 @@ def read_question_list(view: ComparisonView) -> QuestionList:
         filters.append(Filter(parts[within].rows, f"{word(f'where.by_{grouping.value}')}: {label}"))
     words = str(st.query_params.get("words", ""))[:200].strip()
     if words:
-        filters.append(Filter(opened.rows_with_text(words), word("why.said_words", words=plain(words))))
+        filters.append(Filter(opened.rows_with_text(words), word("why.filter_words", words=plain(words))))
     return QuestionList(view, names, pair, quadrant, block, grouping, within, words, filters)
 
 

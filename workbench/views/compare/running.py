@@ -181,7 +181,7 @@ def follow(job: ComparisonJob, selected: SelectedComparison) -> None:
     experiment = selected.experiment
     names = [*experiment.specs]
     counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}", "count": len(names)}
-    key = "compare.comparing_one" if len(names) == 1 else "compare.comparing"
+    key = "compare.comparing_single" if len(names) == 1 else "compare.comparing"
     st.markdown(word(key, name=plain(set_name(data.name)), **counts))
     done = job.finished_retrievers()
     methods = {spec.name: method_line(spec, selected.choices) for spec in experiment.retriever}

@@ -34,15 +34,15 @@ _RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # removed w
 
 def draw(view: ComparisonView) -> None:
     comparisons = [comparison for comparison in store.kept_comparisons() if comparison.lab is None]
-    st.caption(word("kept.about"))
+    st.caption(word("saved.about"))
     displayed_key = view.opened.folder.name
     table = _table(comparisons, displayed_key)
     draw_damaged(store.damaged_comparisons(), store.delete)
-    columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
+    columns = {str(name): tables.text(f"saved.{name}") for name in table if name != "best"}
     best = word("compare.best_by", metric=naming.leading_measure().long_name)
     rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "saved_list")
     if not rows:
-        st.caption(word("kept.choose"))
+        st.caption(word("saved.choose"))
         return
     selected = comparisons[rows[0]]
     _draw_actions(selected)
@@ -66,7 +66,7 @@ def requested_comparison() -> StoredComparison | None:
         return None
     stored = store.get_comparison(key)
     if stored is None:
-        _report_and_stop(word("kept.not_here"))
+        _report_and_stop(word("saved.not_here"))
     elif selected_set().fingerprint == stored.data_fingerprint:
         st.session_state[_OPENED] = stored.key
         return stored
@@ -76,13 +76,13 @@ def requested_comparison() -> StoredComparison | None:
         use_set(same.key)
         st.rerun()
     else:
-        _report_and_stop(word("kept.set_is_gone", data=plain(naming.set_name(stored.data))))
+        _report_and_stop(word("saved.set_is_gone", data=plain(naming.set_name(stored.data))))
     return None
 
 
 def _report_and_stop(text: str) -> NoReturn:
     st.error(text, icon=":material/error:")
-    st.button(word("kept.back"), icon=":material/arrow_back:", on_click=close)
+    st.button(word("saved.back"), icon=":material/arrow_back:", on_click=close)
     st.stop()
 
 
@@ -105,10 +105,10 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
     for comparison in comparisons:
         names = [*naming.retriever_names(comparison.retrievers).values()]
         part = word(f"part.{comparison.part.value}")
-        first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
+        first = word("saved.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
             "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
-            "made": moment(comparison.made),
+            "created": moment(comparison.made),
             "data": naming.set_name(comparison.data),
             "part": part,
             "questions": f"{comparison.questions:,}",
@@ -132,42 +132,42 @@ def _draw_actions(selected: StoredComparison) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True):
         st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
         icon = ":material/open_in_full:"
-        st.button(word("kept.open"), type="primary", icon=icon, key="saved_open", on_click=_open, args=(selected.key,))
-        with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
+        st.button(word("saved.open"), type="primary", icon=icon, key="saved_open", on_click=_open, args=(selected.key,))
+        with st.popover("", icon=":material/more_vert:", help=word("saved.menu")):
             with st.form(f"rename_{selected.key}", border=False):
                 example = naming.set_name(selected.data)
-                name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=example)
-                if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
+                name = st.text_input(word("saved.name"), selected.name, max_chars=120, placeholder=example)
+                if st.form_submit_button(word("saved.rename"), icon=":material/edit:", width="stretch"):
                     store.rename(selected.key, name)
                     st.rerun()
             st.divider()
-            st.caption(word("kept.delete_sure"))
-            if st.button(word("kept.delete"), icon=":material/delete:", key="saved_delete", width="stretch"):
+            st.caption(word("saved.delete_sure"))
+            if st.button(word("saved.delete"), icon=":material/delete:", key="saved_delete", width="stretch"):
                 store.delete(selected.key)
                 st.rerun()
 
 
 def _draw_changes(view: ComparisonView, selected: StoredComparison, current: StoredComparison) -> None:
-    st.subheader(word("kept.changes", metric=view.metric.long_name))
+    st.subheader(word("saved.changes", metric=view.metric.long_name))
     if reason := find_difference(selected, current):
-        st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
+        st.info(word(f"saved.{reason}"), icon=":material/compare_arrows:")
         return
     earlier = open_comparison(view.data.key, selected.folder)
     changes = view.opened.changes_since(earlier) if earlier else []
     metric_changes = [change for change in changes if change.test.measure == str(view.metric)]
     if not metric_changes:
-        st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
+        st.info(word("saved.no_shared"), icon=":material/compare_arrows:")
         return
     table = in_points([change.test for change in metric_changes])
     table["retriever"] = [change.retriever for change in metric_changes]
     table["before"] = [100 * change.before for change in metric_changes]
     table["after"] = [100 * change.after for change in metric_changes]
-    verdicts = {True: word("kept.changed"), False: word("kept.not_changed")}
+    verdicts = {True: word("saved.changed"), False: word("saved.not_changed")}
     table["verdict"] = [verdicts[change.test.is_significant] for change in metric_changes]
     columns = {
         "retriever": tables.retriever(),
-        "before": tables.number("kept.before", "%.2f"),
-        "after": tables.number("kept.after", "%.2f"),
+        "before": tables.number("saved.before", "%.2f"),
+        "after": tables.number("saved.after", "%.2f"),
         "difference": tables.number("compare.difference", "%+.2f", ""),
         **tables.interval("%+.2f"),
         "p_family": tables.p_family(),
@@ -181,7 +181,7 @@ def draw_export_tab(view: ComparisonView) -> None:
     rankings = view.comparison.rankings
     names = [name for name in view.names if name in rankings]
     if not names:
-        st.info(word("takeaway.nothing_found"), icon=":material/info:")
+        st.info(word("takeaway.no_rankings"), icon=":material/info:")
         return
     left, right = st.columns(2)
     with left:
@@ -225,9 +225,9 @@ def _known_differences(specs: Mapping[str, Spec], name: str, engine: ExportTarge
     lines = [word(f"takeaway.of_{engine.value}")]
     if traits := TRAITS.get(engine):
         codes = expected_differences(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
-        texts = [word("takeaway.foreseen_left_out") if code == "left_out" else _difference_text(code) for code in codes]
+        texts = [word("takeaway.expected_left_out") if code == "left_out" else _difference_text(code) for code in codes]
         lines += [f"- {text}" for text in texts]
-        lines.append(f"- {word('takeaway.foreseen_figure')}")
+        lines.append(f"- {word('takeaway.expected_score')}")
     return "\n".join(lines)
 
 
@@ -241,7 +241,7 @@ def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size
         st.markdown(drift_words((engine_score.there - engine_score.here) * 100))
         if engine in TRAITS:
             differences = [_difference_text(code, engine_score.left_out) for code in engine_score.differs]
-            st.markdown("\n".join(f"- {line}" for line in [word("takeaway.kept"), *differences]))
+            st.markdown("\n".join(f"- {line}" for line in [word("takeaway.preserved"), *differences]))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
     kwargs |= {"file_name": f"takeaway-{engine.value}.zip", "mime": "application/zip", "on_click": "ignore"}
@@ -260,7 +260,7 @@ def drift_words(points: float) -> str:
 
 
 def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -> None:
-    st.subheader(word("takeaway.figures"))
+    st.subheader(word("takeaway.scores"))
     rows = [(score.there, score.there - score.here, score.low, score.high) for score in scores]
     table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
     table["engine"] = [word(f"takeaway.engine_{score.engine.value}") for score in scores]

@@ -159,7 +159,7 @@ def _draw_slices(view: ComparisonView) -> None:
     metric_name = view.metric.long_name
     st.subheader(word("where.slices", metric=metric_name))
     if not view.scored:
-        st.info(word("where.no_figure", metric=metric_name), icon=":material/info:")
+        st.info(word("where.no_metric", metric=metric_name), icon=":material/info:")
         return
     known = {grouping.value: word(f"where.by_{grouping.value}") for grouping in view.opened.properties}
     kwargs: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
@@ -351,13 +351,13 @@ def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
 
     `row` has "retriever", "sources", "depth", "hit" and "ceiling" (0 to 1).
     """
-    depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_one", depth=row["depth"])
+    depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_single", depth=row["depth"])
     order = f"{(row['ceiling'] - row['hit']) * 100:.1f}"
     more = f"{(1 - row['ceiling']) * 100:.1f}"
     names = {"name": plain(row["retriever"]), "sources": plain(", ".join(row["sources"]))}
     hits = {"own": f"{row['hit']:.1%}", "ceiling": f"{row['ceiling']:.1%}"}
     sentences = [
-        word("where.ceiling_told", k=k, depth=depth, **names, **hits),
+        word("where.ceiling_reached", k=k, depth=depth, **names, **hits),
         word("where.ceiling_no_order") if order == "0.0" else word("where.ceiling_order", points=order),
         word("where.ceiling_no_more") if more == "0.0" else word("where.ceiling_more", points=more),
     ]

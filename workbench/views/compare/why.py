@@ -191,7 +191,7 @@ def _draw_question_navigation(question_list: QuestionList, name: str, ids: Seque
         text = word("why.not_listed")
         if index is not None:
             which = question_list.describe() or word("why.all_questions")
-            text = word("why.place", position=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
+            text = word("why.position", position=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
         st.caption(text, width="content")
 
 
@@ -273,7 +273,7 @@ def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tup
     st.html(passages.head_html(name, case.view.names, known))
     rows = _displayed_rows(case, name, count)
     if not rows:
-        st.info(word("why.found_nothing"), icon=":material/info:")
+        st.info(word("why.no_results"), icon=":material/info:")
     spec = case.spec(name)
     for row in rows:
         flags = {"relevant": row in case.relevant, "confuser": row in case.confusers}

@@ -63,9 +63,9 @@ def draw_reasons(results: QuestionResults, specs: Sequence[Spec], names: Sequenc
 def reason_sentences(results: QuestionResults, spec: Spec) -> list[str]:
     pair = results.passage_pair(spec.name)
     if pair.right_rank is None:
-        rank_text = word("why.place_none", depth=results.depths[spec.name])
+        rank_text = word("why.rank_none", depth=results.depths[spec.name])
     else:
-        rank_text = word("why.place_first") if pair.right_rank == 1 else word("why.place_at", rank=pair.right_rank)
+        rank_text = word("why.rank_first") if pair.right_rank == 1 else word("why.rank_at", rank=pair.right_rank)
     return [rank_text, *_reasons(spec.local_spec, results, pair)]
 
 
@@ -279,7 +279,7 @@ class QuestionSearch:
         details = {"name": plain(retriever_name(name)), "number": pending.index(name) + 1, "all": len(pending)}
         model = dict(self.choices.specs[name]).get("model")
         details |= {"model": plain(base_name(model, plans=self.choices.plans))} if model else {}
-        text = word(f"search.loading_{'model' if model else 'one'}", **details)
+        text = word(f"search.loading_{'model' if model else 'retriever'}", **details)
         with container.container(horizontal=True, vertical_alignment="center"):
             st.caption(f":material/progress_activity: {text}", help=word("search.loading"))
             bar = st.empty()

@@ -122,7 +122,7 @@ def draw_dataset_creation(data: StoredSet) -> None:
         _make_set(data, questions, judged, models)
     if stored := st.session_state.get(_STORED_SET):
         counts = {"questions": f"{stored.questions:,}", "passages": f"{stored.passages:,}"}
-        st.success(word("judging.kept", name=plain(stored.name), **counts), icon=":material/check_circle:")
+        st.success(word("judging.stored", name=plain(stored.name), **counts), icon=":material/check_circle:")
         with st.container(horizontal=True):
             draw_page_link("compare", word("data_page.to_compare"), data=stored.key, part="all")
             draw_page_link("data", word("judging.to_data"), data=stored.key)
@@ -157,7 +157,7 @@ def _make_set(
     data: StoredSet, questions: QuestionSet, judged: tuple[JudgedQuestion, ...], models: Mapping[str, Verdicts]
 ) -> None:
     with st.form("judged_set", border=False):
-        default_name = word("judging.usual_name", name=set_name(data.name))
+        default_name = word("judging.default_name", name=set_name(data.name))
         name = st.text_input(word("judging.name"), value=default_name, max_chars=_LONGEST_NAME)
         question_count = len(questions.questions)
         label = word("judging.with_own", count=f"{question_count:,}")
@@ -167,7 +167,7 @@ def _make_set(
         if models:
             label = word("judging.with_model")
             about = word("judging.with_model_help")
-            judges = {None: word("judging.nobody")} | {name: name for name in models}
+            judges = {None: word("judging.no_judge")} | {name: name for name in models}
             model = st.selectbox(label, [*judges], format_func=judges.__getitem__, help=about)
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if not pressed:
@@ -266,7 +266,7 @@ def _draw_passage(judging_pool: JudgingPool, index: int) -> None:
     of_question = [position for position, pair in enumerate(pairs) if pair.question == number]
     positions = {"question": numbers.index(number) + 1, "passage": of_question.index(index) + 1}
     with st.container(border=True, key="pool_one"):
-        st.caption(word("pool.place", questions=len(numbers), passages=len(of_question), **positions))
+        st.caption(word("pool.position", questions=len(numbers), passages=len(of_question), **positions))
         st.markdown(f"#### {plain(question.text)}")
         if line := answers_line(question):
             st.caption(line)

@@ -101,7 +101,7 @@ class ResultColumns:
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
-                st.caption(f":material/search_off: {word('search.found_nothing')}")
+                st.caption(f":material/search_off: {word('search.no_results')}")
             else:
                 self._draw_hits(self._search.choices.specs[name])
 
@@ -141,11 +141,11 @@ def draw() -> None:
     selected, k = _controls(data, choices, expected)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
-        key = "search.ask" if data.questions else "search.ask_alone"
+        key = "search.ask" if data.questions else "search.ask_without_examples"
         st.info(word("search.stopped" if stopped else key), icon=":material/search:")
         draw_judged(data)
     elif not selected:
-        st.info(word("search.pick_one"), icon=":material/info:")
+        st.info(word("search.select_retriever"), icon=":material/info:")
     else:
         _put_into_address(selected)
         _draw_results(QuestionSearch(data, choices, selected, question, expected), k)

@@ -285,7 +285,7 @@ def draw_question(key: str, example: str, about: str, *, submit: str, icon: str,
     st.session_state.setdefault(key, question)
     with st.form(f"{key}_form", border=False):
         box, button = st.columns([5, 1], vertical_alignment="bottom")
-        hint = word("search.placeholder", question=example) if example else word("search.placeholder_alone")
+        hint = word("search.placeholder", question=example) if example else word("search.placeholder_plain")
         kwargs: dict[str, Any] = {"placeholder": hint, "max_chars": _LONGEST_QUESTION, "help": about}
         box.text_input(word("search.question"), key=key, **kwargs)
         button.form_submit_button(submit, type="primary", icon=icon, width="stretch", on_click=on_submit)

@@ -63,13 +63,13 @@ def test_export_button_opens_tab_and_address_has_selection(folder: Path, request
     assert EN["takeaway.about"] in page_text(app)
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
     assert EN["takeaway.of_vespa"] in page_text(app)
-    assert EN["takeaway.foreseen_left_out"] in page_text(app)
+    assert EN["takeaway.expected_left_out"] in page_text(app)
     press(app, EN["takeaway.make"])
     assert requests == [ExportRequest(folder.name, "Reranked", ExportTarget.VESPA)]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     run(app)
     assert app.query_params["for"] == "langchain"
-    assert EN["takeaway.foreseen_left_out"] not in page_text(app)
+    assert EN["takeaway.expected_left_out"] not in page_text(app)
 
 
 def test_rejects_late_interaction_over_candidates_with_alternative(requests: list[ExportRequest]) -> None:

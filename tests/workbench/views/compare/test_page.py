@@ -170,7 +170,7 @@ def test_selection_within_last_comparison_needs_no_run(data: StoredSet, started:
     app = opened(page, retrievers="BM25|Hybrid")
     assert started == []
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Hybrid"}
-    assert EN["compare.run_picked"] not in [button.label for button in app.button]
+    assert EN["compare.run_selected"] not in [button.label for button in app.button]
 
 
 @pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked", ""])
@@ -183,7 +183,7 @@ def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet,
         folder.rename(folder.with_name("0123456789abcdef"))
         app = opened(page)
     assert "Earlier comparison · 6 questions · " in page_text(app)
-    assert app.button(key="run").label == EN["compare.run_picked"]  # the text names no single retriever
+    assert app.button(key="run").label == EN["compare.run_selected"]  # the text names no single retriever
 
 
 def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredSet) -> None:

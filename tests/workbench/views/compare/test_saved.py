@@ -92,7 +92,7 @@ def test_link_opens_stored_comparison_instead_of_running(data: StoredSet) -> Non
     link = {"comparison": of_earlier_version, "retrievers": "BM25|Reranked", "part": "all"}
     finished(data, "BM25", "Dense")
     app = opened(page, data=data.key, **link)
-    assert EN["kept.shown"].split("{")[0].strip() in page_text(app)
+    assert EN["saved.displayed"].split("{")[0].strip() in page_text(app)
     assert compared(app) == ["BM25", "Reranked"]
 
 
@@ -131,10 +131,10 @@ def test_reports_missing_comparison_and_starts_nothing(
 ) -> None:
     delete(finished(data, "BM25", "Reranked"))
     app = opened(page, data=data.key, **link)
-    assert EN["kept.not_here"] in page_text(app)
+    assert EN["saved.not_here"] in page_text(app)
     assert not started
     assert not app.dataframe
-    assert press(app, EN["kept.back"]).title[0].value == EN["compare.purpose"]
+    assert press(app, EN["saved.back"]).title[0].value == EN["compare.purpose"]
 
 
 def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None:
@@ -157,7 +157,7 @@ def test_lists_comparisons_in_page_language() -> None:
     sample = replace(small_set(), name="Korean sample")
     finished(keep(sample), question_set=sample)
     app = opened(page, lang="ko", view="kept")
-    table = next(frame.value for frame in app.dataframe if "made" in frame.value)
+    table = next(frame.value for frame in app.dataframe if "created" in frame.value)
     assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
     assert table["data"].tolist() == ["한국어 샘플"]
 
@@ -166,10 +166,10 @@ def test_offers_to_open_clicked_comparison_without_its_models(data: StoredSet) -
     key = finished(data)
     app = opened(page, view="kept")
     assert not any(button.key == "saved_open" for button in app.button)
-    assert EN["kept.choose"] in [caption.value for caption in app.caption]
+    assert EN["saved.choose"] in [caption.value for caption in app.caption]
     assert not app.info
     choose(app, 0, by_cell=True)
-    assert app.button(key="saved_open").label == EN["kept.open"]
+    assert app.button(key="saved_open").label == EN["saved.open"]
     choose(app, 0, "saved_open", by_cell=True)
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
@@ -221,8 +221,8 @@ def test_renames_and_deletes_comparisons(data: StoredSet) -> None:
     assert named.removeprefix("▶ ").startswith("BM25")  # without a name
     assert "3 more" in named
     choose(app, 0)
-    next(item for item in app.text_input if item.label == EN["kept.name"]).set_value("../<b>mine</b>")
-    choose(app, 0, EN["kept.rename"])
+    next(item for item in app.text_input if item.label == EN["saved.name"]).set_value("../<b>mine</b>")
+    choose(app, 0, EN["saved.rename"])
     assert [item.name for item in kept_comparisons()] == ["../<b>mine</b>"]
     assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
     choose(app, 0, "saved_delete")
@@ -255,7 +255,7 @@ def test_displays_two_comparisons_of_same_questions_together(data: StoredSet) ->
     assert changes["retriever"].tolist() == ["BM25"]
     assert changes["after"][0] == pytest.approx(100 * 5.5 / 6)
     assert changes["difference"][0] == pytest.approx(changes["after"][0] - changes["before"][0])
-    assert changes["verdict"][0] == EN["kept.not_changed"]  # six questions
+    assert changes["verdict"][0] == EN["saved.not_changed"]  # six questions
 
 
 def test_names_best_retriever_by_leading_metric(data: StoredSet) -> None:
@@ -276,4 +276,4 @@ def test_does_not_pair_comparisons_of_other_questions(data: StoredSet) -> None:
     app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))
-    assert EN["kept.other_passages"] in page_text(app)
+    assert EN["saved.other_passages"] in page_text(app)

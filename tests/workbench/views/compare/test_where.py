@@ -211,7 +211,7 @@ def test_range_labels_have_enough_decimals() -> None:
 
 def test_reports_missing_metric(data: StoredSet) -> None:
     app = opened(data, k=20)
-    assert EN["where.no_figure"].format(metric="Recall@20") in texts(app)
+    assert EN["where.no_metric"].format(metric="Recall@20") in texts(app)
     assert EN["where.no_fate"].format(k=20) in texts(app)
     assert EN["where.no_wrapping"] in texts(app)
 
@@ -250,7 +250,7 @@ def test_describes_ceiling_of_order_and_candidates(slices_app: AppTest) -> None:
     sentence = next(text for text in texts(slices_app) if "among its candidates" in text)
     reranked, hybrid = sentence.split("\n")
     values = {"k": 1, "own": "50.0%", "depth": "5 each", "sources": "BM25, Dense \\*1\\*", "ceiling": "100.0%"}
-    reached = EN["where.ceiling_told"].format(name="Hybrid", **values)
+    reached = EN["where.ceiling_reached"].format(name="Hybrid", **values)
     gains = "Better ordering could add up to 50.0 points. More candidates would not help."
     assert hybrid == f"- {reached} {gains}"
     assert "reaches Hit@1 82.5%. For 87.5% of the questions, an answer passage is among its" in reranked

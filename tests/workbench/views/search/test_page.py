@@ -81,7 +81,7 @@ def test_empty_page_explains_search_and_offers_first_questions() -> None:
     assert columns(app) == []
     assert app.text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
     alone = keep(QuestionSet("alone", PASSAGES, ())).key
-    assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_alone"]
+    assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_plain"]
 
 
 def test_searches_with_bm25() -> None:
@@ -331,7 +331,7 @@ def test_explains_ranks_of_a_passage_judged_relevant(data: StoredSet) -> None:
     (judged,) = load_judgements(small_set().corpus_fingerprint)
     assert judged.question == "한글을 누가 만들었지?"
     assert judged.passages == (small_set().passages.ids[int(first.split()[-1])],)
-    assert EN["why.place_first"] in "".join(html(app))
+    assert EN["why.rank_first"] in "".join(html(app))
     press(app, first)
     assert load_judgements(small_set().corpus_fingerprint) == ()
     assert data.questions
