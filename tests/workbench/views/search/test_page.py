@@ -27,7 +27,7 @@ from mrc_workbench.workbench.views.search.answer import QuestionSearch, SearchAn
 from mrc_workbench.workbench.views.ui.passages import HitCard, hits_html
 from mrc_workbench.workbench.views.ui.words import catalog, word
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.workbench.views.compare.worlds import press, searched, store_results
+from tests.workbench.views.compare.worlds import press, search_and_store, store_results
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished
 
@@ -282,7 +282,7 @@ class Placed:
 
 def test_offers_questions_disputed_by_a_comparison(data: StoredSet) -> None:
     right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
-    results = searched(data, small_set(), {name: Placed(ranks) for name, ranks in right_at.items()})
+    results = search_and_store(data, small_set(), {name: Placed(ranks) for name, ranks in right_at.items()})
     folder = store_results(data, right_at, small_set(), results)
     disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
     assert examples(opened(page)) == disputed
