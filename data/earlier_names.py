@@ -34,10 +34,11 @@ def current_names(values: Mapping[str, Any], renamed: Mapping[str, str], owner: 
         if earlier in current:
             value = current.pop(earlier)
             current.setdefault(name, value)
-            _warn(owner, earlier, name)
+            warn_once(owner, earlier, name)
     return current
 
 
 @cache
-def _warn(owner: str, earlier: str, name: str) -> None:
+def warn_once(owner: str, earlier: str, name: str) -> None:
+    """Log the deprecation line of an earlier name, once per process."""
     logger.warning("%s: %r is now %r; the earlier name is accepted until version 2.0", owner, earlier, name)

@@ -74,6 +74,7 @@ def test_opens_earlier_evaluation_of_readers(
     assert {message.partition("; ")[0] for message in caplog.messages} == {
         *(f"judged.npz: {earlier!r} is now {name!r}" for name, earlier in earlier_fields.items()),
         "scores.json: 'chosen_on' is now 'selected_on'",
+        "BM25Spec: 'chosen_on' is now 'selected_on'",
     }
 
 
