@@ -154,7 +154,7 @@ def test_mix_of_copies_ranks_like_signal(  # noqa: PLR0917 - drawn by Hypothesis
     scores[np.arange(30), relevant] += worth
     copies = [scores * factor for factor in (1.0, *factors)]
     labelled = TrainingQueries.from_question_set(question_set, question_set.answerable)
-    training_queries = replace(labelled, known=np.arange(30) < known)
+    training_queries = replace(labelled, was_trained_on=np.arange(30) < known)
     queries = texts_of(question_set.questions)
     options = {"components": ["words", *(half for _ in factors)], "trained": [is_trained] * len(copies)}
     mix = mix_of(queries, copies, training_queries, **options)
