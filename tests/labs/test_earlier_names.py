@@ -32,7 +32,6 @@ COMPARISON = {"corpus": "a", "counted": 7, "tokenizers": [], "occurrences": {}}
 
 @pytest.fixture(autouse=True)
 def _log_again(caplog: pytest.LogCaptureFixture) -> None:
-    earlier_names._warn.cache_clear()
     caplog.set_level(logging.WARNING, logger=earlier_names.__name__)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mrc_workbench.data import earlier_names
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.combine import Fusion
@@ -441,7 +440,6 @@ EARLIER = {  # the earlier names of fields, and the current ones
 @pytest.mark.parametrize("kind", EARLIER)
 def test_reads_earlier_field_names(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     earlier, current = EARLIER[kind]
-    earlier_names._warn.cache_clear()
     top = "validation_share = 0.2\ntest_share = 0.3\nrelevant_from = 2"
     text = BM25_ALONE.format(top=top, own=OTHER + f'kind = "{kind}"\nchosen_on = "test"\n{earlier}')
     experiment = read(text, tmp_path)
