@@ -196,7 +196,7 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
         return pace.times
 
     monkeypatch.setattr(dry_run, "time_steps", take)
-    monkeypatch.setattr(BiEncoderRecipe, "seconds_to_measure", lambda *_: 100.0)
+    monkeypatch.setattr(BiEncoderRecipe, "estimate_evaluation_seconds", lambda *_: 100.0)
     shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 16}
     plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared)
     without = estimate(plan)
