@@ -72,7 +72,7 @@ def test_provenance_is_complete_and_json() -> None:
         "split": "drawn by article, seed 1",
     }
     assert (content["split"], content["options"], content["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
-    assert content["made"].endswith("+00:00")
+    assert content["created"].endswith("+00:00")
     assert content["marked_negatives"] == []
     marked = provenance(replace(plan, marked_negatives=(("q1", "p3"),)), find_model("starter"))
     assert marked["marked_negatives"] == [["q1", "p3"]]
