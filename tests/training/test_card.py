@@ -201,14 +201,14 @@ def test_starter_names_no_library() -> None:
 
 def lines_that_load(run: Run) -> str:
     code = re.search(r"```python\n(.*?)\n```", card_of(run).text, re.DOTALL)[1]
-    return code.replace("path/of/this/folder", str(run.model_folder)).replace("print(", "told.append(")
+    return code.replace("path/of/this/folder", str(run.model_folder)).replace("print(", "printed.append(")
 
 
 @pytest.mark.slow
 def test_starter_loading_code_works(bi_encoder: Trained, cross_encoder: Trained) -> None:
     for trained, shape in ((bi_encoder, (1, 2)), (cross_encoder, (2,))):
         printed: list[Any] = []
-        exec(lines_that_load(trained.run), {"told": printed})  # noqa: S102 - our own lines
+        exec(lines_that_load(trained.run), {"printed": printed})  # noqa: S102 - our own lines
         assert printed[0].shape == shape
 
 
@@ -239,7 +239,7 @@ def finished_plain(kind: str) -> Run:
 def test_model_loading_code_works(kind: str) -> None:
     run = finished_plain(kind)
     printed: list[Any] = []
-    exec(lines_that_load(run), {"told": printed})  # noqa: S102 - our own lines
+    exec(lines_that_load(run), {"printed": printed})  # noqa: S102 - our own lines
     assert printed[0].shape == ((2,) if kind == CROSS_ENCODER else (1, 2))
 
 

@@ -8,7 +8,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import cli as command
-from mrc_workbench.training import dry_run
+from mrc_workbench.training import dry_run as timing
 from mrc_workbench.training import estimate as estimating
 from mrc_workbench.training.dry_run import StepScheduler, StepTimes
 from mrc_workbench.training.estimate import USABLE_MEMORY_FRACTION
@@ -188,7 +188,7 @@ def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             pace.add(size, 60.0, memory=int(fixed + 10 * size))
         return pace.times
 
-    monkeypatch.setattr(dry_run, "time_steps", take)
+    monkeypatch.setattr(timing, "time_steps", take)
     monkeypatch.setattr(command, "_estimate_in_subprocess", estimating.estimate)
     base = str(build_bi_encoder(tmp_path / "base"))
     words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
@@ -198,7 +198,7 @@ def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         for more in ({}, {"embedding_table": "frozen"})
     ]
     assert needed[1] < needed[0]
-    monkeypatch.setattr(dry_run, "memory_available", lambda: int(needed[1] / USABLE_MEMORY_FRACTION) + 2)
+    monkeypatch.setattr(timing, "memory_available", lambda: int(needed[1] / USABLE_MEMORY_FRACTION) + 2)
     assert main(["train", *words, "--fit"]) == 0
     assert Run(tmp_path / "out").plan().options.embedding_table == "frozen"
     assert Run(tmp_path / "out").status().state is State.DONE

@@ -14,7 +14,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training import dry_run
+from mrc_workbench.training import dry_run as timing
 from mrc_workbench.training.base import Task
 from mrc_workbench.training.dry_run import (
     Batch,
@@ -137,22 +137,22 @@ def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], m
             pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
         return pace.times
 
-    monkeypatch.setattr(dry_run, "time_steps", take)
-    monkeypatch.setattr(dry_run, "memory_available", lambda: 10**9)
+    monkeypatch.setattr(timing, "time_steps", take)
+    monkeypatch.setattr(timing, "memory_available", lambda: 10**9)
     plan = plan_of(kind, shuffled(40, 40), batch_size=16, **({"base": tiny[kind]} if base == "tiny" else {}))
     result = estimate(plan)
     assert result.fits
     training_seconds = result.steps * result.seconds_per_step
     assert result.seconds == pytest.approx(result.seconds_loading + training_seconds + result.seconds_evaluating)
-    monkeypatch.setattr(dry_run, "memory_available", lambda: int(result.memory / USABLE_MEMORY_FRACTION) + 1)
+    monkeypatch.setattr(timing, "memory_available", lambda: int(result.memory / USABLE_MEMORY_FRACTION) + 1)
     assert estimate(plan).fits
-    monkeypatch.setattr(dry_run, "memory_available", lambda: result.memory)
+    monkeypatch.setattr(timing, "memory_available", lambda: result.memory)
     too_large = estimate(plan)
     assert not too_large.fits
     # memory is exactly linear; the smallest change is suggested
     assert too_large.memory == result.memory
     assert too_large.suggested_options == ({"batch_size": 8} if base == "starter" else {"embedding_table": "frozen"})
-    monkeypatch.setattr(dry_run, "memory_available", lambda: 900)
+    monkeypatch.setattr(timing, "memory_available", lambda: 900)
     if base == "starter":
         assert estimate(plan).suggested_options == {}
 
@@ -195,8 +195,8 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
             pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
         return pace.times
 
-    monkeypatch.setattr(dry_run, "time_steps", take)
-    monkeypatch.setattr(BiEncoderRecipe, "seconds_to_measure", lambda *_: 100.0)
+    monkeypatch.setattr(timing, "time_steps", take)
+    monkeypatch.setattr(BiEncoderRecipe, "estimate_evaluation_seconds", lambda *_: 100.0)
     shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 16}
     plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared)
     without = estimate(plan)
@@ -257,7 +257,7 @@ def test_reports_other_load_and_seconds_alone(monkeypatch: pytest.MonkeyPatch) -
     plan = plan_of(BI_ENCODER, misleading_set())
     quiet = estimate(plan)
     assert quiet.seconds_alone <= quiet.seconds
-    monkeypatch.setattr(dry_run, "ProcessorLoadMeter", Meter)
+    monkeypatch.setattr(timing, "ProcessorLoadMeter", Meter)
     contended = estimate(plan)
     assert contended.other_load == 0.6
     assert contended.seconds_alone == pytest.approx(contended.seconds / 3)

@@ -58,11 +58,10 @@ out, trainings = sys.argv[1:]
 shares = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
 often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
 for name, kind, data, base, options in json.loads(trainings):
-    named = [(option.replace("_", "-"), value) for option, value in options.items()]
-    flags = {"True": "--", "False": "--no-"}
-    pairs = [[flags.get(str(value), "--") + name] + [str(value)][: str(value) not in flags] for name, value in named]
-    told = [word for pair in pairs for word in pair]
-    words = ["train", kind, "--data", data, "--base", base, *shares, *often, *told]
+    words = ["train", kind, "--data", data, "--base", base, *shares, *often]
+    for option, value in options.items():
+        flag = option.replace("_", "-")
+        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     assert main([*words, "--out", f"{out}/{name}"]) == 0, name
 """
 

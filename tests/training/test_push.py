@@ -72,7 +72,7 @@ def test_provenance_is_complete_and_json() -> None:
         "split": "drawn by article, seed 1",
     }
     assert (content["split"], content["options"], content["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
-    assert content["made"].endswith("+00:00")
+    assert content["created"].endswith("+00:00")
     assert content["marked_negatives"] == []
     marked = provenance(replace(plan, marked_negatives=(("q1", "p3"),)), find_model("starter"))
     assert marked["marked_negatives"] == [["q1", "p3"]]
@@ -165,25 +165,25 @@ def test_reports_language_if_certain(texts: list[str], language: str) -> None:
 
 
 REPOSITORY = f"{OWNER}/my-model"
-HUB_MESSAGE = """
+ENCODE_PROGRAM = """
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from tests.tiny_models import SENTENCES
 
-def said(kind, place):
+def encode_samples(kind, model_path):
     if kind == "bi-encoder":
-        return SentenceTransformer(place, device="cpu").encode(list(SENTENCES))
+        return SentenceTransformer(model_path, device="cpu").encode(list(SENTENCES))
     if kind == "late-interaction":
-        model = MultiVectorEncoder(place, device="cpu")
+        model = MultiVectorEncoder(model_path, device="cpu")
         return model.similarity(model.encode_query(list(SENTENCES)), model.encode_document(list(SENTENCES))).numpy()
     if kind == "sparse-encoder":
-        return SparseEncoder(place, device="cpu").encode(list(SENTENCES)).to_dense().numpy()
-    return CrossEncoder(place, device="cpu").predict([(SENTENCES[0], text) for text in SENTENCES])
+        return SparseEncoder(model_path, device="cpu").encode(list(SENTENCES)).to_dense().numpy()
+    return CrossEncoder(model_path, device="cpu").predict([(SENTENCES[0], text) for text in SENTENCES])
 """
 SAVE = f"""
 import sys, numpy
 
 for kind in sys.argv[2:]:
-    numpy.save(sys.argv[1] + "/" + kind, said(kind, "{OWNER}/" + kind))
+    numpy.save(sys.argv[1] + "/" + kind, encode_samples(kind, "{OWNER}/" + kind))
 """
 
 
@@ -244,12 +244,12 @@ def test_pushed_models_load_by_name(hub: HubServer, tmp_path: Path) -> None:
         folders[kind] = str(run.model_folder)
 
     known: dict[str, Any] = {}
-    exec(HUB_MESSAGE, known)  # noqa: S102 - the same lines here, and by the hub's names in a process that knows nothing else
+    exec(ENCODE_PROGRAM, known)  # noqa: S102 - the same program runs in another process with hub names
     environment = hub_environment(hub.url, tmp_path / "home")
-    loaded = run_python("-c", HUB_MESSAGE + SAVE, str(tmp_path), *folders, environment=environment)
+    loaded = run_python("-c", ENCODE_PROGRAM + SAVE, str(tmp_path), *folders, environment=environment)
     assert loaded.returncode == 0, loaded.stderr
     for kind, folder in folders.items():
-        np.testing.assert_allclose(np.load(tmp_path / f"{kind}.npy"), known["said"](kind, folder), atol=1e-6)
+        np.testing.assert_allclose(np.load(tmp_path / f"{kind}.npy"), known["encode_samples"](kind, folder), atol=1e-6)
 
 
 def test_pushes_privately_by_default(run: Run, hub: HubServer) -> None:

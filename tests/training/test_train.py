@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.packaged]
 LIBRARIES = {"torch", "transformers", "sentence_transformers"}
 PROGRAM = f"""
 import sys
-from mrc_workbench.training.train import _write_early
-_write_early({DEFAULT.reference!r}).join()
+from mrc_workbench.training.train import _write_base_in_background
+_write_base_in_background({DEFAULT.reference!r}).join()
 print(sorted({LIBRARIES} & set(sys.modules)))
 """
 

@@ -188,12 +188,12 @@ _SNAPSHOT_NAME = re.compile(r"step-(\d+)")
 
 def model_snapshots(run: Path) -> dict[int, Path]:
     """Return the folders of the models stored during a run, by the step after which each was evaluated."""
-    found: dict[int, Path] = {}
+    snapshots: dict[int, Path] = {}
     for parent in (_EARLIER_SNAPSHOT_FOLDER, _SNAPSHOT_FOLDER):
         for folder in (run / parent).glob("step-*"):
             if (name := _SNAPSHOT_NAME.fullmatch(folder.name)) and folder.is_dir():
-                found[int(name[1])] = folder
-    return dict(sorted(found.items()))
+                snapshots[int(name[1])] = folder
+    return dict(sorted(snapshots.items()))
 
 
 def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: int) -> None:

@@ -171,7 +171,7 @@ from pathlib import Path
 from tests.training.test_resume import again
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.training import trainers
-from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, get_step
 from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.training.runs import Run
 
@@ -179,7 +179,7 @@ out, words = sys.argv[1], json.loads(sys.argv[2])
 if os.fork():  # only the preloaded process remains
     assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
     killed = Run(Path(out, "killed"))
-    print(json.dumps([killed.status().state, step_of(newest_checkpoint(killed.folder))]), flush=True)
+    print(json.dumps([killed.status().state, get_step(newest_checkpoint(killed.folder))]), flush=True)
     again(killed)
     sys.exit(main(["internal", "runs", f"{out}/killed"]))
 
@@ -188,12 +188,12 @@ for length in ("513", "512"):
     assert status == (1 if length == "513" else 0), length
 assert main(["train", *words, "--out", f"{out}/whole"]) == 0
 
-told = RunFolderCallback.on_step_end
+original_step_end = RunFolderCallback.on_step_end
 
 def on_step_end(self, args, state, control, **kwargs):
     if state.global_step == 8:
         os.kill(os.getpid(), signal.SIGKILL)
-    told(self, args, state, control, **kwargs)
+    original_step_end(self, args, state, control, **kwargs)
 
 RunFolderCallback.on_step_end = on_step_end
 main(["train", *words, "--out", f"{out}/killed"])

@@ -265,6 +265,6 @@ def test_command_trains_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (options.normalization, options.best_by) == (ScoringRules.SQUAD, ReaderBestBy.EXACT)
     assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
     assert main(["train", READER, "--data", data.key, "--base", "starter"]) == 2
-    assert "base must be a transformer: a starter knows words" in capsys.readouterr().err
+    assert "base must be a transformer: a starter ignores word order" in capsys.readouterr().err
     assert main(["train", READER, "--data", data.key, "--base", get_base(READER), "--overlap", "300"]) == 2
     assert "overlap must be half of max_length at most" in capsys.readouterr().err
