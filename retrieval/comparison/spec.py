@@ -200,13 +200,16 @@ def omit_if_default(default: Any, **constraints: Any) -> Any:
 class RenamedFields(BaseModel):
     """A model of fields with earlier names (`serialization_alias`), which files may use and stored keys contain."""
 
-    @model_validator(mode="before")
     @classmethod
-    def with_current_names(cls, values: Any) -> Any:
+    def with_current_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a file or a stored result under the current names."""
         aliases = ((entry.serialization_alias, name) for name, entry in cls.model_fields.items())
-        renamed = {alias: name for alias, name in aliases if alias}
-        return current_names(values, renamed, cls.__name__) if isinstance(values, Mapping) else values
+        return current_names(values, {alias: name for alias, name in aliases if alias}, cls.__name__)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, values: Any) -> Any:
+        return cls.with_current_names(values) if isinstance(values, Mapping) else values
 
 
 class Spec(RenamedFields, ABC):
