@@ -78,7 +78,6 @@ class CachedRetriever:
 
     @property
     def is_built(self) -> bool:
-        """Whether its index is in memory."""
         return self._retriever is not None
 
     @property
@@ -90,7 +89,6 @@ class CachedRetriever:
         return disk_cache.has_intact_arrays("rankings", self._key_of(questions, k))
 
     def prepare(self) -> None:
-        """Build the index, and those of the components."""
         for component in self._all_components:
             component.prepare()
         self._built_retriever([""])
@@ -149,11 +147,12 @@ class CachedRetriever:
         query = elapsed - lap_seconds + model_seconds + sum(cost.query_seconds for cost in costs)
         model = model_seconds + sum(cost.model_seconds for cost in costs)
         notes = {**getattr(retriever, "notes", {}), **self._truncation_notes(retriever, questions)}
+        elsewhere = meter.take_elsewhere() + sum(cost.elsewhere_seconds for cost in costs)
         return {
             "indices": rankings.indices,
             "scores": rankings.scores,
             "seconds": np.array([build, query, model]) if self.is_timed else np.zeros(3),
-            "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(cost.elsewhere_seconds for cost in costs)),
+            "elsewhere_seconds": np.array(elsewhere),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
             "notes": np.array(json.dumps(notes)),
         }
@@ -187,8 +186,7 @@ VERSION = 3  # part of every cached ranking's key: raise it when a retriever's r
 Count = Annotated[PositiveInt, Field(le=MAX_PASSAGES)]  # of passages, or of anything in them
 CountOrZero = Annotated[NonNegativeInt, Field(le=MAX_PASSAGES)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # a score times the largest is still a number in float32
-# fields that are not in that key, which contains the keys of components, the content of files, dictionaries and models,
-# and with the fingerprint of a model its precision
+# fields that are not in that key: it contains keys of components, and the content of files, dictionaries and models
 _FIELDS_NOT_IN_KEYS = {"name", "selected_on", "retrievers", "first_stage", "path", "dictionary", "precision"}
 
 
@@ -232,10 +230,9 @@ class Spec(RenamedFields, ABC):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the retrievers it wraps: the `retrievers` that it fuses, or the `first_stage` that it reranks."""
-        fused: tuple[str, ...] = getattr(self, "retrievers", ())
+        """Names of the retrievers that it fuses, or of the `first_stage` that it reranks."""
         first_stage: str = getattr(self, "first_stage", "")
-        return (first_stage,) if first_stage else fused
+        return (first_stage,) if first_stage else tuple(getattr(self, "retrievers", ()))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -255,7 +252,6 @@ class Spec(RenamedFields, ABC):
 
     @property
     def score_kind(self) -> str:
-        """The kind of its scores, for explanations."""
         return self.kind
 
     @property
@@ -345,9 +341,9 @@ class RetrieverContext:
         self.scorer = cache(self._scorer)
 
     def _encoder(self, model: str, title: bool, precision: Precision) -> BiEncoder:
-        options: dict[str, Any] = {"precision": precision, "on_progress": self.on_progress}
-        passages_share = _passage_cost_fraction(self.question_set)
-        return BiEncoder(self.source(model), self.texts(title), passages_share=passages_share, **options)
+        share = _passage_cost_fraction(self.question_set)
+        options: dict[str, Any] = {"on_progress": self.on_progress, "passages_share": share}
+        return BiEncoder(self.source(model), self.texts(title), precision=precision, **options)
 
     def _term_encoder(self, model: str, title: bool, precision: Precision) -> SparseTextEncoder:
         texts = self.texts(title)
