@@ -6,7 +6,8 @@ import pytest
 
 from mrc_workbench.data import earlier_names
 from mrc_workbench.data.split import Part
-from tests.retrieval.comparison.test_experiment import BM25_ALONE, OTHER, read
+from tests.retrieval.comparison.test_experiment import read
+from tests.retrieval.comparison.test_experiment_values import BM25_ALONE, OTHER
 
 EARLIER = {  # the earlier names of fields, and the current ones
     "bm25": (
