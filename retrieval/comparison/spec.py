@@ -78,7 +78,6 @@ class CachedRetriever:
 
     @property
     def is_built(self) -> bool:
-        """Whether its index is in memory."""
         return self._retriever is not None
 
     @property
@@ -90,7 +89,6 @@ class CachedRetriever:
         return disk_cache.has_intact_arrays("rankings", self._key_of(questions, k))
 
     def prepare(self) -> None:
-        """Build the index, and those of the components."""
         for component in self._all_components:
             component.prepare()
         self._built_retriever([""])
@@ -149,11 +147,12 @@ class CachedRetriever:
         query = elapsed - lap_seconds + model_seconds + sum(cost.query_seconds for cost in costs)
         model = model_seconds + sum(cost.model_seconds for cost in costs)
         notes = {**getattr(retriever, "notes", {}), **self._truncation_notes(retriever, questions)}
+        elsewhere = meter.take_elsewhere() + sum(cost.elsewhere_seconds for cost in costs)
         return {
             "indices": rankings.indices,
             "scores": rankings.scores,
             "seconds": np.array([build, query, model]) if self.is_timed else np.zeros(3),
-            "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(cost.elsewhere_seconds for cost in costs)),
+            "elsewhere_seconds": np.array(elsewhere),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
             "notes": np.array(json.dumps(notes)),
         }
@@ -187,8 +186,7 @@ VERSION = 3  # part of every cached ranking's key: raise it when a retriever's r
 Count = Annotated[PositiveInt, Field(le=MAX_PASSAGES)]  # of passages, or of anything in them
 CountOrZero = Annotated[NonNegativeInt, Field(le=MAX_PASSAGES)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # a score times the largest is still a number in float32
-# fields that are not in that key, which contains the keys of components, the content of files, dictionaries and models,
-# and with the fingerprint of a model its precision
+# fields that are not in that key: it contains keys of components, and the content of files, dictionaries and models
 _FIELDS_NOT_IN_KEYS = {"name", "selected_on", "retrievers", "first_stage", "path", "dictionary", "precision"}
 
 
@@ -200,7 +198,6 @@ def omit_if_default(default: Any, **constraints: Any) -> Any:
 class RenamedFields(BaseModel):
     """A model of fields with earlier names (`serialization_alias`), which files may use and stored keys contain."""
 
-    @model_validator(mode="before")
     @classmethod
     def _read_earlier_names(cls, values: Any) -> Any:
         return cls.with_current_names(values) if isinstance(values, Mapping) else values
@@ -209,8 +206,12 @@ class RenamedFields(BaseModel):
     def with_current_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a file or a stored result under the current names."""
         aliases = ((entry.serialization_alias, name) for name, entry in cls.model_fields.items())
-        renamed = {earlier: name for earlier, name in aliases if earlier}
-        return current_names(values, renamed, cls.__name__)
+        return current_names(values, {earlier: name for earlier, name in aliases if earlier}, cls.__name__)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, values: Any) -> Any:
+        return cls.with_current_names(values)
 
 
 class Spec(RenamedFields, ABC):
@@ -233,10 +234,9 @@ class Spec(RenamedFields, ABC):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the retrievers it wraps: the `retrievers` that it fuses, or the `first_stage` that it reranks."""
-        fused: tuple[str, ...] = getattr(self, "retrievers", ())
+        """Names of the retrievers that it fuses, or of the `first_stage` that it reranks."""
         first_stage: str = getattr(self, "first_stage", "")
-        return (first_stage,) if first_stage else fused
+        return (first_stage,) if first_stage else tuple(getattr(self, "retrievers", ()))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -256,7 +256,6 @@ class Spec(RenamedFields, ABC):
 
     @property
     def score_kind(self) -> str:
-        """The kind of its scores, for explanations."""
         return self.kind
 
     @property

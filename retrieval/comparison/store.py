@@ -195,7 +195,7 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
 def read_provenance(folder: Path) -> dict[str, Any]:
     """Return a stored comparison's provenance under current names; empty if there is none."""
     origin = current_names(read_json(folder / _PROVENANCE), {"made": "created_at"}, _PROVENANCE)
-    with suppress(AttributeError, KeyError, TypeError):  # another experiment than `provenance` writes
+    with suppress(AttributeError, KeyError, TypeError, ValueError):  # not from `provenance`
         origin["data"] = current_names(origin["data"], _RENAMED_SCORES, _PROVENANCE)
         experiment = Experiment.with_current_names(origin["experiment"])
         experiment["retriever"] = [_current_spec(spec) for spec in experiment["retriever"]]
@@ -205,7 +205,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 
 def _current_spec(values: dict[str, Any]) -> dict[str, Any]:
-    current: dict[str, Any] = KIND_BY_NAME[values["kind"]].with_current_names(values)
+    current = KIND_BY_NAME[values["kind"]].with_current_names(values)
     if current["kind"] == "late":  # before layers could be selected, the last was read
         current.setdefault("layers", "last")
     return current

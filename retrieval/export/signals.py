@@ -77,7 +77,6 @@ class Terms:
         return join_tokens(tokens_of(self.analysis, questions).texts())
 
     def term_counts(self, questions: Sequence[str]) -> csr_array:
-        """Return counts of the passages' terms, `(n_questions, n_terms)`."""
         ids, offsets = tokens_of(self.analysis, questions).flat_ids_in(self._term_ids)
         return counts_by_term(ids, offsets, len(self._term_ids))
 
@@ -294,9 +293,8 @@ def plan_export(name: str, context: RetrieverContext) -> ExportPlan:
     if not plan.parts:
         message = f"{name!r} cannot be exported: choose a retriever that uses BM25 or a model"
         raise ExportError("nothing_to_take", message, name=name)
-    differences = (*plan.differences, *(("left_out",) if plan.left_out else ()))
-    left_out = tuple(dict.fromkeys(plan.left_out))
-    return replace(plan, name=name, left_out=left_out, differences=tuple(dict.fromkeys(differences)))
+    differences = dict.fromkeys([*plan.differences, *(["left_out"] if plan.left_out else [])])
+    return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differences=tuple(differences))
 
 
 def expected_differences(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
@@ -354,8 +352,8 @@ class _Planner:
                 return replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
             case _:
                 return ExportPlan(spec.name, (), left_out=(spec.name,))
-        parts = (WeightedSignal(signal, constant=1.0),)
-        return ExportPlan(spec.name, parts, differences=tuple(_difference_codes(local)))
+        part = WeightedSignal(signal, constant=1.0)
+        return ExportPlan(spec.name, (part,), differences=tuple(_difference_codes(local)))
 
     def _learned(self, spec: LearnedSpec) -> ExportPlan:
         mix = cast(LearnedMix, self._context.get_retriever(spec.name).retriever)
