@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.earlier_names import _warn
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import write_json
 from mrc_workbench.training.ablation import AblationExperiment
@@ -35,11 +34,6 @@ CHANGED = {
 }
 NEEDED = {BI_ENCODER: {"objective": "multiple-negatives", "shared_passages": True}}
 EARLIER = {name: earlier for earlier, name in EARLIER_NAMES.items()}
-
-
-@pytest.fixture(autouse=True)
-def _log_again() -> None:
-    _warn.cache_clear()
 
 
 def renamed(options: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data import earlier_names
 from mrc_workbench.data.split import Part
 from tests.retrieval.comparison.test_experiment import read
 from tests.retrieval.comparison.test_experiment_values import BM25_ALONE, OTHER
@@ -28,7 +27,6 @@ EARLIER = {  # the earlier names of fields, and the current ones
 @pytest.mark.parametrize("kind", EARLIER)
 def test_reads_earlier_field_names(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     earlier, current = EARLIER[kind]
-    earlier_names._warn.cache_clear()
     top = "validation_share = 0.2\ntest_share = 0.3\nrelevant_from = 2"
     text = BM25_ALONE.format(top=top, own=OTHER + f'kind = "{kind}"\nchosen_on = "test"\n{earlier}')
     experiment = read(text, tmp_path)
