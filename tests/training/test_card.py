@@ -27,7 +27,7 @@ SCORES: dict[str, Any] = {
     "questions": 1234,
 }
 PROVENANCE: dict[str, Any] = {
-    "made": "2026-01-02T03:04:05+00:00",
+    "created": "2026-01-02T03:04:05+00:00",
     "base": {"reference": "klue/roberta-base", "revision": COMMIT},
     "data": {
         "name": "mine",
