@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
 
 from mrc_workbench.data.cache import sealing
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested
 from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.data.pairs.store import find as find_pairs
@@ -55,12 +56,13 @@ class AblationExperiment(BaseModel):
     """The text, options and varied values; variants are evaluated on `questions` and `sentences`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    _earlier = accept_earlier_names({"validation_share": "validation_fraction", "test_share": "test_fraction"})
     _earlier_options = field_validator("language_model", "fine_tuning", "vary", mode="before")(_current_option_names)
     text: str = Field(min_length=1)
     questions: str = ""
     sentences: str = ""
-    validation_share: float = 0.1
-    test_share: float = 0.2
+    validation_fraction: float = 0.1
+    test_fraction: float = 0.2
     seed: int = 0
     untrained: bool = False
     language_model: dict[str, Scalar] = {}
@@ -69,7 +71,7 @@ class AblationExperiment(BaseModel):
 
     @property
     def split_options(self) -> SplitOptions:
-        return SplitOptions(self.validation_share, self.test_share, self.seed)
+        return SplitOptions(self.validation_fraction, self.test_fraction, self.seed)
 
     @property
     def changes(self) -> dict[int, dict[str, Scalar]]:
@@ -98,7 +100,7 @@ class AblationExperiment(BaseModel):
     def check(self) -> None:
         """Raise `ExperimentError` if an option of a variant is invalid, or no option varies."""
         try:
-            SplitOptions(self.validation_share, self.test_share, self.seed)
+            SplitOptions(self.validation_fraction, self.test_fraction, self.seed)
         except ValueError as error:
             raise ExperimentError(str(error)) from error
         if not 2 <= len(self.changes) <= MAX_VARIANTS:

@@ -32,8 +32,12 @@ class PlanOptions:
 
     data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")]
     name: Annotated[str, Parameter(help="name of the run")] = ""
-    test_share: Annotated[float, Parameter(help="fraction of the articles, or pairs, for the test part")] = 0.2
-    validation_share: Annotated[float, Parameter(help="fraction for the validation part")] = 0.1
+    test_fraction: Annotated[
+        float, Parameter(alias="--test-share", help="fraction of the articles, or pairs, for the test part")
+    ] = 0.2
+    validation_fraction: Annotated[
+        float, Parameter(alias="--validation-share", help="fraction for the validation part")
+    ] = 0.1
     split_seed: Annotated[int, Parameter(help="seed of the split")] = 0
 
 
@@ -45,7 +49,7 @@ def takes_options(kind: str) -> Callable[[Command], Command]:
 
 def make_plan(kind: str, plan_options: PlanOptions, selected_options: dict[str, Any]) -> TrainingPlan:
     """Return a plan; missing options get the defaults of the base."""
-    split_options = SplitOptions(plan_options.validation_share, plan_options.test_share, plan_options.split_seed)
+    split_options = SplitOptions(plan_options.validation_fraction, plan_options.test_fraction, plan_options.split_seed)
     return plan_training(kind, plan_options.data, plan_options.name, split_options, selected_options)
 
 

@@ -199,10 +199,6 @@ class RenamedFields(BaseModel):
     """A model of fields with earlier names (`serialization_alias`), which files may use and stored keys contain."""
 
     @classmethod
-    def _read_earlier_names(cls, values: Any) -> Any:
-        return cls.with_current_names(values) if isinstance(values, Mapping) else values
-
-    @classmethod
     def with_current_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a file or a stored result under the current names."""
         aliases = ((entry.serialization_alias, name) for name, entry in cls.model_fields.items())
@@ -210,8 +206,8 @@ class RenamedFields(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _rename(cls, values: Any) -> Any:
-        return cls.with_current_names(values)
+    def _read_earlier_names(cls, values: Any) -> Any:
+        return cls.with_current_names(values) if isinstance(values, Mapping) else values
 
 
 class Spec(RenamedFields, ABC):

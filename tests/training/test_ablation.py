@@ -70,7 +70,7 @@ def experiment(**settings: Any) -> AblationExperiment:
         "questions": stored_key,
         "language_model": SMALL,
         "fine_tuning": TUNING,
-        "test_share": 0.4,
+        "test_fraction": 0.4,
     }
     return AblationExperiment.model_validate({**defaults, **settings})
 

@@ -103,7 +103,7 @@ def test_trains_from_file_and_compares(tmp_path: Path, capsys: pytest.CaptureFix
         (("--batch-size", "1"), "error: batch_size must be between 2 and 65536, not 1"),
         (("--learning-rate", "nan"), "error: learning_rate must be between 1e-09 and 10, not nan"),
         (("--save-steps", "5"), "error: save_steps needs evaluation_steps"),
-        (("--test-share", "0.95"), "error: validation and test must each be a fraction of 0 or more"),
+        (("--test-fraction", "0.95"), "error: validation and test must each be a fraction of 0 or more"),
         (("--mini-batch-size", "5"), "error: mini_batch_size must be 0 for the starter"),
         (("--data", "nobody's"), "error: "),
     ],

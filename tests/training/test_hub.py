@@ -55,7 +55,7 @@ import json, sys
 from mrc_workbench.workbench.cli import main
 
 out, trainings = sys.argv[1:]
-shares = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
+shares = ["--validation-fraction", "0.2", "--test-fraction", "0.2", "--split-seed", "1"]
 often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
 for name, kind, data, base, options in json.loads(trainings):
     words = ["train", kind, "--data", data, "--base", base, *shares, *often]

@@ -56,7 +56,7 @@ def ranking(out: Path, base: str, *options: str) -> list[str]:
 
 def of_language(out: Path, documents: int, *options: str) -> list[str]:
     short = ["--max-length", "32", "--batch-size", "16", "--epochs", "1", "--logging-steps", "1", *FLOAT32]
-    shares = ["--validation-share", "0.2", "--test-share", "0.1"]
+    shares = ["--validation-fraction", "0.2", "--test-fraction", "0.1"]
     return ["language-model", "--data", text_file(documents), "--out", str(out), *short, *shares, *options]
 
 

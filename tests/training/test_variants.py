@@ -75,7 +75,7 @@ def test_fine_tunes_all_variants_alike() -> None:
         ({"vary": {"size": ["huge"]}}, "size must be one of"),
         ({"language_model": {"frozen_layers": 2}}, "language_model: frozen_layers must be 0"),
         ({"fine_tuning": {"epoch": 1}}, "fine_tuning: there is no option 'epoch'"),
-        ({"validation_share": 0.9, "test_share": 0.2}, "fraction of 0 or more"),
+        ({"validation_fraction": 0.9, "test_fraction": 0.2}, "fraction of 0 or more"),
     ],
 )
 def test_reports_invalid_experiment_with_section(settings: dict[str, Any], words: str) -> None:

@@ -34,7 +34,7 @@ SPECS = (BM25Spec(name="BM25"), BM25Spec(name="Words", analyzer="whitespace"))
 FILE = """
 data = "{data}"
 split = "test"
-test_share = 0.4
+test_fraction = 0.4
 depths_read = [1, 3]
 [[retriever]]
 kind = "bm25"

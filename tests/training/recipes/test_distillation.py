@@ -233,7 +233,7 @@ def test_estimate_includes_missing_teacher_scores() -> None:
 def test_command_trains_with_teacher(objective: BiEncoderObjective, tiny: str) -> None:
     words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", tiny, "--objective", objective.value]
     words += ["--negatives", "1", "--epochs", "1"]
-    words += ["--validation-share", "0.25", "--test-share", "0.25", "--split-seed", "1"]
+    words += ["--validation-fraction", "0.25", "--test-fraction", "0.25", "--split-seed", "1"]
     assert main(["train", *words]) == 2  # no teacher
     assert main(["train", *words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0
     (run,) = all_runs()

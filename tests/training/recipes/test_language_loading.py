@@ -216,7 +216,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
     base = build_masked_base(folder / "hub" / BASE)
     words = ["language-model", "--data", text_file(60), "--base", BASE, "--precision", "float32", "--batch-size", "8"]
     words += ["--max-length", "128", "--epochs", "2", "--evaluation-steps", "5", "--save-steps", "5"]
-    words += ["--logging-steps", "1", "--validation-share", "0.2", "--learning-rate", "0.005"]
+    words += ["--logging-steps", "1", "--validation-fraction", "0.2", "--learning-rate", "0.005"]
     words += ["--evaluation-limit", "4"]
     with hub_server(folder / "hub") as url:
         environment = hub_environment(url, folder / "home") | {"MRC_WORKSPACE": str(folder / "workspace")}
