@@ -1,1 +1,1 @@
-"""Models: found, loaded safely, and what they compute."""
+"""Models: finding, safe loading, and inference."""

@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
     distributes = bool(config.getoption("numprocesses", None)) and not is_worker
     if distributes and config.option.markexpr:
-        return  # the process that only distributes tests imports nothing else
+        return  # the process that distributes tests needs no other import
     from mrc_workbench.data.jobs.processes import FORKS, import_heavy_libraries, start_fork_server
     from mrc_workbench.data.terminal import quiet
 

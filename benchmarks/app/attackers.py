@@ -123,7 +123,7 @@ def _attack(app: RunningApp, files: dict[str, bytes], number: int, attack: Attac
 
 
 async def _upload(address: str, content: bytes) -> None:
-    """Drop a file on the Data page, and wait until the page has said what it makes of it."""
+    """Drop a file on the Data page, and wait for the page's report on it."""
     socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
     token = await asyncio.to_thread(_token, address)
     cookies = f"{_COOKIE}={token}"
@@ -155,7 +155,7 @@ async def _upload(address: str, content: bytes) -> None:
 
 
 async def _wait_for_script_end(connection: ClientConnection) -> tuple[str, str]:
-    """Wait for the end of the script's run; returns the session and the upload field that were told of."""
+    """Wait for the end of the script's run; returns the ids of the session and of the upload field."""
     session = widget = ""
     while True:
         message = await _receive(connection)

@@ -38,10 +38,9 @@ _PATIENCE = 60_000  # milliseconds
 _TARGET_SECONDS = 1.0
 _TARGET_SECONDS_ALONE = 0.5
 _SEARCHED = {"q": "세종대왕이 만든 글자는?", "columns": "BM25|Dense"}
-# A click has ended with the last change of the page, once what it asked of the server is answered and nothing more
-# happens for a while. The app says of itself whether its script runs, but a busy browser may never show that it did,
-# when start and end arrive together, or only some time after the click. What a table's canvas holds is not drawn: it is
-# what a screen reader finds there.
+# A click ends with the last change of the page, after the server has answered and no further change follows for a while.
+# The app shows whether its script runs, but a busy browser may show it late, or not at all if start and end arrive
+# together. The content of a table's canvas is read from its grid for screen readers.
 _NOTE_MESSAGES = """
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {

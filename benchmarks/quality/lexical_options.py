@@ -177,7 +177,7 @@ def _select_change(
 
 
 def _test_specs(selected: list[_SelectedChange], folder: Path) -> list[Spec]:
-    """Return BM25 with every selected change alone, and with all changes that gained."""
+    """Return BM25 with each selected change, and with all changes that gained."""
     specs: list[Spec] = [_changed_spec(f"{_BASELINE}, {selection.kind}", selection.change) for selection in selected]
     gaining = [selection.change for selection in selected if selection.gain > 0]
     if len(gaining) < 2:

@@ -100,7 +100,7 @@ def _cell_text(value: object) -> str:
 def progress_bar(title: str, *, enabled: bool = True) -> Iterator[OnProgress]:
     """Yield a function that displays progress; hides the progress bars of libraries.
 
-    A notebook shows a widget and a terminal a line; if the standard error is a file, nothing is written.
+    A notebook shows a widget and a terminal a line; if the standard error is a file, there is no output.
     """
     with quiet_libraries():
         if not enabled:

@@ -60,7 +60,7 @@ def test_reports_truncating_retrievers_and_their_wrappers(folder: str, tmp_path:
     assert not [result.error for result in comparison.results if result.error]
     expected = [("Dense", LONG, ["Hybrid", "Mix"]), ("Late", LONG, ["Mix"]), ("Reranked", LONG, [])]
     assert comparison.cut_off == expected
-    assert compare(experiment, SET).cut_off == expected  # as it was kept
+    assert compare(experiment, SET).cut_off == expected  # as stored
     job_folder = ComparisonJob.of(experiment, SET.fingerprint).folder
     save_comparison(comparison, job_folder)
     assert load(job_folder, SET).cut_off == expected
