@@ -38,7 +38,7 @@ _PATIENCE = 60_000  # milliseconds
 _TARGET_SECONDS = 1.0
 _TARGET_SECONDS_ALONE = 0.5
 _SEARCHED = {"q": "세종대왕이 만든 글자는?", "columns": "BM25|Dense"}
-# A click ends with the last change of the page, after the server has answered and no further change follows for a while.
+# A click ends with the last change of the page, after the server has answered and no other change follows for a while.
 # The app shows whether its script runs, but a busy browser may show it late, or not at all if start and end arrive
 # together. The content of a table's canvas is read from its grid for screen readers.
 _NOTE_MESSAGES = """
