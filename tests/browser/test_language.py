@@ -211,7 +211,7 @@ def test_inspects_the_trained_model(app: str, korean_module_page: Page) -> None:
     assert 0 < sum(likely) <= 1.001
 
     page.get_by_role("radio", name=KO["inside.view_over_steps"]).click()
-    press(page, KO["inside.draw_course"])
+    press(page, KO["inside.draw_checkpoints"])
     expect(page.get_by_text(sentence_pattern(KO, "inside.steps_answer"))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
     wait_until_idle(page)
@@ -248,7 +248,7 @@ def test_model_views_match_in_english(korean_module_page: Page, page: Page) -> N
     expect_same_numbers(korean, page, "inside.contexts_answer", "inside.contexts_answer_pieces")
     for localized_page, words in ((korean, KO), (page, EN)):
         open_tab(localized_page, words["inside.view_gaps"])
-    press(page, EN["inside.draw_course"])
+    press(page, EN["inside.draw_checkpoints"])
     expect_same_numbers(korean, page, "inside.steps_answer")
     for localized_page, words in ((korean, KO), (page, EN)):
         localized_page.get_by_role("radio", name=words["inside.view_fill_mask"]).click()

@@ -145,7 +145,7 @@ def test_reports_unreachable_hub_quickly(tmp_path: Path) -> None:
     assert (code, model, torch_imported) == ("hub_unreachable", BI_ENCODER, "False")
     assert float(seconds) < 15
     assert "cannot be reached" in second
-    assert "use the starter model" in second
+    assert "use a starter or a local folder" in second
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ def test_projection_equals_svd(folder: Path) -> None:
 
 
 def test_questions_require_fitted_projection(folder: Path) -> None:
-    with pytest.raises(ValueError, match="encoded before"):
+    with pytest.raises(ValueError, match="encode them before questions"):
         encoder_of(folder, dimensions=5).encode_questions(["서울", "한강"])
 
 

@@ -138,7 +138,7 @@ def plugin(passages: Sequence[Passage]) -> CachedRetriever:
 ELSEWHERE = {"milvus": None, "http": http, "plugin": plugin}  # kinds that need more than doubles of models
 
 
-def _metered(double: type, *of: object) -> object:
+def _metered(double: type, *of: object, **options: object) -> object:
     retriever = double()
     retriever.meter = Meter()
     return retriever
@@ -174,8 +174,9 @@ def milvus_files(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def held_open() -> Iterator[Callable[[MilvusSettings, str], AbstractContextManager[Any]]]:
     """A file stays open from one search to the next: to open one takes longer than to search it."""
+    open_client = connection.open_client  # tests replace it
     with ExitStack() as stack:
-        opened = cache(lambda at, collection: stack.enter_context(connection.open_client(at, collection)))
+        opened = cache(lambda at, collection: stack.enter_context(open_client(at, collection)))
         yield lambda at, collection: nullcontext(opened(at, collection))
 
 

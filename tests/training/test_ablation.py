@@ -308,7 +308,7 @@ def test_command_prints_ablation(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text(f'text = "{stored_key}"\n[language_model]\n{small}\n[vary]\nseed = [1]\n', encoding="utf-8")
     assert main(["ablate", str(path), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert [variant["changed"] for variant in printed["variants"]] == [{}, {"seed": 1}]
+    assert [variant["changed_options"] for variant in printed["variants"]] == [{}, {"seed": 1}]
     assert main(["ablate", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["variant", "perplexity", "masked_accuracy"]

@@ -49,7 +49,7 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Questio
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
     plan = create_planned_run(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
     task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(find_model("starter"))
-    trainer = make_trainer(replace(task, measure=scripted(script)), plan.options, folder, [])
+    trainer = make_trainer(replace(task, evaluate=scripted(script)), plan.options, folder, [])
     trainer.train()
     return trainer, task.model[0].embedding.weight.detach().numpy().copy()
 

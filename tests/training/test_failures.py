@@ -67,7 +67,7 @@ def test_reports_unreachable_hub(kind: str, base: str) -> None:
     status = failed(create_planned_run(kind, misleading_set(), base=base))  # tests/conftest.py sets an unreachable hub
     assert status.code == "hub_unreachable"
     assert base in status.message
-    assert "use the starter model" in status.message
+    assert "use a starter or a local folder" in status.message
     assert time.monotonic() - began < 15
 
 

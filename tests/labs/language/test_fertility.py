@@ -176,7 +176,7 @@ def test_measures_and_stores_all_kinds(capsys: pytest.CaptureFixture[str], text:
         stored = load_tokenizer(tmp_path / "out" / f"{kind}-words-1000")
         expected = asdict(measure_fertility(stored, held_out_documents))
         assert metrics["documents"] == len(held_out_documents.texts)
-        assert metrics["share"] == 1.0
+        assert metrics["fraction"] == 1.0
         for name in ("tokens_per_word", "unknown_rate", "whole_words", "f1", "document_tokens", "vocabulary_size"):
             assert metrics[name] == expected[name], name
 

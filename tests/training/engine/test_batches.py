@@ -34,7 +34,7 @@ def plain(passage_of_question: np.ndarray, lengths: np.ndarray | None = None, **
     n = len(passage_of_question)
     relevance = relevance_of([{int(passage)} for passage in passage_of_question], int(passage_of_question.max()) + 1)
     lengths = np.ones(n, dtype=int) if lengths is None else lengths
-    given_ = {"passages": passage_of_question[:, None].astype(np.int32), "in_batch": True, **changes}
+    given_ = {"passages": passage_of_question[:, None].astype(np.int32), "in_batch_negatives": True, **changes}
     return Examples(np.arange(n), relevance=relevance, lengths=lengths, **given_)
 
 
@@ -207,11 +207,11 @@ def test_epoch_depends_on_seed_and_number() -> None:
         assert not as_sets(before) & as_sets(after)
 
 
-@pytest.mark.parametrize("in_batch", [True, False])
-def test_batches_similar_lengths_to_limit_padding(in_batch: bool) -> None:
+@pytest.mark.parametrize("in_batch_negatives", [True, False])
+def test_batches_similar_lengths_to_limit_padding(in_batch_negatives: bool) -> None:
     rng = np.random.default_rng(0)
     passages = rng.integers(0, 800, 4000)
-    examples = plain(passages, rng.lognormal(6, 0.7, 800)[passages], in_batch=in_batch)
+    examples = plain(passages, rng.lognormal(6, 0.7, 800)[passages], in_batch_negatives=in_batch_negatives)
 
     def computed(batches: list[Batch]) -> float:
         return sum(float(examples.lengths[batch].max()) * len(batch) for batch in batches)
@@ -226,7 +226,7 @@ def test_batches_similar_lengths_to_limit_padding(in_batch: bool) -> None:
 
 
 def test_allows_repeated_passages_without_in_batch_negatives() -> None:
-    examples = plain(np.zeros(64, dtype=int), np.arange(64), in_batch=False)
+    examples = plain(np.zeros(64, dtype=int), np.arange(64), in_batch_negatives=False)
     batches = epoch_of(sampler_on(examples, batch_size=16), 0)
     assert [len(batch) for batch in batches] == [16] * 4
     assert sorted(chain(*batches)) == list(range(64))

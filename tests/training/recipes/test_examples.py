@@ -180,11 +180,11 @@ def test_makes_triplets_for_teacher_differences() -> None:
     assert list(columns) == ["question", "positive", "negative"]
     columns["score"] = TeacherScores("starter", data, examples, differences=True).labels(lambda _: None)
     teacher = CrossEncoderScorer(find_model("starter"), TEXTS)
-    every = {(q, row): teacher.score([(q, TEXTS[row])])[0] for q in QUERIES for row in range(5)}
+    scores = {q: teacher.score([(q, text) for text in TEXTS]) for q in QUERIES}
     entries = list(zip(*columns.values(), strict=True))
     for question, positive, negative, difference in entries:
-        scores = every[question]
-        assert difference == pytest.approx(scores[TEXTS.index(positive)] - scores[TEXTS.index(negative)], abs=1e-5)
+        gap = scores[question][TEXTS.index(positive)] - scores[question][TEXTS.index(negative)]
+        assert difference == pytest.approx(gap, abs=1e-5)
     pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
     negatives = {(question, row) for question, row, label in pairs if label == 0}
     assert {(QUERIES.index(q), TEXTS.index(n)) for q, _, n, _ in entries} == negatives

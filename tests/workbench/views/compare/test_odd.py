@@ -136,7 +136,7 @@ def test_keeps_metrics_of_others_if_first_stage_failed() -> None:
         assert len(app.error) == 2
 
 
-@pytest.mark.parametrize("code", ["address", "unreachable", "refused", "busy", "failed"])
+@pytest.mark.parametrize("code", ["address", "unreachable", "refused", "locked", "failed"])
 def test_translates_milvus_errors(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = save_question_set(small_set())
     add_retriever(data.fingerprint, MilvusSpec(name="Milvus"))

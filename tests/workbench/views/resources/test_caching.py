@@ -141,7 +141,7 @@ def test_removed_dictionary_is_missing_after_reading() -> None:
     dictionary = dictionary_store.save(Dictionary((Word("경인선"),)), "철도")
     assert dictionary_of(dictionary.reference) == Dictionary((Word("경인선"),))
     dictionary_store.remove(dictionary.key)
-    with pytest.raises(DictionaryError, match="is kept"):
+    with pytest.raises(DictionaryError, match="no stored dictionary"):
         dictionary_of(dictionary.reference)
 
 

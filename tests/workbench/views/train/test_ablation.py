@@ -81,7 +81,7 @@ def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) 
 def test_follows_form_and_starts_only_if_something_varies(app: AppTest) -> None:
     vary(run(app), "mask_fraction", 0.3, 0.4)
     enter(app, LANGUAGE_MODEL, mask_fraction=0.3)
-    assert app.multiselect(key="train_ablation_vary_mask_share").value == [0.4]
+    assert app.multiselect(key="train_ablation_vary_mask_fraction").value == [0.4]
     vary(app, "mask_fraction")
     app.checkbox(key="train_ablation_untrained").set_value(False)
     assert EN["ablation.nothing_varied"] in texts(run(app))

@@ -194,7 +194,7 @@ def test_displays_pair_metrics_and_their_curves(app: AppTest) -> None:
 
 def test_names_loss_if_unscored_and_offers_model_as_base(app: AppTest) -> None:
     spaces = {name: {"alignment": 0.1, "uniformity": -1.0} for name in ("before", "after")}
-    training_run = similar(**spaces, intervals={}, gain=None, training_sample=None, judged_by="loss")
+    training_run = similar(**spaces, intervals={}, gain=None, training_sample=None, best_by="loss")
     assert training_run.id in base_choices(BI_ENCODER)
     assert training_run.id in base_choices(SENTENCES)
     assert SENTENCES in RECIPES

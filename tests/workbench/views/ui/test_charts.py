@@ -172,7 +172,7 @@ def test_describes_highest_and_lowest_pair_of_a_matrix() -> None:
 
 def test_finds_no_peak_without_density() -> None:
     rows = [("low", 0, 0.1, 0.0), ("low", 0, 0.2, 0.0), ("high", 1, 0.1, 1.0), ("high", 1, 0.2, 3.0)]
-    table = pd.DataFrame(rows, columns=["band", "place", "cosine", "density"])
+    table = pd.DataFrame(rows, columns=["band", "band_index", "cosine", "density"])
     description = ridge_chart(table, ["low", "high"], "Model", ["Model"], x="Cosine").to_dict()["description"]
     assert "high 0.20" in description
     assert "low" not in description
