@@ -154,6 +154,8 @@ class _SignalFields(TypedDict):
 
 def read_signal(details: Any) -> Any:
     """Return notes about a signal, see `describe_mix`, under the current names."""
+    if not isinstance(details, Mapping):
+        return details
     return current_names(details, {"share": "weight", "brings": "gain"}, "signals of a mix")
 
 

@@ -32,7 +32,7 @@ from mrc_workbench.training.jobs import (
     Variant,
     VariantDifference,
 )
-from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions, current_options
+from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions, with_current_names
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, all_runs, create_run, find_run
@@ -48,16 +48,12 @@ Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 
 
-def _current_option_names(options: object) -> object:
-    return current_options(options) if isinstance(options, Mapping) else options
-
-
 class AblationExperiment(BaseModel):
     """The text, options and varied values; variants are evaluated on `questions` and `sentences`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     _earlier = accept_earlier_names({"validation_share": "validation_fraction", "test_share": "test_fraction"})
-    _earlier_options = field_validator("language_model", "fine_tuning", "vary", mode="before")(_current_option_names)
+    _earlier_options = field_validator("language_model", "fine_tuning", "vary", mode="before")(with_current_names)
     text: str = Field(min_length=1)
     questions: str = ""
     sentences: str = ""

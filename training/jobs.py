@@ -24,11 +24,11 @@ from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, read_number, workspace, write_text
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.engine.checkpoints import get_step, is_complete, newest_checkpoint
-from mrc_workbench.training.options import TrainingOptions, current_options
+from mrc_workbench.training.options import TrainingOptions, with_current_names
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, create_run, find_run, planned_runs
 
 Outcome = TypeVar("Outcome")
-ChangedOptions = Annotated[dict[str, Any], BeforeValidator(current_options)]
+ChangedOptions = Annotated[dict[str, Any], BeforeValidator(with_current_names)]
 
 
 @dataclass(frozen=True, order=True)

@@ -38,6 +38,11 @@ def current_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return current_names(options, EARLIER_NAMES, "training options")
 
 
+def with_current_names(options: object) -> object:
+    """Return options under their current names, and any other value unchanged: for pydantic validators."""
+    return current_options(options) if isinstance(options, Mapping) else options
+
+
 class AttentionDropout(StrEnum):
     """Attention dropout during training. On a CPU it triples time and memory."""
 

@@ -69,7 +69,7 @@ kind = "hybrid"
 of = ["BM25", "Endpoint"]
 """
 REGISTERED = (
-    "letters=tests.search_server:CharacterSearch,langchain=tests.retrieval.outside.test_libraries:Letters.for_passages"
+    "letters=tests.search_server:CharacterSearch,langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
 )
 
 
