@@ -207,7 +207,8 @@ def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float)
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.multistage.default_model", lambda: model)
     spec = choices_for(data).specs["Dense"]
     assert isinstance(spec, DenseSpec)
-    write_json(workspace() / "cache" / "pace.json", {reader_key(spec): {"setup_seconds": seconds, "seconds_per_character": 0.0}})
+    pace = {"setup_seconds": seconds, "seconds_per_character": 0.0}
+    write_json(workspace() / "cache" / "pace.json", {reader_key(spec): pace})
 
 
 def test_shows_time_of_slow_retriever_and_does_not_select_it(
