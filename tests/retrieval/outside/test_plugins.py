@@ -68,9 +68,7 @@ name = "Fused"
 kind = "hybrid"
 of = ["BM25", "Endpoint"]
 """
-REGISTERED = (
-    "letters=tests.search_server:CharacterSearch,langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
-)
+REGISTERED = "letters=tests.search_server:CharacterSearch,langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
 
 
 @pytest.fixture(autouse=True)
