@@ -66,9 +66,12 @@ entry = "langchain"
 [[retriever]]
 name = "Fused"
 kind = "hybrid"
-of = ["BM25", "Endpoint"]
+retrievers = ["BM25", "Endpoint"]
 """
-REGISTERED = "letters=tests.search_server:CharacterSearch,langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
+REGISTERED = (
+    "letters=tests.search_server:CharacterSearch,"
+    "langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
+)
 
 
 @pytest.fixture(autouse=True)
