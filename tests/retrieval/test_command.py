@@ -45,12 +45,12 @@ kind = "dense"
 [[retriever]]
 name = "qrels"
 kind = "hybrid"
-of = ["BM25 (words)", "../dense/starter"]
+retrievers = ["BM25 (words)", "../dense/starter"]
 [[retriever]]
 name = ".."
 kind = "rerank"
-first = "qrels"
-depth = 10
+first_stage = "qrels"
+rerank_top_k = 10
 """
 RUNS = {
     "BM25 (words)": "BM25_words_.trec",

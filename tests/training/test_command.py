@@ -53,7 +53,7 @@ model = "bi"
 [[retriever]]
 kind = "rerank"
 name = "reranked"
-first = "BM25"
+first_stage = "BM25"
 model = "cross"
 """
 
