@@ -207,7 +207,7 @@ def at_scale() -> list[str]:
         cost = float(price) * _HOURS / _GIB
         rows.append((f"a month at {price} a GiB and hour", lambda n: n * (index + small) * cost, "× `SCALE_PRICE`"))
     lines = [
-        "| measured, or told by the format | |",
+        "| measured, or given by the format | |",
         "|---|---:|",
         *(f"| {name} | {peers.format_number(value)} |" for name, value in measured.items()),
     ]

@@ -217,10 +217,11 @@ def _report(first: float, whole: float, estimates: list[_TimeLeft]) -> list[str]
     return [
         f"BM25's figures {first:.1f} s after the set is used (target: 6), everything after {whole:.1f} s.",
         "",
-        "| second | time left, told | what it took from there |",
+        "| second | displayed time left | actual time left |",
         "|---:|---:|---:|",
         *(f"| {second:.0f} | {left:.0f} | {actual:.0f} |" for second, left, actual in dict.fromkeys(displayed)),
         "",
-        f"From second {_FIRST_SECONDS:.0f} on a time was told {len(known)} times of {len(evaluated)}; it was off by "
-        f"{max(errors, default=0):.0%} at most (target: 33%), and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
+        f"From second {_FIRST_SECONDS:.0f} on, a time was displayed {len(known)} times of {len(evaluated)}. "
+        f"It was off by {max(errors, default=0):.0%} at most (target: 33%), "
+        f"and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
     ]

@@ -58,7 +58,7 @@ def masked_pretraining() -> list[str]:
         data_metadata = next(iter(new.values())).provenance()["data"]
         lines = [
             f"| {data_metadata['documents']:,} passages | perplexity, held out | 95% | hidden tokens guessed "
-            "| next segments told | 95% | minutes |",
+            "| next segments predicted | 95% | minutes |",
             "|---|---:|---:|---:|---:|---:|---:|",
         ]
         for name, run in new.items():
@@ -100,7 +100,11 @@ def _format_interval(ends: list[float], digits: int = 0) -> str:
 
 
 _NAME = "pretraining"
-_METRIC_LABELS = {"perplexity": "perplexity", "next_accuracy": "next segments told", "spearman": "Spearman, KorSTS"}
+_METRIC_LABELS = {
+    "perplexity": "perplexity",
+    "next_accuracy": "next segments predicted",
+    "spearman": "Spearman, KorSTS",
+}
 _METRIC_LABELS["ndcg@10"] = "nDCG@10"
 
 

@@ -152,7 +152,7 @@ def _write_synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
         for min_texts in _MIN_PASSAGES
     }
     return [
-        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} told by {min_texts} or more.txt")
+        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} in {min_texts} or more texts.txt")
         for min_texts, dictionary in dictionaries.items()
         if dictionary.synonyms
     ]

@@ -1,6 +1,6 @@
 """Attacks beyond files of questions, each with an oracle; a case is an area and a seed.
 
-A result is a verdict ("refused", "told", "silent", "made anew") and a list of errors.
+A result is a verdict ("refused", "reported", "silent", "made anew") and a list of errors.
 """
 
 import json
@@ -66,7 +66,7 @@ def pairs(seed: int) -> Verdict:
         if not (np.isfinite(pair_set.gold).all() and abs(np.array(pair_set.scale)).max() <= MAX_SCORE):
             wrong.append(f"no finite share of {pair_set.scale}")
     audit_pairs(pair_set)
-    return ("told" if reading.files[0].problems else "silent"), wrong
+    return ("reported" if reading.files[0].problems else "silent"), wrong
 
 
 def experiments(seed: int) -> Verdict:

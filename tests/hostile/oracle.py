@@ -57,7 +57,7 @@ def damage_file(written: Written, seed: int) -> Damage:
 
 
 def verdict(format_: str, seed: int) -> tuple[str, list[str]]:
-    """Damage a file of this format and read it; returns the verdict ("refused", "told" or "silent") and the errors."""
+    """Damage a file and read it; returns the verdict ("refused", "reported" or "silent") and the errors."""
     written = write(format_, random_rows(seed))
     damage = damage_file(written, seed)
     try:
@@ -65,7 +65,7 @@ def verdict(format_: str, seed: int) -> tuple[str, list[str]]:
     except DataError as error:
         str(error).encode()
         return "refused", []
-    return ("told" if reading.problems else "silent"), [*_find_errors(written, damage, reading)]
+    return ("reported" if reading.problems else "silent"), [*_find_errors(written, damage, reading)]
 
 
 def _find_errors(written: Written, damage: Damage, reading: QuestionSetReading) -> list[str]:

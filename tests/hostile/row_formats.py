@@ -1,4 +1,4 @@
-"""Known rows as files of every format, with the position of each row, so that damage can be told from errors."""
+"""Known rows as files of every format, with the position of each row, to distinguish damage from errors."""
 
 import csv
 import io

@@ -47,7 +47,7 @@ def test_stores_a_verdict_per_passage_and_model() -> None:
     with chat_server(knows) as server:
         assert judged(server, requests=REQUESTS[:2]) == JudgingResult(2)
         assert judged(server) == judged(server) == JudgingResult(5)
-        assert len(server.requests) == 5, "what it judged before is not asked again"
+        assert len(server.requests) == 5, "stored verdicts need no request"
         assert {request["temperature"] for request in server.requests} == {0}
     ids = dict(zip((passage.id for passage in PASSAGES), (RIGHT, WRONG, WRONG, WRONG, UNSURE), strict=True))
     assert load_model_verdicts(CORPUS) == {MODEL: {("한글을 만든 왕은?", id_): verdict for id_, verdict in ids.items()}}

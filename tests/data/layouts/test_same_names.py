@@ -39,7 +39,7 @@ def test_reads_files_with_equal_names(name: str) -> None:
     reading = read_files(same_named(files))
     assert reading.question_set.corpus_fingerprint == expected.question_set.corpus_fingerprint
     assert judgements(reading) == judgements(expected)
-    assert len({file.name for file in reading.files}) == len(expected.files), "each file is told by a name of its own"
+    assert len({file.name for file in reading.files}) == len(expected.files), "each file has a distinct name"
 
 
 def test_names_files_with_their_folders(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_reports_invalid_text_in_user_language_and_keeps_choice(
     assert error_element.value.replace("\\", "") == words.format(file="bad", line=1, byte="0xB0")
     assert selected_label(app).startswith(text.reference)
     assert [text_entry.key for text_entry in texts.stored()] == [text.key]
-    assert run(app).error[0].value == error_element.value, "it is told as long as the file stays"
+    assert run(app).error[0].value == error_element.value, "the error stays as long as the file"
 
 
 def test_reads_rejected_file_only_once(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_model_judges_the_same_list(data: StoredSet, comparison: Path, monkeypat
         assert "perhaps" in texts(press(app, "pool_model"))
         assert "judged 3 of 4" in texts(press(app, "pool_next_2")).replace("\\", "")
         press(app, "pool_model")
-        assert server.keys.count(f"Bearer {chat_server.KEY}") == 4 + 1, "what was judged is not asked again"
+        assert server.keys.count(f"Bearer {chat_server.KEY}") == 4 + 1, "stored verdicts need no request"
     assert "judged 4 of 4" in texts(app).replace("\\", "")
     assert load_judgements(CORPUS) == person
     (by_model,) = load_model_verdicts(CORPUS).values()
