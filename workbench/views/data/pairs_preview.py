@@ -151,6 +151,7 @@ def draw(preview: PairsPreview) -> None:
                 _pick_encoding(preview, used, is_folded=True)
                 _draw_read(preview, preview.read)
             else:
+                widgets.forget_store_click()
                 widgets.draw_discard_button("close_failed", drop)
     if preview.before is not None:
         draw(preview.before)

@@ -20,6 +20,7 @@ from mrc_workbench.workbench.views.data.widgets import (
     draw_problems,
     draw_status,
     draw_store_button,
+    forget_store_click,
     left_out_words,
     pick_column,
     pick_encoding,
@@ -55,6 +56,7 @@ def draw(current: DatasetPreview) -> None:
                 _pick_reading(current)
                 _pick_encoding(current, current.encoding)
             if current.read is None:
+                forget_store_click()
                 _draw_buttons(current)
                 return
             reading = current.read.reading

@@ -43,6 +43,7 @@ from mrc_workbench.workbench.views.ui.words import (
 MEGABYTE = 10**6  # bytes
 PAIRS_IN_ADDRESS = "pairs"  # the displayed set
 _MAX_ROWS = 1000
+_STORE_CLICK = "store_click"  # session key: the name of the set to store
 _MAX_COLUMNS = 30  # of the first rows
 
 
@@ -157,17 +158,26 @@ def selected_pairs() -> StoredPairs | None:
 
 
 def draw_store_button(stored_name: str, displayed_name: str, preview_key: str, **button: Any) -> str | None:
-    """Draw a field for the name of a set and a button; returns the name to store on a click, else None."""
+    """Draw a field for the name of a set and a button; returns the name to store on a click, else None.
+
+    A changed column reads the files again, and the page is drawn again before it reaches this button. A callback notes
+    the click, so that it counts all the same.
+    """
     name = _draw_name_field(displayed_name, f"set_name_{preview_key}", width=320)
-    if not st.button(type="primary", icon=":material/check:", **button):
+    note_click = partial(st.session_state.__setitem__, _STORE_CLICK, stored_name)
+    st.button(type="primary", icon=":material/check:", on_click=note_click, **button)
+    if st.session_state.pop(_STORE_CLICK, None) != stored_name:
         return None
     return stored_name if name == displayed_name else name or stored_name
 
 
+def forget_store_click() -> None:
+    """Forget a click on a preview that turned out to be unusable."""
+    st.session_state.pop(_STORE_CLICK, None)
+
+
 def draw_discard_button(key: str, forget: Callable[[], None]) -> None:
-    if st.button(word("data_page.discard"), icon=":material/close:", key=key):
-        forget()
-        st.rerun()
+    st.button(word("data_page.discard"), icon=":material/close:", key=key, on_click=forget)
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:

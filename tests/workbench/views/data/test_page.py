@@ -153,6 +153,24 @@ def test_reads_again_with_changed_column(app: AppTest) -> None:
     assert "지문 열을 찾지 못했습니다" in texts(app)
 
 
+def test_click_beside_changed_column_uses_new_reading(app: AppTest) -> None:
+    upload(app, "질문,지문,메모\n수도는?,서울은 수도이다.,가 메모\n바다는?,부산은 항구이다.,나 메모\n")
+    column(app, "context").select("메모")
+    press(app, "use")
+    assert [*load(stored()[0].key).passages.texts] == ["가 메모", "나 메모"]
+
+
+def test_click_is_forgotten_if_changed_column_is_unusable(app: AppTest) -> None:
+    upload(app, TABLE)
+    column(app, "context").select_index(0)
+    press(app, "use")
+    assert "지문 열을 찾지 못했습니다" in texts(app)
+    column(app, "context").select("지문")
+    run(app)
+    assert "use" in keys(app)
+    assert [item.source for item in stored()] == ["sample"]
+
+
 def test_lists_left_out_rows_in_user_language(app: AppTest) -> None:
     upload(app, FAULTY)
     assert "4개 행 가운데 1개를 제외했습니다" in texts(app)

@@ -191,8 +191,8 @@ def test_reads_again_with_changed_column(app: AppTest) -> None:
     choose(app, "sentence1", "앞")
     choose(app, "sentence2", "뒤")
     assert "12 rows → 12 scored pairs" in texts(app)
-    choose(app, "score", "다른 점수")
-    press(app, "keep_pairs")
+    field(app, "score").set_value("다른 점수")
+    press(app, "keep_pairs")  # in the same run
     assert load(stored()[0].key).values.tolist() == [row % 3 for row in range(12)]
 
 
