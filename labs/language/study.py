@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from pydantic import ConfigDict, Field
 
 from mrc_workbench.data.commands import AsJson, choices_option, command_group, print_stored
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.formats.opening import derive_name
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.studies import Array, Study
