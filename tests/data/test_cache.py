@@ -1,4 +1,4 @@
-"""Tests of the cache: results are computed once, and again if a file is damaged; seals detect damage."""
+"""Tests of the cache: results are computed once, and again if a file is damaged; cache detect damage."""
 
 import json
 import os
@@ -12,19 +12,9 @@ import numpy as np
 import pytest
 import xxhash
 
-from mrc_workbench.data import cache as seals
+from mrc_workbench.data import cache
 from mrc_workbench.data import workspace as workspace_module
-from mrc_workbench.data.cache import (
-    SEAL,
-    Arrays,
-    cached_arrays,
-    is_intact,
-    is_sealed,
-    key_of,
-    seal,
-    sealing,
-    without_caching,
-)
+from mrc_workbench.data.cache import cached_arrays, is_intact, seal, sealing
 from mrc_workbench.data.text.analysis import analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
@@ -32,11 +22,11 @@ from mrc_workbench.data.workspace import workspace
 ARRAYS = {"numbers": np.arange(50, dtype=np.int32), "shares": np.linspace(0, 1, 7)}
 
 
-def compute() -> Arrays:
+def compute() -> cache.Arrays:
     return ARRAYS
 
 
-def compute_nothing() -> Arrays:
+def compute_nothing() -> cache.Arrays:
     raise AssertionError("computed again")
 
 
@@ -45,7 +35,7 @@ def cached_file(kind: str) -> Path:
     return path
 
 
-def assert_same(arrays: Arrays) -> None:
+def assert_same(arrays: cache.Arrays) -> None:
     assert arrays.keys() == ARRAYS.keys()
     for name, values in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], values)
@@ -63,7 +53,7 @@ def test_computes_arrays_once() -> None:
 
 
 def test_disabling_the_cache_affects_only_this_thread() -> None:
-    with without_caching(), ThreadPoolExecutor(1) as others:
+    with cache.without_caching(), ThreadPoolExecutor(1) as others:
         assert_same(cached_arrays("kind", "key", compute))
         assert not (workspace() / "cache").exists()
         others.submit(cached_arrays, "kind", "key", compute).result()
@@ -118,8 +108,8 @@ def test_reads_tokens_from_disk_and_recomputes_truncated_ones() -> None:
 def test_different_parts_have_different_keys() -> None:
     parts: list[tuple[object, ...]] = [("a",), ("a", "b"), ("ab",), (["a", "b"],), ("a", ["b"]), (1,), ("1",), (None,)]
     parts += [("\ud800",), ("?",), ({"a": 1},), (["a", 1],)]
-    assert len({key_of(*values) for values in parts}) == len(parts)
-    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
+    assert len({cache.key_of(*values) for values in parts}) == len(parts)
+    assert cache.key_of({"a": 1, "b": 2}) == cache.key_of({"b": 2, "a": 1})
 
 
 CONTENT = bytes(range(256)) * 10
@@ -182,20 +172,20 @@ def test_missing_or_unsealed_file_is_not_intact(tmp_path: Path) -> None:
     for content in (b"", CONTENT):
         (tmp_path / "plain").write_bytes(content)
         assert not is_intact(tmp_path / "plain")
-        assert not is_sealed(tmp_path / "plain")
+        assert not cache.is_sealed(tmp_path / "plain")
     seal(tmp_path / "plain")
-    assert is_sealed(tmp_path / "plain")
+    assert cache.is_sealed(tmp_path / "plain")
 
 
 def test_digests_a_file_once_until_it_is_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    digest = seals._digest
+    digest = cache._digest
 
     def record(path: Path, size: int) -> bytes:
         read.append(path)
         return digest(path, size)
 
-    monkeypatch.setattr(seals, "_digest", record)
+    monkeypatch.setattr(cache, "_digest", record)
     assert all(is_intact(file) for _ in range(5))
     assert read == [file]
     copy = file.with_name("copy")
@@ -220,7 +210,7 @@ def test_numpy_reads_sealed_arrays(tmp_path: Path) -> None:
 
 def test_folder_is_intact_if_all_its_files_are(folder: Path) -> None:
     assert is_intact(folder)
-    for name in ("config.json", "inner/weights", "empty", SEAL):
+    for name in ("config.json", "inner/weights", "empty", cache.SEAL):
         path = folder / name
         whole = path.read_bytes()
         for damaged in (b"", whole[:-1], whole + b"x", b"[" * 100_000, b"{}"):
@@ -244,7 +234,7 @@ def test_failed_write_keeps_the_old_file(file: Path) -> None:
 def test_flushes_sealed_file_before_renaming_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[tuple[str, bool]] = []
     target = tmp_path / "sealed"
-    for module in (seals, workspace_module):
+    for module in (cache, workspace_module):
         monkeypatch.setattr(module, "to_disk", lambda path: forced.append((path.name, target.exists())))
     with sealing(target) as new:
         new.write_bytes(CONTENT)
@@ -255,7 +245,7 @@ def test_flushes_sealed_file_before_renaming_it(tmp_path: Path, monkeypatch: pyt
         new.mkdir()
         (new / "inner").write_bytes(CONTENT)
     before = [name for name, there in forced if not there]
-    assert before.index("inner") < before.index(SEAL)
+    assert before.index("inner") < before.index(cache.SEAL)
     assert forced[-1] == (tmp_path.name, True)
 
 
@@ -271,7 +261,7 @@ def _socket(path: Path) -> None:
 
 @pytest.mark.parametrize("put", [os.mkfifo, _socket, lambda path: path.symlink_to("/dev/zero")])
 def test_special_files_are_not_intact_and_never_block(put: Any, folder: Path, file: Path) -> None:
-    for path in (file, folder / "config.json", folder / "inner" / "weights", folder / SEAL):
+    for path in (file, folder / "config.json", folder / "inner" / "weights", folder / cache.SEAL):
         content = path.read_bytes()
         path.unlink()
         put(path)
@@ -283,17 +273,17 @@ def test_special_files_are_not_intact_and_never_block(put: Any, folder: Path, fi
 
 
 def test_seal_must_list_every_file(folder: Path) -> None:
-    listed = json.loads((folder / SEAL).read_text())
+    listed = json.loads((folder / cache.SEAL).read_text())
     for name in listed:
         others = {other: entry for other, entry in listed.items() if other != name}
-        (folder / SEAL).write_text(json.dumps(others))
+        (folder / cache.SEAL).write_text(json.dumps(others))
         assert not is_intact(folder), name
         assert is_intact(folder, unsealed_names=[name])
-        (folder / SEAL).write_text(json.dumps({name: listed[name]}))
+        (folder / cache.SEAL).write_text(json.dumps({name: listed[name]}))
         assert not is_intact(folder), name
-    (folder / SEAL).write_text(json.dumps(listed | {"../file": [0, ""]}))
+    (folder / cache.SEAL).write_text(json.dumps(listed | {"../file": [0, ""]}))
     assert not is_intact(folder)
-    (folder / SEAL).write_text(json.dumps(listed))
+    (folder / cache.SEAL).write_text(json.dumps(listed))
     (folder / ".left-by-a-system").touch()
     assert is_intact(folder)
     (folder / "another").touch()

@@ -11,14 +11,7 @@ import pytest
 
 from mrc_workbench.data import terminal
 from mrc_workbench.data.commands import command_group, run_command_line, stop_message
-from mrc_workbench.data.terminal import (
-    ProgressMode,
-    ProgressReporter,
-    end_progress_line,
-    format_table,
-    let_idle_threads_sleep,
-    report_progress,
-)
+from mrc_workbench.data.terminal import ProgressMode, ProgressReporter
 from mrc_workbench.workbench.cli import main
 
 
@@ -81,13 +74,13 @@ def test_does_not_estimate_time_from_a_phase(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_table_prints_names_without_line_breaks() -> None:
-    lines = format_table(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
+    lines = terminal.format_table(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
     assert lines == ["                R@1", "BM25 of words  1.00", "LSA            2.00"]
 
 
 def working() -> int:
-    report_progress("work", 0.5)
-    end_progress_line()
+    terminal.report_progress("work", 0.5)
+    terminal.end_progress_line()
     return 0
 
 
@@ -134,7 +127,7 @@ def test_commands_report_their_status(
     assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == message
 
 
-@pytest.mark.parametrize("command", [let_idle_threads_sleep, lambda: main(["runs", "list"])])
+@pytest.mark.parametrize("command", [terminal.let_idle_threads_sleep, lambda: main(["runs", "list"])])
 @pytest.mark.parametrize(("before", "after"), [("", "passive"), ("active", "active")])
 def test_sets_passive_openmp_waiting_unless_configured(
     command: Callable[[], object], before: str, after: str, monkeypatch: pytest.MonkeyPatch

@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.formats.documents import (
-    WHOLE_CHARACTERS,
-    DocumentBlock,
-    Section,
-    document_table,
-    html_blocks,
-    html_title,
-    markdown_blocks,
-    split_document,
-    text_blocks,
-)
+from mrc_workbench.data.formats import documents
+from mrc_workbench.data.formats.documents import DocumentBlock, Section, document_table, split_document
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -140,7 +131,8 @@ def filled(blocks: object) -> list[tuple[str, int]]:
 
 
 def test_splits_text_at_blank_lines() -> None:
-    assert filled(text_blocks("첫 줄\r\n둘째 줄\r\n \r\n다른 문단\r\n")) == [("첫 줄\n둘째 줄", 0), ("다른 문단", 0)]
+    blocks = documents.text_blocks("첫 줄\r\n둘째 줄\r\n \r\n다른 문단\r\n")
+    assert filled(blocks) == [("첫 줄\n둘째 줄", 0), ("다른 문단", 0)]
 
 
 def test_parses_markdown() -> None:
@@ -149,7 +141,7 @@ def test_parses_markdown() -> None:
         "<!-- 초안 -->\n\n- 하나\n- 둘 `코드`\n\n| 이름 | 날 |\n|---|---|\n| 김 | 3 |\n\n"
         "```python\n# 주석은 제목이 아니다\n```\n\n<div>상자 &amp; 글</div>\n\n## 끝 ##\n"
     )
-    assert filled(markdown_blocks(text)) == [
+    assert filled(documents.markdown_blocks(text)) == [
         ("휴가 규정", 1), ("안내", 1), ("닷새를 쉰다.", 0), ("하나", 0), ("둘 코드", 0), ("이름\t날", 0), ("김\t3", 0),
         ("# 주석은 제목이 아니다", 0), ("상자 & 글", 0), ("끝", 2),
     ]  # fmt: skip
@@ -162,20 +154,20 @@ def test_parses_web_page() -> None:
         "<script>alert('x')</script>"
         "<table><tr><th>이름<td>날<tr><td>김<td>3</table><!-- 숨김 --><ul><li>하나<li>둘</ul><footer>끝</footer>"
     )
-    assert html_title(page) == "수달 안내"
-    assert filled(html_blocks(page)) == [
+    assert documents.html_title(page) == "수달 안내"
+    assert filled(documents.html_blocks(page)) == [
         ("수달", 1), ("수달은 강에 산다.\n둘째 줄", 0), ("물고기 먹이", 0), ("이름\t날", 0), ("김\t3", 0), ("하나", 0),
         ("둘", 0),
     ]  # fmt: skip
 
 
 def test_reads_deeply_nested_and_empty_pages() -> None:
-    assert filled(html_blocks("<div>" * 10_000 + "깊은 글")) == [("깊은 글", 0)]
-    assert filled(markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
-    assert filled(html_blocks("")) == []
-    assert html_title("") == ""
-    assert filled(markdown_blocks("")) == []
-    assert next(markdown_blocks("# 제목")) == DocumentBlock("제목", 1)
+    assert filled(documents.html_blocks("<div>" * 10_000 + "깊은 글")) == [("깊은 글", 0)]
+    assert filled(documents.markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
+    assert filled(documents.html_blocks("")) == []
+    assert documents.html_title("") == ""
+    assert filled(documents.markdown_blocks("")) == []
+    assert next(documents.markdown_blocks("# 제목")) == DocumentBlock("제목", 1)
 
 
 LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 characters
@@ -212,7 +204,7 @@ def test_joins_short_pages_and_splits_long_ones() -> None:
     assert [section.anchor for section in sections[:3]] == ["page-1", "page-3", "page-4"]
     assert sections[0].text == "가" * 900 + "\n" + "나" * 900
     assert "".join(section.text for section in sections).count("라") == 9000
-    assert max(len(section.text) for section in sections) <= WHOLE_CHARACTERS
+    assert max(len(section.text) for section in sections) <= documents.WHOLE_CHARACTERS
 
 
 @pytest.mark.parametrize("separator", ["\n", " ", ""])

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 from mrc_workbench.data.cache import key_of, read_arrays
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text import marking
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, resolve_analyzer
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, read_dictionary
-from mrc_workbench.data.text.marking import (
-    TokenKind,
-    describe_token,
-    indexed_text,
-    locate_tokens,
-    spans_by_token,
-    weighted_pieces,
-)
+from mrc_workbench.data.text.marking import TokenKind, describe_token, locate_tokens
 from mrc_workbench.data.texts import fingerprint_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
@@ -231,10 +225,10 @@ def test_synonym_spans_cover_the_written_word(analyzer: Analyzer, text: str) -> 
 
 def test_locates_parts_and_synonyms() -> None:
     analysis = Analysis(Analyzer.KIWI, Compounds.BOTH, DICTIONARY)
-    (spans,) = spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
+    (spans,) = marking.spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
     expected = {"세종시": (0, 3), "세종": (0, 2), "시": (2, 3), "블랙펄": (5, 9), "블랙": (5, 7), "펄": (8, 9)}
     assert spans == {token: (span,) for token, span in (expected | {"자동차": (11, 14)}).items()}
-    assert spans_by_token(Analyzer.WORD, ["b a b", ""]) == [{"b": ((0, 1), (4, 5)), "a": ((2, 3),)}, {}]
+    assert marking.spans_by_token(Analyzer.WORD, ["b a b", ""]) == [{"b": ((0, 1), (4, 5)), "a": ((2, 3),)}, {}]
 
 
 @pytest.mark.parametrize(
@@ -348,16 +342,17 @@ def test_describes_tokens_by_kind(analyzer: Analyzer, token: str, read: tuple[st
 
 def test_piece_weight_sums_overlapping_spans() -> None:
     weights = [((0, 2), 1.0), ((1, 3), 0.5), ((4, 5), -2.0)]
-    assert weighted_pieces("abcdef", weights, 0, 6) == [*zip("abcdef", (1.0, 1.5, 0.5, 0.0, -2.0, 0.0), strict=True)]
-    assert weighted_pieces("abcdef", weights, 2, 4) == [("c", 0.5), ("d", 0.0)]
-    assert weighted_pieces("abcdef", [], 0, 6) == [("abcdef", 0.0)]
-    assert weighted_pieces("", [], 0, 0) == []
+    expected = zip("abcdef", (1.0, 1.5, 0.5, 0.0, -2.0, 0.0), strict=True)
+    assert marking.weighted_pieces("abcdef", weights, 0, 6) == [*expected]
+    assert marking.weighted_pieces("abcdef", weights, 2, 4) == [("c", 0.5), ("d", 0.0)]
+    assert marking.weighted_pieces("abcdef", [], 0, 6) == [("abcdef", 0.0)]
+    assert marking.weighted_pieces("", [], 0, 0) == []
 
 
 @given(ANY_CHARACTERS, ANY_CHARACTERS, st.booleans())
 def test_cuts_title_and_text_separately(title: str, text: str, with_title: bool) -> None:
     passage = Passage("p", text, title)
-    indexed = indexed_text(passage, title=with_title)
+    indexed = marking.indexed_text(passage, title=with_title)
     assert indexed.text == composed(Passages.from_passages([passage]).indexed_texts(title=with_title)[0])
     assert indexed.text[indexed.start :] == composed(text)
     displayed_title = "".join(piece for piece, _ in indexed.title_pieces([]))
