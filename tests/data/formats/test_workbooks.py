@@ -14,6 +14,7 @@ from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.formats.workbooks import Merge, open_workbook
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import WORK, File, QuestionSetReading, read
+from tests.doubles import raises_failure
 
 HEADER = ["번호", "질문", "지문", "제목"]
 ROWS = [[1, "강은?", "한강이 흐른다.", "서울"], [2, "길이는?", None, None], [3, "산은?", "금정산이 있다.", "부산"]]
@@ -202,9 +203,8 @@ def test_sheet_names_define_the_split() -> None:
 
 def test_applies_selected_columns_to_every_sheet() -> None:
     content = {"서울": [["질문", "답변"], RIVER], "부산": [["질문", "답변"], MOUNTAIN]}
-    with pytest.raises(DataError) as caught:
+    with raises_failure(ProblemCode.ANSWERS_ALONE):
         read(sheets(content), "자료.xlsx")
-    assert caught.value.problem.code is ProblemCode.ANSWERS_ALONE
     reading = WORK.read([File(Content(sheets(content)), "자료.xlsx")], {"context": "답변"})
     assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
 

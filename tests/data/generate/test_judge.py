@@ -12,9 +12,9 @@ from mrc_workbench.data.generate import PromptLanguage, QuestionsError, judge
 from mrc_workbench.data.generate.judge import JudgementRequest, JudgeOptions, JudgingResult, parse_verdict
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, annotation_path
 from mrc_workbench.data.records import Passage
-from mrc_workbench.models.llm import Endpoint, EndpointError
+from mrc_workbench.models.llm import Endpoint
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
-from tests.doubles import PASSAGES, small_set
+from tests.doubles import PASSAGES, raises_failure, small_set
 
 CORPUS = small_set().corpus_fingerprint
 QUESTION = "한글을  만든 왕은?"
@@ -69,9 +69,8 @@ def test_reports_and_retries_answers_without_verdict() -> None:
         assert judged(server) == JudgingResult(4, 1, None, "글쎄요")
         server.reply = knows
         assert judged(server) == JudgingResult(5)
-        with pytest.raises(EndpointError) as caught:
+        with raises_failure("key"):
             judged(server, key="wrong", model="another")
-        assert caught.value.code == "key"
     with pytest.raises(QuestionsError):
         JudgeOptions(" ")
 
