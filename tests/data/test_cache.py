@@ -15,8 +15,6 @@ import xxhash
 from mrc_workbench.data import cache
 from mrc_workbench.data import workspace as workspace_module
 from mrc_workbench.data.cache import cached_arrays, is_intact, seal, sealing
-from mrc_workbench.data.text.analysis import analyze, tokens_of
-from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 
 ARRAYS = {"numbers": np.arange(50, dtype=np.int32), "shares": np.linspace(0, 1, 7)}
@@ -89,20 +87,6 @@ def test_logs_unwritable_cache_folder_once(caplog: pytest.LogCaptureFixture) -> 
         assert_same(cached_arrays(kind, key, compute))
     messages = [record.getMessage().partition(": ")[0] for record in caplog.records]
     assert messages == [f"results are not cached in {workspace() / 'cache' / kind}" for kind in ("kind", "sort")]
-
-
-def test_reads_tokens_from_disk_and_recomputes_truncated_ones() -> None:
-    texts = ["한글은 세종대왕이 만들었다.", "The B-52"]
-    tokens_of(Analyzer.BIGRAM, texts)
-    path = cached_file("tokens")
-    other = tokens_of(Analyzer.BIGRAM, ["다른", "글"])
-    (second,) = {*path.parent.glob("*.npz")} - {path}
-    whole = path.read_bytes()
-    path.write_bytes(second.read_bytes())  # the content of the file is read
-    assert tokens_of(Analyzer.BIGRAM, texts).texts() == other.texts()
-    path.write_bytes(whole[:-40])
-    assert tokens_of(Analyzer.BIGRAM, texts).texts() == analyze(Analyzer.BIGRAM, texts)
-    assert path.read_bytes() == whole
 
 
 def test_different_parts_have_different_keys() -> None:

@@ -43,12 +43,8 @@ def main() -> int:
         if time.monotonic() > end:
             break
     for format_ in formats:
-        counts = ", ".join(
-            f"{outcome} {number:,}"
-            for (outcome_format, outcome), number in outcomes.items()
-            if outcome_format == format_
-        )
-        print(f"{format_:>14}: {counts}")
+        counts = (f"{outcome} {number:,}" for (name, outcome), number in outcomes.items() if name == format_)
+        print(f"{format_:>14}: {', '.join(counts)}")
     print(f"{outcomes.total():,} cases, {failures:,} wrong; seeds {options.seed} to {seed}")
     return int(failures > 0)
 

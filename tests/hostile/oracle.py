@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.hostile.row_formats import ROLES, Row, Written, random_rows, write
+from tests.hostile.row_formats import FORMATS, ROLES, Row, Written, random_rows
 
 _PIECES = (
     *(b'"', b"\n", b"\r\n", b",", b"\t", b"{", b"}", b"["),
@@ -58,7 +58,7 @@ def damage_file(written: Written, seed: int) -> Damage:
 
 def verdict(format_: str, seed: int) -> tuple[str, list[str]]:
     """Damage a file and read it; returns the verdict ("refused", "reported" or "silent") and the errors."""
-    written = write(format_, random_rows(seed))
+    written = FORMATS[format_](random_rows(seed))
     damage = damage_file(written, seed)
     try:
         reading = read(damage.content, "damaged")
@@ -107,11 +107,8 @@ def _rows(reading: QuestionSetReading) -> list[Row]:
 
 def _was_written(row: Row, rows: tuple[Row, ...], reading: QuestionSetReading) -> bool:
     """Whether a row was written, apart from columns whose very name was damaged."""
-    known = [
-        column
-        for column, role in enumerate(ROLES)
-        if reading.columns is None or getattr(reading.columns, role) is not None
-    ]
+    columns = reading.columns
+    known = [column for column, role in enumerate(ROLES) if columns is None or getattr(columns, role) is not None]
     return any(all(row[column] == written_row[column] for column in known) for written_row in rows)
 
 

@@ -5,7 +5,7 @@ import io
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import openpyxl
 import pyarrow as pa
@@ -21,12 +21,10 @@ Row = tuple[str, ...]  # a text for each of ROLES
 class Written:
     """A file, its rows, and where in it each row lies; one with checksums has no places: nothing in it may change."""
 
-    format: str
     content: bytes
     rows: tuple[Row, ...]
     spans: tuple[tuple[int, int], ...] = ()
-    encoding: str = "utf-8"
-    head: int = field(default=0)  # bytes before the first row
+    head: int = 0  # bytes before the first row
 
 
 def random_rows(seed: int, count: int = 30) -> tuple[Row, ...]:
@@ -48,13 +46,8 @@ def random_rows(seed: int, count: int = 30) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def write(format_: str, rows: tuple[Row, ...]) -> Written:
-    """Write the rows in one of `FORMATS`."""
-    return FORMATS[format_](rows)
-
-
 def _joined(
-    name: str, rows: tuple[Row, ...], records: list[str], *, head: str = "", tail: str = "", encoding: str = "utf-8"
+    rows: tuple[Row, ...], records: list[str], *, head: str = "", tail: str = "", encoding: str = "utf-8"
 ) -> Written:
     mark = b"\xff\xfe" if encoding == "utf-16-le" else b""
     content = mark + head.encode(encoding)
@@ -64,16 +57,16 @@ def _joined(
         encoded = record.encode(encoding)
         spans.append((len(content), len(content) + len(encoded)))
         content += encoded
-    return Written(name, content + tail.encode(encoding), rows, tuple(spans), encoding, start)
+    return Written(content + tail.encode(encoding), rows, tuple(spans), start)
 
 
-def _delimited(name: str, delimiter: str, encoding: str) -> Callable[[tuple[Row, ...]], Written]:
+def _delimited(delimiter: str, encoding: str) -> Callable[[tuple[Row, ...]], Written]:
     def line(cells: tuple[str, ...]) -> str:
         out = io.StringIO()
         csv.writer(out, delimiter=delimiter).writerow(cells)
         return out.getvalue()
 
-    return lambda rows: _joined(name, rows, [*map(line, rows)], head=line(NAMES), encoding=encoding)
+    return lambda rows: _joined(rows, [*map(line, rows)], head=line(NAMES), encoding=encoding)
 
 
 def _object(row: Row) -> str:
@@ -83,27 +76,22 @@ def _object(row: Row) -> str:
 
 def _json(rows: tuple[Row, ...]) -> Written:
     records = [("," if index else "") + _object(row) + "\n" for index, row in enumerate(rows)]
-    return _joined("json", rows, records, head="[\n", tail="]\n")
+    return _joined(rows, records, head="[\n", tail="]\n")
 
 
 def _jsonl(rows: tuple[Row, ...]) -> Written:
-    return _joined("jsonl", rows, [_object(row) + "\n" for row in rows])
+    return _joined(rows, [_object(row) + "\n" for row in rows])
 
 
 def _squad(rows: tuple[Row, ...]) -> Written:
     def article(row: Row) -> str:
         id_, title, question, context, answer, kind = row
-        question_entry = {
-            "id": id_,
-            "question": question,
-            "answers": [{"text": answer, "answer_start": 0}],
-            "kind": kind,
-        }
-        paragraph = {"context": context, "qas": [question_entry]}
+        answers = [{"text": answer, "answer_start": 0}]
+        paragraph = {"context": context, "qas": [{"id": id_, "question": question, "answers": answers, "kind": kind}]}
         return json.dumps({"title": title, "paragraphs": [paragraph]}, ensure_ascii=False)
 
     records = [("," if index else "") + article(row) for index, row in enumerate(rows)]
-    return _joined("squad", rows, records, head='{"version": "1", "data": [', tail="]}")
+    return _joined(rows, records, head='{"version": "1", "data": [', tail="]}")
 
 
 def _excel(rows: tuple[Row, ...]) -> Written:
@@ -112,20 +100,20 @@ def _excel(rows: tuple[Row, ...]) -> Written:
         book.active.append(cells)
     out = io.BytesIO()
     book.save(out)
-    return Written("excel", out.getvalue(), rows)
+    return Written(out.getvalue(), rows)
 
 
 def _parquet(rows: tuple[Row, ...]) -> Written:
     columns = {name: pa.array([row[column] for row in rows]) for column, name in enumerate(NAMES)}
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out, write_page_checksum=True)
-    return Written("parquet", out.getvalue(), rows)
+    return Written(out.getvalue(), rows)
 
 
 FORMATS: dict[str, Callable[[tuple[Row, ...]], Written]] = {
-    "csv": _delimited("csv", ",", "utf-8"),
-    "csv in CP949": _delimited("csv in CP949", ",", "cp949"),
-    "tsv in UTF-16": _delimited("tsv in UTF-16", "\t", "utf-16-le"),
+    "csv": _delimited(",", "utf-8"),
+    "csv in CP949": _delimited(",", "cp949"),
+    "tsv in UTF-16": _delimited("\t", "utf-16-le"),
     "json": _json,
     "jsonl": _jsonl,
     "squad": _squad,

@@ -14,7 +14,7 @@ from mrc_workbench.data.formats.tables import MAX_ANSWERS, MAX_CHARACTERS, CellE
 from mrc_workbench.data.pairs.store import assign_pair_columns
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.sample_files import rezipped, workbook
+from tests.data.sample_files import questions_with_passages, rezipped, workbook
 
 HEADER = ["질문", "지문", "정답"]
 ROWS = [["강은?", "한강이 흐른다.", "한강"], ["산은?", "북한산이 있다.", "북한산"]]
@@ -47,13 +47,7 @@ def as_csv_lines(rows: list[list[str]]) -> bytes:
     return "\n".join(",".join(row) for row in rows).encode()
 
 
-def _questions(reading: QuestionSetReading) -> list[tuple[str, str, tuple[str, ...]]]:
-    texts = {passage.id: passage.text for passage in reading.question_set.passages}
-    questions = reading.question_set.questions
-    return [(question.text, texts[question.relevant[0]], question.answers) for question in questions]
-
-
-EXPECTED = [("강은?", "한강이 흐른다.", ("한강",)), ("산은?", "북한산이 있다.", ("북한산",))]
+EXPECTED = [("q1", "강은?", ("한강",), "한강이 흐른다.", ""), ("q2", "산은?", ("북한산",), "북한산이 있다.", "")]
 TITLES = [["2024년 목록"], [], ["담당: 김"]]
 
 
@@ -61,7 +55,7 @@ TITLES = [["2024년 목록"], [], ["담당: 김"]]
 @pytest.mark.parametrize("titles", [TITLES, [["2024년 목록", "", ""], ["", "", ""], ["담당: 김", "", ""]]])
 def test_reports_title_lines_and_does_not_read_them(write: object, titles: list[list[str]]) -> None:
     reading = read(write([*titles, HEADER, *ROWS]), "표")
-    assert _questions(reading) == EXPECTED
+    assert questions_with_passages(reading.question_set) == EXPECTED
     (problem,) = reading.problems
     assert (problem.code, problem.row) == (ProblemCode.TITLE_LINES, None)
     assert problem.details == {"count": 2, "words": "2024년 목록; 담당: 김"}

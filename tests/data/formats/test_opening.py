@@ -67,18 +67,14 @@ def test_does_not_unpack_workbook_that_claims_gigabytes() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_reads_a_file_like_its_bytes(name: str, tmp_path: Path) -> None:
+def test_reads_a_file_in_parts_like_its_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "set"
     path.write_bytes(FILES[name])
-    assert read_file(path) == read(FILES[name], "set")
-    assert propose_columns(Content(path)) == propose_columns(FILES[name])
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_decodes_characters_split_between_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(FILES[name], "set")
-    monkeypatch.setattr(content_module, "_PART_BYTES", 7)
-    assert read(FILES[name], "set") == whole
+    assert read_file(path) == whole
+    assert propose_columns(Content(path)) == propose_columns(FILES[name])
+    monkeypatch.setattr(content_module, "_PART_BYTES", 7)  # characters are split between parts
+    assert read(FILES[name], "set") == read_file(path) == whole
 
 
 @pytest.mark.parametrize("source", [b"\xed\x95\x9c\n", b""])

@@ -14,6 +14,7 @@ from mrc_workbench.data.questions import rejection_lines
 from mrc_workbench.data.questions.read import File, read, read_files
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import ROWS, as_csv, as_excel
+from tests.doubles import raises_failure
 
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
 DOCX = zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<w:document/>"})
@@ -52,12 +53,10 @@ NEVER_READ = (ProblemCode.UNREAD_DOCUMENT, ProblemCode.OLD_WORKBOOK, ProblemCode
 def test_recognises_documents_by_content(name: str, content: bytes, code: ProblemCode, is_renamed: bool) -> None:
     given = File(Content(content), "data.csv" if is_renamed else name)
     assert document_kind(given.content, given.name) is (None if code is ProblemCode.BROKEN_WORKBOOK else code)
-    with pytest.raises(DataError) as error:
+    with raises_failure(code):
         read_pairs([(given.content, given.name)])
-    assert error.value.problem.code is code
-    with pytest.raises(DataError) as error:
+    with raises_failure(code):
         read_files([given], QuestionColumns(context="text"))
-    assert error.value.problem.code is code
     with pytest.raises(DataError) as error:
         read_files([given])
     broken = (ProblemCode.BROKEN_DOCUMENT, ProblemCode.DOCUMENT_WITHOUT_TEXT)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import unicodedata
 
 import pytest
@@ -76,71 +77,25 @@ def test_reports_and_retries_answers_without_verdict() -> None:
 
 
 SINGLE_VERDICT = {
-    RIGHT: [
-        "RIGHT",
-        "right.",
-        "**Right**",
-        "  RIGHT\n",
-        "ＲＩＧＨＴ",
-        "RIGHT입니다",
-        "`RIGHT`입니다.",
-        "“RIGHT”",
-        "RIGHT이다",
-    ],
-    WRONG: ["WRONG", "**wrong**", "'wrong'", "[WRONG]", "ＷＲＯＮＧ。", "WRONG임", "<think>RIGHT?</think>WRONG"],
-    UNSURE: ["UNSURE", "_unsure_", "Unsure!", "「UNSURE」", "UNSURE예요", "unsure이에요"],
+    RIGHT: "RIGHT|right.|**Right**|  RIGHT\n|ＲＩＧＨＴ|RIGHT입니다|`RIGHT`입니다.|“RIGHT”|RIGHT이다",
+    WRONG: "WRONG|**wrong**|'wrong'|[WRONG]|ＷＲＯＮＧ。|WRONG임|<think>RIGHT?</think>WRONG",
+    UNSURE: "UNSURE|_unsure_|Unsure!|「UNSURE」|UNSURE예요|unsure이에요",
 }
-NO_VERDICT = [
-    *(
-        "NOT RIGHT",
-        "It is not right",
-        "isn't right",
-        "The right answer is not here",
-        "all right, this is something else",
-    ),
-    *(
-        "right, or WRONG",
-        "RIGHT WRONG",
-        "RIGHT RIGHT",
-        "copyright",
-        "upright",
-        "RIGHTS",
-        "un-right",
-        "not_right",
-        "NotRight",
-    ),
-    *(
-        "≠RIGHT",
-        "¬RIGHT",
-        "!RIGHT",
-        "~~RIGHT~~",
-        "❌ RIGHT",
-        "-RIGHT",
-        "RIGHT?",
-        "RIGHT (not)",
-        "0% RIGHT",
-        "RIGHT 아님",
-    ),
-    *(
-        "RIGHT이 아닙니다",
-        "RIGHT입니다입니다",
-        "RIGHT입니까",
-        "판정: Unsure.",
-        "RIGHT\nbecause it names him",
-        "R I G H T",
-    ),
-    *("RIG\u200bHT", "<think>RIGHT", "RIGHT</think>", '{"verdict": "RIGHT"}', "입니다", "임", "", " ", "**", "글쎄요"),
-]
+NO_VERDICT = """NOT RIGHT|It is not right|isn't right|The right answer is not here|all right, this is something else
+right, or WRONG|RIGHT WRONG|RIGHT RIGHT|copyright|upright|RIGHTS|un-right|not_right|NotRight|RIG\u200bHT|R I G H T
+≠RIGHT|¬RIGHT|!RIGHT|~~RIGHT~~|❌ RIGHT|-RIGHT|RIGHT?|RIGHT (not)|0% RIGHT|RIGHT 아님|RIGHT이 아닙니다
+RIGHT입니다입니다|RIGHT입니까|판정: Unsure.|<think>RIGHT|RIGHT</think>|{"verdict": "RIGHT"}|입니다|임|**|글쎄요"""
 
 
 @pytest.mark.parametrize(
-    ("answer", "verdict"), [(answer, verdict) for verdict, answers in SINGLE_VERDICT.items() for answer in answers]
+    ("answer", "verdict"),
+    [(answer, verdict) for verdict, answers in SINGLE_VERDICT.items() for answer in answers.split("|")],
 )
 def test_accepts_answers_with_a_single_verdict(answer: str, verdict: RelevanceVerdict) -> None:
     assert parse_verdict(answer) is verdict
 
 
-@pytest.mark.parametrize("answer", NO_VERDICT)
+@pytest.mark.parametrize("answer", [*re.split(r"[|\n]", NO_VERDICT), "RIGHT\nbecause it names him", "", " "])
 def test_rejects_answers_without_exactly_a_single_verdict(answer: str) -> None:
     assert parse_verdict(answer) is None
 
