@@ -205,17 +205,29 @@ def _default_text(default: Any) -> str | None:
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def print_stored(
-    items: Sequence[Any], format_line: Callable[[Any], str], *, as_json: bool, empty: str, to_entry: Any = asdict
-) -> int:
-    """Print stored items line by line or as a JSON list; without items, print `empty` on stderr."""
-    if as_json:
-        terminal.print_line(json.dumps([to_entry(item) for item in items], ensure_ascii=False, indent=2))
-    elif not items:
-        terminal.print_line(empty, error=True)
-    for item in () if as_json else items:
-        terminal.print_line(format_line(item))
-    return ExitStatus.DONE
+def add_list_command(
+    commands: App,
+    items: str,
+    stored: Callable[[], Sequence[Any]],
+    format_line: Callable[[Any], str],
+    *,
+    empty: str,
+    to_entry: Callable[[Any], Any] = asdict,
+) -> None:
+    """Add `list`, which prints the stored items line by line or as JSON; without items, it prints `empty` on stderr."""
+
+    def list_command(*, as_json: AsJson = False) -> int:
+        listed = stored()
+        if as_json:
+            terminal.print_line(json.dumps([to_entry(item) for item in listed], ensure_ascii=False, indent=2))
+        elif not listed:
+            terminal.print_line(empty, error=True)
+        for item in () if as_json else listed:
+            terminal.print_line(format_line(item))
+        return ExitStatus.DONE
+
+    list_command.__doc__ = f"List the {items}, the newest first."
+    commands.command(list_command, name="list")
 
 
 def columns_option(roles: type[Any]) -> Parameter:
@@ -301,21 +313,8 @@ def study_commands(study: "Study[Any, Any]") -> App:
     run.__annotations__["spec"] = Annotated[study.spec, Parameter(name="*")]
     commands.command(run)
 
-    @commands.command(name="list")
-    def list_command(*, as_json: AsJson = False) -> int:
-        """List the stored results, the newest first."""
-        return print_stored(
-            study.stored(),
-            lambda job: f"{job.id}  {job.stored_at[:16]}  {job.name}",
-            as_json=as_json,
-            empty=f"No results yet: `mrc {study.name} run` computes one.",
-            to_entry=lambda job: {
-                "key": job.id,
-                "name": job.name,
-                "stored_at": job.stored_at,
-                "folder": str(job.folder),
-            },
-        )
+    empty = f"No results yet: `mrc {study.name} run` computes one."
+    add_list_command(commands, "stored results", study.stored, _job_line, empty=empty, to_entry=_job_entry)
 
     @commands.command
     def show(key: Key, /, *, as_json: AsJson = False) -> int:
@@ -342,6 +341,14 @@ def study_commands(study: "Study[Any, Any]") -> App:
         return ExitStatus.DONE
 
     return commands
+
+
+def _job_line(job: "StudyJob[Any, Any]") -> str:
+    return f"{job.id}  {job.stored_at[:16]}  {job.name}"
+
+
+def _job_entry(job: "StudyJob[Any, Any]") -> dict[str, str]:
+    return {"key": job.id, "name": job.name, "stored_at": job.stored_at, "folder": str(job.folder)}
 
 
 def _show(job: "StudyJob[Any, Any]", out: Path | None, *, as_json: bool) -> int:
