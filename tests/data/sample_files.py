@@ -3,8 +3,9 @@
 import csv
 import io
 import json
+import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import openpyxl
@@ -99,6 +100,16 @@ FILES = {
     "excel": as_excel(ROWS),
     "parquet": as_parquet(ROWS),
 }
+
+
+def mutations(content: bytes, seed: int, *, start: int = 0, most: int = 5) -> Iterator[bytearray]:
+    """Yield 200 copies with up to `most` other bytes after `start`."""
+    generator = random.Random(seed)
+    for _ in range(200):
+        mutated = bytearray(content)
+        for _ in range(generator.randint(1, most)):
+            mutated[generator.randrange(start, len(mutated))] = generator.randrange(256)
+        yield mutated
 
 
 def questions_with_passages(question_set: QuestionSet) -> list[tuple[object, ...]]:

@@ -114,13 +114,6 @@ def test_handles_more_passages_than_a_block() -> None:
     assert passages.duplicate == ""
 
 
-@pytest.mark.parametrize(
-    ("passage", "message"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
-)
-def test_reports_repeated_ids_and_texts(passage: Passage, message: str) -> None:
-    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(message)
-
-
 @given(st.lists(st.text("ab", max_size=3), unique=True), st.lists(st.text("ab", max_size=3)))
 def test_finds_rows_by_id(ids: list[str], queried_ids: list[str]) -> None:
     row_of = Passages.from_passages(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of

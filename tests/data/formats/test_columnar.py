@@ -1,7 +1,6 @@
 """Tests of Parquet and Arrow: names of classes, damaged files."""
 
 import io
-import random
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -19,7 +18,7 @@ from mrc_workbench.data.formats.opening import Format, recognise, table_opener
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
+from tests.data.sample_files import ROWS, as_parquet, mutations, rezipped, workbook
 from tests.doubles import raises_failure
 
 
@@ -289,13 +288,8 @@ def test_rejects_arrow_file_beyond_size_limits(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("write", [stream, file])
 def test_mutated_files_raise_only_data_errors(write: object) -> None:
-    content = write(table())  # type: ignore[operator]
-    generator = random.Random(3)
     refused = 0
-    for _ in range(200):
-        mutated = bytearray(content)
-        for _ in range(generator.randint(1, 5)):
-            mutated[generator.randrange(8, len(mutated))] = generator.randrange(256)
+    for mutated in mutations(write(table()), 3, start=8):  # type: ignore[operator]
         try:
             cells(bytes(mutated))
         except DataError:

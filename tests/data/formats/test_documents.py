@@ -13,6 +13,7 @@ from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import zipped
+from tests.data.sample_files import mutations
 from tests.doubles import raises_failure
 
 WORD = word(
@@ -112,13 +113,9 @@ def test_mutated_documents_raise_only_data_errors(name: str) -> None:
     page = pdf(["수달은 강에 산다."])
     contents = {"word": (WORD, Format.WORD), "hwpx": (HWPX, Format.HANGUL), "pdf": (page, Format.PDF)}
     content, format_ = contents[name]
-    generator = random.Random(7)
     refused = 0
-    for _ in range(200):
-        mutated = bytearray(content)
-        for _ in range(generator.randint(1, 20)):
-            mutated[generator.randrange(len(mutated))] = generator.randrange(256)
-        end = generator.choice((len(mutated), generator.randrange(1, len(mutated))))
+    for number, mutated in enumerate(mutations(content, 7, most=20)):
+        end = None if number % 2 else random.Random(number).randrange(1, len(mutated))
         try:
             assert passages(bytes(mutated[:end]), format_)
         except DataError:
