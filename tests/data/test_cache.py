@@ -183,13 +183,9 @@ def test_numpy_reads_sealed_arrays(tmp_path: Path) -> None:
     array = np.arange(1000, dtype=np.float32).reshape(50, 20)
     with sealing(tmp_path / "a.npy") as new:
         np.save(new, array)
-    with sealing(tmp_path / "a.npz") as new:
-        np.savez(new, array=array)
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), array)
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy", mmap_mode="r"), array)
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["array"], array)
+    for mode in (None, "r"):
+        np.testing.assert_array_equal(np.load(tmp_path / "a.npy", mmap_mode=mode), array)
     assert is_intact(tmp_path / "a.npy")
-    assert is_intact(tmp_path / "a.npz")
 
 
 def test_folder_is_intact_if_all_its_files_are(folder: Path) -> None:

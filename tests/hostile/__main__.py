@@ -10,8 +10,7 @@ from functools import partial
 from itertools import count
 
 from tests.hostile.areas import AREAS
-from tests.hostile.oracle import verdict
-from tests.hostile.row_formats import FORMATS
+from tests.hostile.oracle import FORMATS, verdict
 
 
 def main() -> int:

@@ -6,8 +6,7 @@ from mrc_workbench.data.questions.read import read
 from tests.depth import sampled
 from tests.hostile.areas import AREAS
 from tests.hostile.damages import TIMES
-from tests.hostile.oracle import Damage, _find_errors, _rows, verdict
-from tests.hostile.row_formats import FORMATS, random_rows
+from tests.hostile.oracle import FORMATS, Damage, _find_errors, _rows, random_rows, verdict
 
 
 @pytest.mark.parametrize("format_", FORMATS)

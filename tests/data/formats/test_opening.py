@@ -5,11 +5,10 @@ import pytest
 from mrc_workbench.data.formats import text as content_module
 from mrc_workbench.data.formats.opening import Format, recognise
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import propose_columns, read, read_file
 from tests.data.layouts.written import zipped
-from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
-from tests.doubles import raises_failure
+from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 
 @pytest.mark.parametrize(
@@ -34,28 +33,6 @@ def test_recognises_formats_by_content(content: bytes, expected: Format) -> None
 def test_commas_before_spaces_are_not_delimiters(text: str) -> None:
     assert recognise(text.encode()).format is Format.TEXT
     assert recognise(f"질문, 지문\n{text}".encode()).format is Format.CSV
-
-
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        (b"", ProblemCode.EMPTY_FILE),
-        (b" \n\t\n", ProblemCode.EMPTY_FILE),
-        (b"\xef\xbb\xbf", ProblemCode.EMPTY_FILE),
-        (b"\xff\xfe", ProblemCode.EMPTY_FILE),
-        (workbook([]), ProblemCode.EMPTY_FILE),
-        (b"<!doctype html><html></html>", ProblemCode.WEB_PAGE),
-        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
-        (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
-        (b"one word", ProblemCode.UNKNOWN_FORMAT),
-        (bytes.fromhex("D0CF11E0A1B11AE1") + bytes(500), ProblemCode.OLD_WORKBOOK),
-        (zipped({"KorQuAD.json": b"{}"}), ProblemCode.NOT_A_WORKBOOK),
-        (b"PK\x03\x04", ProblemCode.BROKEN_WORKBOOK),
-    ],
-)
-def test_rejects_other_content(content: bytes, code: ProblemCode) -> None:
-    with raises_failure(code):
-        recognise(content)
 
 
 def test_does_not_unpack_workbook_that_claims_gigabytes() -> None:
