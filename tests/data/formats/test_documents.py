@@ -2,6 +2,7 @@
 
 import random
 import unicodedata
+from itertools import starmap
 from pathlib import Path
 
 import pytest
@@ -171,24 +172,15 @@ LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 charact
 
 
 def test_short_document_is_a_single_passage_without_its_title() -> None:
-    blocks = [
-        DocumentBlock("여름  휴가", 1),
-        DocumentBlock(" 닷새를 쉰다. "),
-        DocumentBlock(""),
-        DocumentBlock("신청", 2),
-        DocumentBlock("한 달 전에 한다."),
-    ]
+    blocks = starmap(DocumentBlock, [("여름  휴가", 1), (" 닷새를 쉰다. ",), ("",), ("신청", 2), ("한 달 전에 한다.",)])
     assert split_document(blocks) == ("여름 휴가", [Section("", "닷새를 쉰다.\n신청\n한 달 전에 한다.")])
     assert split_document([DocumentBlock("여름 휴가", 1)]) == ("", [Section("", "여름 휴가")])
     assert split_document([DocumentBlock(" \n ")]) == ("", [])
 
 
 def test_splits_long_document_at_headings() -> None:
-    blocks = [
-        *(DocumentBlock("안내", 1), DocumentBlock(LONG), DocumentBlock("강", 2), DocumentBlock("수달!", 3)),
-        *(DocumentBlock(LONG), DocumentBlock("수달", 2), DocumentBlock(LONG)),
-    ]
-    title, sections = split_document(blocks)
+    blocks = [("안내", 1), (LONG, 0), ("강", 2), ("수달!", 3), (LONG, 0), ("수달", 2), (LONG, 0)]
+    title, sections = split_document(starmap(DocumentBlock, blocks))
     assert title == "안내"
     assert [section.anchor for section in sections] == ["1", "수달", "수달-2"]
     assert sections[1].text.startswith("강\n수달!\n수달은"), "a heading without text leads the next section"
