@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import CoercionError, Parameter
 
 from mrc_workbench.data import questions
-from mrc_workbench.data.commands import AsJson, columns_option, command_group, print_stored
+from mrc_workbench.data.commands import AsJson, add_list_command, columns_option, command_group
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.formats.opening import derive_name
@@ -92,16 +92,13 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
     return 0
 
 
-@commands.command(name="list")
-def list_command(*, as_json: AsJson = False) -> int:
-    """List the imported datasets, the newest first."""
-    empty = "No datasets yet: `mrc data import FILE` imports one."
-    return print_stored(stored(), _dataset_line, as_json=as_json, empty=empty)
-
-
 def _dataset_line(stored_set: StoredSet) -> str:
     counts = f"{stored_set.passages:>9,} passages  {stored_set.questions:>9,} questions"
     return f"{stored_set.key}  {counts}  {stored_set.name}"
+
+
+_NO_DATASETS = "No datasets yet: `mrc data import FILE` imports one."
+add_list_command(commands, "imported datasets", stored, _dataset_line, empty=_NO_DATASETS)
 
 
 @commands.command(name="export")
@@ -151,14 +148,13 @@ def import_dictionaries(
     return 0
 
 
-@dictionary_commands.command(name="list")
-def list_dictionaries(*, as_json: AsJson = False) -> int:
-    """List the imported dictionaries, the newest first."""
-    empty = "No dictionaries yet: `mrc dictionaries import FILE` imports one."
-    return print_stored(dictionary.stored(), _dictionary_line, as_json=as_json, empty=empty)
-
-
 def _dictionary_line(stored_dictionary: dictionary.StoredDictionary) -> str:
     words = f"{stored_dictionary.words:>9,} words"
     synonyms = f"{stored_dictionary.synonyms:>9,} groups of synonyms"
     return f"{stored_dictionary.reference}  {words}  {synonyms}  {stored_dictionary.name}"
+
+
+_NO_DICTIONARIES = "No dictionaries yet: `mrc dictionaries import FILE` imports one."
+add_list_command(
+    dictionary_commands, "imported dictionaries", dictionary.stored, _dictionary_line, empty=_NO_DICTIONARIES
+)

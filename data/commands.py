@@ -21,18 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token, UnknownCommandError
 from cyclopts.help import HelpPanel, PlainFormatter
 
+from mrc_workbench.data import terminal
 from mrc_workbench.data.problems import Failure, raise_missing_extra
-from mrc_workbench.data.terminal import (
-    ClosedOutputError,
-    ProgressMode,
-    end_progress_line,
-    let_idle_threads_sleep,
-    print_line,
-    quiet,
-    raise_on_ctrl_c,
-    report_progress,
-    show_progress,
-)
 from mrc_workbench.data.workspace import error_message, read_json
 
 if TYPE_CHECKING:
@@ -125,30 +115,30 @@ def run_command_line(
     commands: App, arguments: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()
 ) -> int:
     """Run the command of a command line and return its `ExitStatus`; `error_lines` adds lines to its error."""
-    let_idle_threads_sleep()
+    terminal.let_idle_threads_sleep()
     try:
-        raise_on_ctrl_c()
+        terminal.raise_on_ctrl_c()
         arguments = _apply_global_options(arguments)
         with raise_missing_extra(f"`mrc {arguments[0]}`" if arguments else "mrc"):
             status = commands(arguments)
     except CycloptsError as error:
         error.verbose = False
         return _report_error(_unknown_command(error) if isinstance(error, UnknownCommandError) else error)
-    except ClosedOutputError:
+    except terminal.ClosedOutputError:
         return ExitStatus.OUTPUT_CLOSED
     except (Failure, OSError, ValueError, MemoryError) as error:
-        end_progress_line()
+        terminal.end_progress_line()
         return _report_error(error, error_lines(error))
     except KeyboardInterrupt as stopped:
-        end_progress_line()
-        print_line(str(stopped) or "Stopped.", error=True)
+        terminal.end_progress_line()
+        terminal.print_line(str(stopped) or "Stopped.", error=True)
         return ExitStatus.STOPPED
     return int(status or ExitStatus.DONE)
 
 
 def _report_error(error: Exception, extra_lines: Sequence[str] = ()) -> int:
     for line in (f"error: {error_message(error)}", *extra_lines):
-        print_line(line, error=True)
+        terminal.print_line(line, error=True)
     return ExitStatus.NOTHING_DONE
 
 
@@ -167,19 +157,19 @@ def _apply_global_options(arguments: Sequence[str]) -> list[str]:
     """Apply the options of every command; returns the other arguments. Raises `CycloptsError`."""
     remaining_arguments = list[str]()
     remaining = list(arguments)
-    mode = ProgressMode.AUTO
+    mode = terminal.ProgressMode.AUTO
     while remaining:
         argument = remaining.pop(0)
         option, equals, value = argument.partition("=")
         if option == _PROGRESS:
             value = value if equals else remaining.pop(0) if remaining else ""
-            if value not in [*ProgressMode]:
-                raise CoercionError(msg=f"{_PROGRESS} takes {', '.join(ProgressMode)}, not {value!r}")
-            mode = ProgressMode(value)
+            if value not in [*terminal.ProgressMode]:
+                raise CoercionError(msg=f"{_PROGRESS} takes {', '.join(terminal.ProgressMode)}, not {value!r}")
+            mode = terminal.ProgressMode(value)
         elif argument not in _VERBOSE:
             remaining_arguments.append(argument)
-    quiet(verbose=any(argument in _VERBOSE for argument in arguments))
-    show_progress(mode)
+    terminal.quiet(verbose=any(argument in _VERBOSE for argument in arguments))
+    terminal.show_progress(mode)
     return remaining_arguments
 
 
@@ -215,17 +205,29 @@ def _default_text(default: Any) -> str | None:
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def print_stored(
-    items: Sequence[Any], format_line: Callable[[Any], str], *, as_json: bool, empty: str, to_entry: Any = asdict
-) -> int:
-    """Print stored items line by line or as a JSON list; without items, print `empty` on stderr."""
-    if as_json:
-        print_line(json.dumps([to_entry(item) for item in items], ensure_ascii=False, indent=2))
-    elif not items:
-        print_line(empty, error=True)
-    for item in () if as_json else items:
-        print_line(format_line(item))
-    return ExitStatus.DONE
+def add_list_command(
+    commands: App,
+    items: str,
+    stored: Callable[[], Sequence[Any]],
+    format_line: Callable[[Any], str],
+    *,
+    empty: str,
+    to_entry: Callable[[Any], Any] = asdict,
+) -> None:
+    """Add `list`, which prints the stored items line by line or as JSON; without items, it prints `empty` on stderr."""
+
+    def list_command(*, as_json: AsJson = False) -> int:
+        listed = stored()
+        if as_json:
+            terminal.print_line(json.dumps([to_entry(item) for item in listed], ensure_ascii=False, indent=2))
+        elif not listed:
+            terminal.print_line(empty, error=True)
+        for item in () if as_json else listed:
+            terminal.print_line(format_line(item))
+        return ExitStatus.DONE
+
+    list_command.__doc__ = f"List the {items}, the newest first."
+    commands.command(list_command, name="list")
 
 
 def columns_option(roles: type[Any]) -> Parameter:
@@ -302,30 +304,17 @@ def study_commands(study: "Study[Any, Any]") -> App:
         if not job.done:
             job.write_spec(spec)
             with stop_message("Stopped. Run the same command again to continue."):
-                if status := job.run(report_progress):
+                if status := job.run(terminal.report_progress):
                     return status
-            end_progress_line()
+            terminal.end_progress_line()
         return _show(job, out, as_json=as_json)
 
     run.__doc__ = study.summary
     run.__annotations__["spec"] = Annotated[study.spec, Parameter(name="*")]
     commands.command(run)
 
-    @commands.command(name="list")
-    def list_command(*, as_json: AsJson = False) -> int:
-        """List the stored results, the newest first."""
-        return print_stored(
-            study.stored(),
-            lambda job: f"{job.id}  {job.stored_at[:16]}  {job.name}",
-            as_json=as_json,
-            empty=f"No results yet: `mrc {study.name} run` computes one.",
-            to_entry=lambda job: {
-                "key": job.id,
-                "name": job.name,
-                "stored_at": job.stored_at,
-                "folder": str(job.folder),
-            },
-        )
+    empty = f"No results yet: `mrc {study.name} run` computes one."
+    add_list_command(commands, "stored results", study.stored, _job_line, empty=empty, to_entry=_job_entry)
 
     @commands.command
     def show(key: Key, /, *, as_json: AsJson = False) -> int:
@@ -341,30 +330,38 @@ def study_commands(study: "Study[Any, Any]") -> App:
     def rename(key: Key, name: Annotated[str, Parameter(help="new name")], /) -> int:
         """Rename a stored result."""
         study.find(key).rename(name)
-        print_line(f"renamed {key}")
+        terminal.print_line(f"renamed {key}")
         return ExitStatus.DONE
 
     @commands.command
     def delete(key: Key, /) -> int:
         """Delete a stored result."""
         study.find(key).delete()
-        print_line(f"deleted {key}")
+        terminal.print_line(f"deleted {key}")
         return ExitStatus.DONE
 
     return commands
 
 
+def _job_line(job: "StudyJob[Any, Any]") -> str:
+    return f"{job.id}  {job.stored_at[:16]}  {job.name}"
+
+
+def _job_entry(job: "StudyJob[Any, Any]") -> dict[str, str]:
+    return {"key": job.id, "name": job.name, "stored_at": job.stored_at, "folder": str(job.folder)}
+
+
 def _show(job: "StudyJob[Any, Any]", out: Path | None, *, as_json: bool) -> int:
     result = job.load()
     if as_json:
-        print_line(json.dumps(read_json(job.result), ensure_ascii=False, indent=2))
+        terminal.print_line(json.dumps(read_json(job.result), ensure_ascii=False, indent=2))
     else:
         for table in job.study.tables:
-            print_line("\n".join(table.lines(result)))
+            terminal.print_line("\n".join(table.lines(result)))
     return _export(job, out) if out else ExitStatus.DONE
 
 
 def _export(job: "StudyJob[Any, Any]", out: Path) -> int:
     job.export(out)
-    print_line(f"written to {out}")
+    terminal.print_line(f"written to {out}")
     return ExitStatus.DONE

@@ -1,4 +1,4 @@
-"""Temporary folders, which are removed after their process was killed, and JSON files that users edit.
+"""Temporary folders, JSON files that users edit, and renamed fields of stored files.
 
 A process holds a lock in each of its temporary folders. A folder with a free lock is a leftover of a killed process.
 """
@@ -10,13 +10,17 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pydantic import model_validator
+
+logger = logging.getLogger(__name__)
 _LOCK = ".in-use"
 _TEMPORARY_NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # `TemporaryDirectory` with a prefix such as ".reading."
 # folders without a lock are of an earlier version, or of a system without locks
@@ -87,7 +91,6 @@ def _is_abandoned(folder: Path) -> bool:
     return True
 
 
-logger = logging.getLogger(__name__)
 _DAMAGED_SUFFIX = ".damaged"
 
 
@@ -114,3 +117,36 @@ def back_up_damaged_file(path: Path) -> Path:
 def damaged_copies(path: Path) -> list[Path]:
     """Return the copies made by `back_up_damaged_file`."""
     return sorted(path.parent.glob(f"{path.name}{_DAMAGED_SUFFIX}*"))
+
+
+def accept_earlier_names(renamed: Mapping[str, str]) -> Any:
+    """Return a pydantic validator that maps earlier names of fields to current ones, so that older files still open.
+
+    A model, or a dataclass that is read through a `TypeAdapter`, declares it as a class attribute:
+    `_earlier = accept_earlier_names({"figures": "metrics"})`. Each earlier name logs a deprecation line.
+    """
+
+    def read(cls: type, values: Any) -> Any:
+        return current_names(values, renamed, cls.__name__) if isinstance(values, Mapping) else values
+
+    return model_validator(mode="before")(classmethod(read))  # type: ignore[arg-type]  # pydantic documents this form
+
+
+def current_names(values: Mapping[str, Any], renamed: Mapping[str, str], owner: str) -> dict[str, Any]:
+    """Return the values under current names. If both names occur, the current one applies.
+
+    `owner` names the file or class in the deprecation line, which is logged once per process and name.
+    """
+    current = dict(values)
+    for earlier, name in renamed.items():
+        if earlier in current:
+            value = current.pop(earlier)
+            current.setdefault(name, value)
+            warn_once(owner, earlier, name)
+    return current
+
+
+@cache
+def warn_once(owner: str, earlier: str, name: str) -> None:
+    """Log the deprecation line of an earlier name, once per process."""
+    logger.warning("%s: %r is now %r; the earlier name is accepted until version 2.0", owner, earlier, name)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.formats.opening import file_content
 from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.passages import Passages, open_passages

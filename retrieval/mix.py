@@ -31,7 +31,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.records import composed
 from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.retrieval.combine import Fusion, fuse, normalize_scores

@@ -198,14 +198,14 @@ def _isolation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     - Models start from the starter, except in tests marked `packaged`.
     - `__main__` stays pytest: Streamlit replaces it, and `multiprocessing` would run the page in new processes.
     """
-    from mrc_workbench.data import earlier_names, subprocess_reader
+    from mrc_workbench.data import files, subprocess_reader
     from mrc_workbench.models.packaged import PackagedBase
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.run_request)
     monkeypatch.setattr(subprocess_reader, "preload_server", lambda: None)
-    earlier_names.warn_once.cache_clear()
+    files.warn_once.cache_clear()
     if not request.node.get_closest_marker("packaged"):
         monkeypatch.setattr(PackagedBase, "path", None)
     _freeze_modules()

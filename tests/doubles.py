@@ -1,11 +1,13 @@
-"""A small world to search in: five passages, six questions, an encoder and a scorer whose numbers can be counted."""
+"""A small world to search in, with an encoder and a scorer whose numbers can be counted, and expected failures."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.models.vectors import TokenVectors
 
@@ -28,6 +30,11 @@ QUESTIONS = (
 
 def small_set(name: str = "small") -> QuestionSet:
     return QuestionSet(name, PASSAGES, QUESTIONS)
+
+
+def raises_failure(code: str, kind: type[Failure] = Failure) -> pytest.RaisesExc[Failure]:
+    """Return a context manager that expects a failure with this code."""
+    return pytest.raises(kind, check=lambda failure: failure.code == code)
 
 
 def texts_of(questions: Sequence[Question]) -> list[str]:

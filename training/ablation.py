@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
 
 from mrc_workbench.data.cache import sealing
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested
 from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.data.pairs.store import find as find_pairs

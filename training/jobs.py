@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Job
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION

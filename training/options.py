@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.inference import Precision, in_bfloat16
 from mrc_workbench.models.sources import STARTER, ModelSource, default_model

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.problems import require_library

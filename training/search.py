@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested, run_job
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.sources import find_model

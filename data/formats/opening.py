@@ -18,23 +18,12 @@ from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 from zipfile import BadZipFile, ZipFile
 
+from mrc_workbench.data.formats import text_tables
 from mrc_workbench.data.formats.columnar import arrow_table, is_arrow, parquet_table
 from mrc_workbench.data.formats.columns import is_known
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import IsKnownName, RawRow, RawTable, as_text, display_text, mend_text
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size, plain_text_table
-from mrc_workbench.data.formats.text_tables import (
-    delimited_tables,
-    find_table,
-    holds_json_text,
-    is_jsonl,
-    item_opener,
-    json_lines,
-    json_table,
-    leading_object,
-    parse_json,
-    squad_articles,
-)
 from mrc_workbench.data.formats.workbooks import is_workbook, open_workbook
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -275,12 +264,12 @@ def _recognise_text(content: Content, is_known_name: IsKnownName) -> RecognisedF
     if start == "<":
         raise DataError.from_code(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     recognised = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
-    if start in "{[" or (start == '"' and holds_json_text(text.head)):
+    if start in "{[" or (start == '"' and text_tables.holds_json_text(text.head)):
         format_, value = _recognise_json(text)
         return replace(recognised, format=format_, value=value)
     lines = _lines(text.head)
     _refuse_structures(lines, _FIRST_STRUCTURES)
-    if table := find_table(text.head, is_known_name):
+    if table := text_tables.find_table(text.head, is_known_name):
         format_ = Format.TSV if table.delimiter == "\t" else Format.CSV
         problems = (*encoding.problems, *table.problems)
         return replace(recognised, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
@@ -296,18 +285,18 @@ def _recognise_text(content: Content, is_known_name: IsKnownName) -> RecognisedF
 
 
 def _recognise_json(text: EncodedText) -> tuple[Format, Any]:
-    first = leading_object(text.head)
+    first = text_tables.leading_object(text.head)
     if first is not None:
-        return (Format.JSONL if squad_articles(first) is None else Format.SQUAD), None
+        return (Format.JSONL if text_tables.squad_articles(first) is None else Format.SQUAD), None
     check_size(text.content.size, "bytes of JSON in one piece", MAX_WHOLE_BYTES)
     whole = text.whole
     try:
-        value = parse_json(whole)
+        value = text_tables.parse_json(whole)
     except DataError:
-        if is_jsonl(whole):
+        if text_tables.is_jsonl(whole):
             return Format.JSONL, None
         raise
-    return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value
+    return (Format.JSON if text_tables.squad_articles(value) is None else Format.SQUAD), value
 
 
 def _refuse_binary(start: str, max_fraction: float) -> None:
@@ -341,13 +330,13 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], R
         case Format.ARROW:
             return partial(arrow_table, content)
         case Format.JSON | Format.SQUAD if recognised.value is not None:
-            return partial(json_table, recognised.value)
+            return partial(text_tables.json_table, recognised.value)
         case Format.JSON | Format.JSONL | Format.SQUAD:
-            return item_opener(partial(json_lines, text))
+            return text_tables.item_opener(partial(text_tables.json_lines, text))
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:
-            return delimited_tables(text, recognised.delimiter, recognised.titles)
+            return text_tables.delimited_tables(text, recognised.delimiter, recognised.titles)
 
 
 def preview_table(table: RawTable) -> tuple[RawTable, list[Mapping[str, object]]]:

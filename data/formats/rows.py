@@ -14,15 +14,7 @@ from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
 from mrc_workbench.data.formats import tables
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import (
-    MAX_CHARACTERS,
-    REPLACEMENT,
-    UNKNOWN_START,
-    CellError,
-    RawRow,
-    describe_kind,
-    display_text,
-)
+from mrc_workbench.data.formats.tables import UNKNOWN_START, CellError, RawRow, describe_kind, display_text
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode, Problems
 
 MAX_BAD_ROWS = 100_000  # at the beginning of a file, before it is rejected
@@ -65,12 +57,12 @@ class RowReader:
             text = ""
         if not text and empty is not None:
             self.refuse(empty, role)
-        if len(text) <= MAX_CHARACTERS:
+        if len(text) <= tables.MAX_CHARACTERS:
             return text
         if empty is None:
             self._drop(role, "too long a text")
         else:
-            self.refuse(ProblemCode.TOO_LONG, role, size=len(text), limit=MAX_CHARACTERS)
+            self.refuse(ProblemCode.TOO_LONG, role, size=len(text), limit=tables.MAX_CHARACTERS)
         return ""
 
     def _no_text(self, role: str, value: object, empty: ProblemCode | None) -> str:
@@ -91,7 +83,7 @@ class RowReader:
             return {}
         if isinstance(value, CellError):
             self._drop("answers", value)
-        elif isinstance(value, str) and len(value) > MAX_CHARACTERS:
+        elif isinstance(value, str) and len(value) > tables.MAX_CHARACTERS:
             self._drop("answers", "too long a text")
         else:
             answer_starts = tables.answers_in(self._decoded(value) if isinstance(value, bytes) else value)
@@ -125,8 +117,8 @@ class RowReader:
 
     def _decoded(self, value: object) -> str:
         text = tables.as_text(value)
-        if isinstance(value, bytes) and REPLACEMENT in text:
-            self.mended |= REPLACEMENT.encode() not in value
+        if isinstance(value, bytes) and tables.REPLACEMENT in text:
+            self.mended |= tables.REPLACEMENT.encode() not in value
         return text
 
     def _drop(self, role: str, value: object) -> None:

@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 from zipfile import ZipFile, ZipInfo
 
-from mrc_workbench.data.formats.encodings import (
-    ENCODING_PROBLEMS,
-    Encoding,
-    EncodingCandidate,
-    detect_encoding,
-    encoding_candidates,
-)
+from mrc_workbench.data.formats import encodings
 from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text, wrap_errors
 from mrc_workbench.data.problems import DataError, ProblemCode
 
@@ -83,9 +77,9 @@ class Content:
         return self.source if isinstance(self.source, Path) else self.whole
 
     @cached_property
-    def encoding(self) -> "Encoding":
+    def encoding(self) -> "encodings.Encoding":
         """The named or detected encoding. Raises `DataError` if it is invalid or unknown."""
-        return detect_encoding(self, self.named_encoding)
+        return encodings.detect_encoding(self, self.named_encoding)
 
     def parts(self) -> Iterator[bytes]:
         with self.open() as file:
@@ -98,15 +92,15 @@ def check_size(size: int, unit: str, limit: int) -> None:
         raise DataError.from_code(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
 
 
-def encodings_to_choose(contents: Iterable[Content]) -> tuple[EncodingCandidate, ...]:
+def encodings_to_choose(contents: Iterable[Content]) -> tuple[encodings.EncodingCandidate, ...]:
     """Return the possible encodings of the first content with an unknown, invalid or guessed encoding."""
     for content in contents:
         try:
             is_doubtful = any(problem.code is ProblemCode.GUESSED_ENCODING for problem in content.encoding.problems)
         except DataError as error:
-            is_doubtful = error.problem.code in ENCODING_PROBLEMS
+            is_doubtful = error.problem.code in encodings.ENCODING_PROBLEMS
         if is_doubtful:
-            return encoding_candidates(content)
+            return encodings.encoding_candidates(content)
     return ()
 
 
@@ -115,7 +109,7 @@ class EncodedText:
     """The text of a file, decoded in parts."""
 
     content: Content
-    encoding: Encoding
+    encoding: encodings.Encoding
 
     @cached_property
     def head(self) -> str:

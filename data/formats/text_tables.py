@@ -12,18 +12,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
+from mrc_workbench.data.formats import tables
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
-from mrc_workbench.data.formats.tables import (
-    MAX_CHARACTERS,
-    MAX_COLUMNS,
-    IsKnownName,
-    RawRow,
-    RawTable,
-    column_names,
-    describe_kind,
-    display_text,
-    is_valid_xml,
-)
 from mrc_workbench.data.formats.text import EncodedText, check_size, lines_of
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -37,19 +27,8 @@ _STAND_IN = "\x1f"  # replaces a delimiter of several characters during parsing
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
 _MIN_SAME_WIDTH = 0.9  # fraction of the records with as many fields as the header, if no column has a known name
-_MAX_RECORD_CHARACTERS = 4 * MAX_CHARACTERS  # of several lines, for an unclosed quotation mark
-_FORMULA_STARTS = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "＝",
-    "＋",
-    "－",
-    "＠",
-)  # full-width ones are valid in East Asian Excel
+_MAX_RECORD_CHARACTERS = 4 * tables.MAX_CHARACTERS  # of several lines, for an unclosed quotation mark
+_FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")  # full-width ones are valid in East Asian Excel
 
 csv.field_size_limit(2**31 - 1)  # the default rejects fields over 128 KiB
 
@@ -66,7 +45,7 @@ class Delimited(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def find_table(text: str, is_known_name: IsKnownName = is_known) -> Delimited | None:
+def find_table(text: str, is_known_name: tables.IsKnownName = is_known) -> Delimited | None:
     """Return the delimiter and the header of the best table of questions in a text, None if it is not a table.
 
     `is_known_name` checks names of columns. Commas in prose precede spaces, and their number varies between lines.
@@ -86,7 +65,7 @@ def find_table(text: str, is_known_name: IsKnownName = is_known) -> Delimited | 
         titles = find_header(records, is_known_name)
         header, below = (records[titles], records[titles:]) if records else ([], [])
         width = len(header)
-        columns = guess_columns(column_names(header[:MAX_COLUMNS]))
+        columns = guess_columns(tables.column_names(header[: tables.MAX_COLUMNS]))
         same_width = sum(len(fields) == width for fields in below) / max(len(below), 1)
         score = (bool(columns.question and columns.context), same_width, width)
         if width > 1 and score > best_score and _is_table(header, below, same_width, delimiter, is_known_name):
@@ -96,7 +75,7 @@ def find_table(text: str, is_known_name: IsKnownName = is_known) -> Delimited | 
 
 
 def _is_table(
-    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: IsKnownName
+    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: tables.IsKnownName
 ) -> bool:
     if any(map(is_known_name, header)):
         return True
@@ -105,7 +84,7 @@ def _is_table(
     return same_width >= _MIN_SAME_WIDTH and len(records) > 2
 
 
-def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], RawTable]:
+def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], tables.RawTable]:
     """Return a function that reads delimited text at each call. Both raise `DataError` if the header is broken.
 
     The header is after `titles` records. Rows with a wrong number of fields or unclosed quotation marks have a problem.
@@ -217,30 +196,30 @@ class _Rereadable(Iterator[str]):
         self.record = self.record[:1]
 
 
-def _table(records: Iterator[Record], titles: int) -> RawTable:
+def _table(records: Iterator[Record], titles: int) -> tables.RawTable:
     filled = ((number, fields) for number, fields in records if isinstance(fields, str) or any(map(str.strip, fields)))
     number, header = next(islice(filled, titles, None), (0, []))
     if header == []:
         raise DataError.from_code(ProblemCode.EMPTY_FILE)
     if isinstance(header, str):
         raise DataError.from_code(ProblemCode.BROKEN_QUOTES, number)
-    check_size(len(header), "columns", MAX_COLUMNS)
-    names = column_names(header)
-    return RawTable(names, without_notes((_row(number, fields, names) for number, fields in filled), names))
+    check_size(len(header), "columns", tables.MAX_COLUMNS)
+    names = tables.column_names(header)
+    return tables.RawTable(names, without_notes((_row(number, fields, names) for number, fields in filled), names))
 
 
-def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow:
+def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> tables.RawRow:
     if isinstance(fields, str):
-        return RawRow(number, {"line": fields}, Problem.from_code(ProblemCode.BROKEN_QUOTES, number))
+        return tables.RawRow(number, {"line": fields}, Problem.from_code(ProblemCode.BROKEN_QUOTES, number))
     if len(fields) > len(names) and not any(fields[len(names) :]):
         fields = fields[: len(names)]
     cells = dict(zip(names, fields, strict=False))
     if len(fields) == len(names):
-        return RawRow(number, cells)
-    further = enumerate(fields[len(names) : MAX_COLUMNS], start=len(names) + 1)
+        return tables.RawRow(number, cells)
+    further = enumerate(fields[len(names) : tables.MAX_COLUMNS], start=len(names) + 1)
     cells |= {f"column {position}": field for position, field in further}
     problem = Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
-    return RawRow(number, cells, problem)
+    return tables.RawRow(number, cells, problem)
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
@@ -310,29 +289,29 @@ def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
     return ((number, _parse_line(number, line), line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
-def json_table(value: Any) -> RawTable:
+def json_table(value: Any) -> tables.RawTable:
     """Read a list of objects, an object that contains one, or an object that is a row. Raises `DataError`."""
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
-        _refuse("an empty list" if not items else f"a list whose first item is {describe_kind(items[0])}")
+        _refuse("an empty list" if not items else f"a list whose first item is {tables.describe_kind(items[0])}")
     table = item_opener(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))()
     if isinstance(value, dict) and items[0] is not value:
-        return replace(table, skipped=tuple(display_text(name) for name in value if value[name] is not items))
+        return replace(table, skipped=tuple(tables.display_text(name) for name in value if value[name] is not items))
     return table
 
 
 def _only_list(value: Any) -> list[Any]:
     if not isinstance(value, dict):
-        _refuse(describe_kind(value))
+        _refuse(tables.describe_kind(value))
     columns = guess_columns(tuple(value))
     if columns.question and columns.context and isinstance(value[columns.context], str):
         return [value]
     candidates = {key: items for key, items in value.items() if isinstance(items, list)}
     lists = {key: items for key, items in candidates.items() if any(isinstance(item, dict) for item in items)}
     if not lists:
-        _refuse(f"an object without a list of objects (keys: {display_text(', '.join(value), 100)})")
+        _refuse(f"an object without a list of objects (keys: {tables.display_text(', '.join(value), 100)})")
     if len(lists) > 1:
-        _refuse(f"an object with several lists of objects ({display_text(', '.join(lists), 100)})")
+        _refuse(f"an object with several lists of objects ({tables.display_text(', '.join(lists), 100)})")
     return next(iter(lists.values()))
 
 
@@ -349,17 +328,19 @@ def _parse_line(number: int, line: str) -> Any:
         return Problem.from_code(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
 
 
-def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Callable[[], RawTable]:
+def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Callable[[], tables.RawTable]:
     """Return a function that opens a table of items: number, an object or its `Problem`, and the original."""
     names = cache(lambda: _names(item for _, item, _ in items()))
 
-    def table() -> RawTable:
+    def table() -> tables.RawTable:
         original_names = names()
         rows = (_item_row(*item) for item in items())
-        if all(map(is_valid_xml, original_names)):
-            return RawTable(original_names, rows)
-        mended = (row._replace(cells={display_text(name): cell for name, cell in row.cells.items()}) for row in rows)
-        return RawTable(tuple(dict.fromkeys(map(display_text, original_names))), mended)
+        if all(map(tables.is_valid_xml, original_names)):
+            return tables.RawTable(original_names, rows)
+        mended = (
+            row._replace(cells={tables.display_text(name): cell for name, cell in row.cells.items()}) for row in rows
+        )
+        return tables.RawTable(tuple(dict.fromkeys(map(tables.display_text, original_names))), mended)
 
     return table
 
@@ -369,16 +350,16 @@ def _names(items: Iterable[Any]) -> tuple[str, ...]:
     for item in items:
         if isinstance(item, dict) and not names.keys() >= item.keys():
             names |= dict.fromkeys(item)
-            check_size(len(names), "columns", MAX_COLUMNS)
+            check_size(len(names), "columns", tables.MAX_COLUMNS)
     return tuple(names)
 
 
-def _item_row(number: int, item: Any, line: object) -> RawRow:
+def _item_row(number: int, item: Any, line: object) -> tables.RawRow:
     if isinstance(item, dict):
-        return RawRow(number, item)
+        return tables.RawRow(number, item)
     if not isinstance(item, Problem):
-        item = Problem.from_code(ProblemCode.NOT_AN_OBJECT, number, found=describe_kind(item))
-    return RawRow(number, {"line": line}, item)
+        item = Problem.from_code(ProblemCode.NOT_AN_OBJECT, number, found=tables.describe_kind(item))
+    return tables.RawRow(number, {"line": line}, item)
 
 
 def squad_articles(value: Any) -> list[Any] | None:

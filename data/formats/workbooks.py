@@ -13,17 +13,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
+from mrc_workbench.data.formats import tables
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
-from mrc_workbench.data.formats.tables import (
-    CellError,
-    IsKnownName,
-    RawRow,
-    RawTable,
-    column_names,
-    display_text,
-    is_blank,
-    wrap_errors,
-)
 from mrc_workbench.data.formats.text import check_size, unpacked_limit
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -84,12 +75,12 @@ class Workbook:
         is_table = len(self.names) > 1 and self.row_count > 0
         return bool(columns.question and columns.context), min(self.known_count, 2), is_table, self.sheet.is_visible
 
-    def table(self) -> RawTable:
-        rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
-        return RawTable(self.names, without_notes(rows, self.names))
+    def table(self) -> tables.RawTable:
+        rows = (tables.RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
+        return tables.RawTable(self.names, without_notes(rows, self.names))
 
     def _rows(self) -> Iterator[tuple[int, list[Any]]]:
-        with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
+        with tables.wrap_errors(ProblemCode.BROKEN_WORKBOOK):
             rows = (row for row in self.sheet.rows(len(self.names)) if row[0] > self.top)
             yield from _filled_rows(_with_merged(rows, self.merges))
 
@@ -100,7 +91,7 @@ def is_workbook(content: bytes, name: str = "") -> bool:
     is_named = content[30:].startswith(_ODS) or any(part.encode() in content for part in parts)
     if not is_named and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
         return False  # an unreadable archive is a broken workbook, unless its name ends in .zip
-    with wrap_errors(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
+    with tables.wrap_errors(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
         entries = archive.infolist()
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
         if not content[30:].startswith(_ODS) and not any(entry.filename in parts for entry in entries):
@@ -110,12 +101,12 @@ def is_workbook(content: bytes, name: str = "") -> bool:
         return True
 
 
-def open_workbook(content: bytes, is_known_name: IsKnownName = is_known) -> Workbook:
+def open_workbook(content: bytes, is_known_name: tables.IsKnownName = is_known) -> Workbook:
     """Return the sheet with a table of questions, else one with known columns, else any sheet.
 
     Hidden sheets are used only if no visible one has a known column. Raises `DataError`.
     """
-    with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
+    with tables.wrap_errors(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content
         sheets = list(islice(_xlsx_sheets(content) if is_xlsx else _other_sheets(content), _MAX_SHEETS))
         candidates = [_read_sheet(sheet, is_known_name) for sheet in sheets]
@@ -143,11 +134,11 @@ def _report_other_sheets(best: Workbook, opened: Sequence[Workbook], data: Seque
         return best
     names = (other.name + ("" if other.is_visible else " (hidden)") for other in others)
     used = ", ".join(candidate.sheet.name for candidate in data)
-    details = {"name": display_text(used, 100), "others": display_text(", ".join(names), 200)}
+    details = {"name": tables.display_text(used, 100), "others": tables.display_text(", ".join(names), 200)}
     return replace(best, problems=(*best.problems, Problem.from_code(ProblemCode.OTHER_SHEETS, **details)))
 
 
-def _read_sheet(sheet: _Sheet, is_known_name: IsKnownName) -> Workbook | None:
+def _read_sheet(sheet: _Sheet, is_known_name: tables.IsKnownName) -> Workbook | None:
     beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may have a million blank rows
     sample = list(islice(_filled_rows(beginning), _SAMPLE_ROWS))
     if not sample:
@@ -159,7 +150,7 @@ def _read_sheet(sheet: _Sheet, is_known_name: IsKnownName) -> Workbook | None:
     header_end = max((merge.last_row for merge in merges if merge.first_row == number < merge.last_row), default=number)
     header_end = header_end if header_end < number + 3 else number  # cells merged over more rows are no header
     below = [cells for row, cells in sample if number < row <= header_end]
-    names = column_names(_header(header, below, [merge for merge in merges if merge.first_row == number]))
+    names = tables.column_names(_header(header, below, [merge for merge in merges if merge.first_row == number]))
     id_ = guess_columns(names).id  # ids are not copied to other rows
     merges = [
         merge
@@ -171,7 +162,7 @@ def _read_sheet(sheet: _Sheet, is_known_name: IsKnownName) -> Workbook | None:
     problems = title_problems(titles)
     if merges:
         columns = dict.fromkeys(names[merge.first_column - 1] for merge in merges)
-        column_list = display_text(", ".join(columns), 200)
+        column_list = tables.display_text(", ".join(columns), 200)
         problems += (Problem.from_code(ProblemCode.MERGED_CELLS, columns=column_list, count=len(merges)),)
     known = sum(map(is_known_name, names))
     return Workbook(sheet, names, known, len(sample) - position - 1 - len(below), header_end, tuple(merges), problems)
@@ -186,7 +177,7 @@ def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Seque
         for column in range(merge.first_column, min(merge.last_column, len(upper))):
             upper[column] = upper[merge.first_column - 1]
     columns = zip_longest(upper, *below)
-    return [" ".join(display_text(part) for part in column if not is_blank(part)) for column in columns]
+    return [" ".join(tables.display_text(part) for part in column if not tables.is_blank(part)) for column in columns]
 
 
 def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge]) -> Iterator[tuple[int, list[Any]]]:
@@ -196,7 +187,7 @@ def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge])
         by_column[merge.first_column - 1].append(merge)
     values: dict[int, tuple[Merge, Any]] = {}
     for number, cells in rows:
-        is_blank_row = bool(merges) and all(map(is_blank, cells))
+        is_blank_row = bool(merges) and all(map(tables.is_blank, cells))
         for column, column_merges in by_column.items():
             position = bisect_right(column_merges, number, key=attrgetter("first_row")) - 1
             merge = column_merges[position]
@@ -204,7 +195,7 @@ def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge])
                 continue
             if merge.first_row == number:
                 values[column] = merge, cells[column]
-            elif not is_blank_row and is_blank(cells[column]) and values.get(column, (None,))[0] is merge:
+            elif not is_blank_row and tables.is_blank(cells[column]) and values.get(column, (None,))[0] is merge:
                 cells[column] = values[column][1]
         yield number, cells
 
@@ -212,7 +203,7 @@ def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge])
 def _filled_rows(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, list[Any]]]:
     for number, cells in rows:
         check_size(number, "rows", _MAX_SHEET_ROWS)
-        filled = [position for position, cell in enumerate(cells, start=1) if not is_blank(cell)]
+        filled = [position for position, cell in enumerate(cells, start=1) if not tables.is_blank(cell)]
         if filled:
             yield number, cells[: filled[-1]]
 
@@ -228,7 +219,7 @@ def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
         if not isinstance(cell.value, str):
             return cell.value
         # a text may look like an error; a carriage return is stored as _x000D_
-        return CellError(cell.value) if cell.data_type == "e" else unescape(cell.value)
+        return tables.CellError(cell.value) if cell.data_type == "e" else unescape(cell.value)
 
     def rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
         sheet.reset_dimensions()  # some programs write a wrong size, which would hide rows

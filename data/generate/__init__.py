@@ -25,18 +25,12 @@ import regex
 from cyclopts import Parameter
 from pydantic import TypeAdapter
 
+from mrc_workbench.data import records
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.commands import add_options, stop_message
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.records import (
-    Passages,
-    Question,
-    QuestionGenerator,
-    QuestionSet,
-    generator_label,
-    remove_sentences,
-)
+from mrc_workbench.data.records import Passages, Question, QuestionGenerator, QuestionSet
 from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.text.marking import sentence_spans
@@ -107,7 +101,7 @@ class GenerationOptions:
 
     @property
     def generator_label(self) -> str:
-        return generator_label(self.by, self.model.strip())
+        return records.generator_label(self.by, self.model.strip())
 
 
 class _Draft(NamedTuple):
@@ -252,7 +246,7 @@ def _sample_sentences(text: str, sentences: list[str], row: int, options: Genera
     rng = np.random.default_rng([options.seed, int.from_bytes(content[:8], "little")])
     taken: list[str] = []
     for index in rng.permutation(len(usable)).tolist():
-        if len(remove_sentences(text, [*taken, usable[index]])) >= options.min_length:
+        if len(records.remove_sentences(text, [*taken, usable[index]])) >= options.min_length:
             taken.append(usable[index])
             yield _Draft(usable[index], row, hidden=bool(rng.random() < options.removal_fraction))
         if len(taken) == options.per_passage:

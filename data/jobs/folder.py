@@ -19,7 +19,7 @@ import psutil
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.jobs.processes import PROGRAM, Process, hold_freed_memory, start_detached, this_process
 from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.terminal import print_line

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
-from mrc_workbench.data.commands import AsJson, choice_option, columns_option, command_group, print_stored
+from mrc_workbench.data.commands import AsJson, add_list_command, choice_option, columns_option, command_group
 from mrc_workbench.data.formats import rows as reports
 from mrc_workbench.data.formats.columns import PairColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
@@ -167,15 +167,13 @@ def import_files(file: PairFile, /, *files: PairFiles, options: PairCommandOptio
     return 0
 
 
-@commands.command(name="list")
-def list_command(*, as_json: AsJson = False) -> int:
-    """List the imported sentence pairs, the newest first."""
-    return print_stored(
-        store.stored(),
-        lambda pairs: f"{pairs.key}  {pairs.kind.value:<8}  {pairs.rows:>9,} pairs  {pairs.name}",
-        as_json=as_json,
-        empty="No sentence pairs yet: `mrc pairs import FILE` imports them.",
-    )
+add_list_command(
+    commands,
+    "imported sentence pairs",
+    store.stored,
+    lambda pairs: f"{pairs.key}  {pairs.kind.value:<8}  {pairs.rows:>9,} pairs  {pairs.name}",
+    empty="No sentence pairs yet: `mrc pairs import FILE` imports them.",
+)
 
 
 def _read_pairs(files: tuple[Path, ...], choices: PairCommandOptions) -> PairReading:

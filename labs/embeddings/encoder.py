@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.earlier_names import accept_earlier_names
-from mrc_workbench.data.files import back_up_damaged_file, read_user_file
+from mrc_workbench.data.files import accept_earlier_names, back_up_damaged_file, read_user_file
 from mrc_workbench.data.pairs import PairSet, number_sentences, row_groups
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace, write_json

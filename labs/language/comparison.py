@@ -17,7 +17,7 @@ import regex
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import is_intact, key_of, sealing
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.studies import StoredError
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION

@@ -15,8 +15,8 @@ import numpy as np
 from cyclopts import Parameter
 from pydantic import ConfigDict, Field
 
-from mrc_workbench.data.commands import AsJson, choices_option, command_group, print_stored
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.commands import AsJson, add_list_command, choices_option, command_group
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.formats.opening import derive_name
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.studies import Array, Study
@@ -238,12 +238,9 @@ def import_files(
     return 0
 
 
-@commands.command(name="list")
-def list_command(*, as_json: AsJson = False) -> int:
-    """List the imported texts, the newest first."""
-    empty = "No texts yet: `mrc language import FILE` imports one."
-    return print_stored(corpora.stored(), _format_line, as_json=as_json, empty=empty)
-
-
 def _format_line(text: corpora.StoredText) -> str:
     return f"{text.reference}  {text.characters:>15,} characters  {text.documents:>12,} documents  {text.name}"
+
+
+_NO_TEXTS = "No texts yet: `mrc language import FILE` imports one."
+add_list_command(commands, "imported texts", corpora.stored, _format_line, empty=_NO_TEXTS)

@@ -15,7 +15,7 @@ import regex
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
 from mrc_workbench.labs.reading.scores import EXACT, ReadingError, ScoringRules, normalize_answer, score_answer

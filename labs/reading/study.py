@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
 from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find

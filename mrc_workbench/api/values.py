@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet

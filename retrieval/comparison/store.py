@@ -17,7 +17,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
-from mrc_workbench.data.earlier_names import accept_earlier_names, current_names
+from mrc_workbench.data.files import accept_earlier_names, current_names
 from mrc_workbench.data.jobs.processes import import_heavy_libraries
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet

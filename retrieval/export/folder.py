@@ -20,7 +20,7 @@ import numpy as np
 
 from mrc_workbench.data import workspace
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions.read import export_archive

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import RRF_CONSTANT, Fusion, normalize_scores, sum_by_passage
 from mrc_workbench.retrieval.export.signals import (

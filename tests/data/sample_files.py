@@ -3,8 +3,9 @@
 import csv
 import io
 import json
+import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import openpyxl
@@ -12,6 +13,7 @@ import pandas as pd
 
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
+from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.subprocess_reader import File
 
 Row = dict[str, Any]
@@ -98,6 +100,23 @@ FILES = {
     "excel": as_excel(ROWS),
     "parquet": as_parquet(ROWS),
 }
+
+
+def mutations(content: bytes, seed: int, *, start: int = 0, most: int = 5) -> Iterator[bytearray]:
+    """Yield 200 copies with up to `most` other bytes after `start`."""
+    generator = random.Random(seed)
+    for _ in range(200):
+        mutated = bytearray(content)
+        for _ in range(generator.randint(1, most)):
+            mutated[generator.randrange(start, len(mutated))] = generator.randrange(256)
+        yield mutated
+
+
+def questions_with_passages(question_set: QuestionSet) -> list[tuple[object, ...]]:
+    """Return id, text and answers of each question, with text and title of each of its relevant passages."""
+    passages = {passage.id: passage for passage in question_set.passages}
+    pairs = [(question, passages[id_]) for question in question_set.questions for id_ in question.relevant]
+    return [(question.id, question.text, question.answers, passage.text, passage.title) for question, passage in pairs]
 
 
 def read_in_subprocess(content: bytes, name: str, columns: dict[str, str] | None = None) -> QuestionSetReading:

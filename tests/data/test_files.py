@@ -1,5 +1,6 @@
-"""Tests of temporary folders: leftovers of killed processes are removed."""
+"""Tests of temporary folders, whose leftovers are removed after a kill, and of renamed fields."""
 
+import logging
 import os
 import shutil
 import signal
@@ -7,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from mrc_workbench.data.files import remove_leftovers, temporary_folder
+from mrc_workbench.data.files import accept_earlier_names, current_names, remove_leftovers, temporary_folder
 from mrc_workbench.data.questions.read import read_paths_in_subprocess
 from mrc_workbench.data.workspace import PROJECT, replacing, workspace
 
@@ -119,3 +122,42 @@ def test_writes_without_file_locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         new.write_text("{}")
         assert remove_leftovers(tmp_path) == 0, "it cannot be known whether the process lives"
     assert (tmp_path / "a.json").read_text() == "{}"
+
+
+@dataclass(frozen=True)
+class Scores:
+    metrics: int
+    _earlier = accept_earlier_names({"figures": "metrics"})
+
+
+class Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    top_k: int
+    _earlier = accept_earlier_names({"keep": "top_k"})
+
+
+def test_dataclasses_and_models_read_earlier_names() -> None:
+    assert TypeAdapter(Scores).validate_json('{"figures": 3}') == Scores(metrics=3)
+    assert TypeAdapter(Scores).dump_python(Scores(3)) == {"metrics": 3}
+    assert Spec.model_validate({"keep": 5}) == Spec(top_k=5)
+
+
+def test_other_names_are_refused_as_before() -> None:
+    with pytest.raises(ValidationError, match="depth"):
+        Spec.model_validate({"keep": 5, "depth": 3})
+    with pytest.raises(ValidationError):
+        TypeAdapter(Scores).validate_python([3])
+
+
+def test_the_current_name_applies_if_both_occur() -> None:
+    values = {"figures": 1, "metrics": 2, "k": 3}
+    assert current_names(values, {"figures": "metrics"}, "scores") == {"metrics": 2, "k": 3}
+
+
+def test_logs_a_deprecation_line_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            current_names({"width": 1}, {"width": "max_width"}, "experiment.toml")
+    assert caplog.messages == [
+        "experiment.toml: 'width' is now 'max_width'; the earlier name is accepted until version 2.0"
+    ]

@@ -12,19 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mrc_workbench.data import records
 from mrc_workbench.data.passages import Passage, Passages, RowOfId
-from mrc_workbench.data.records import (
-    FILE,
-    Question,
-    QuestionGenerator,
-    QuestionSet,
-    generator_label,
-    generator_model,
-    open_questions,
-    remove_sentences,
-    strip_hidden_text,
-    write_questions,
-)
+from mrc_workbench.data.records import Question, QuestionSet, remove_sentences, strip_hidden_text
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.texts import BLOCK
 from tests.doubles import PASSAGES as MANY
@@ -124,13 +114,6 @@ def test_handles_more_passages_than_a_block() -> None:
     assert passages.duplicate == ""
 
 
-@pytest.mark.parametrize(
-    ("passage", "message"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
-)
-def test_reports_repeated_ids_and_texts(passage: Passage, message: str) -> None:
-    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(message)
-
-
 @given(st.lists(st.text("ab", max_size=3), unique=True), st.lists(st.text("ab", max_size=3)))
 def test_finds_rows_by_id(ids: list[str], queried_ids: list[str]) -> None:
     row_of = Passages.from_passages(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of
@@ -205,8 +188,9 @@ def test_removed_sentences_are_gone(text: str, sentences: list[str]) -> None:
 
 
 def test_generator_label_round_trips() -> None:
-    assert [generator_label(generator, "x/y") for generator in QuestionGenerator] == ["title", "sentence", "model: x/y"]
-    assert [generator_model(generator_label(generator, "x/y")) for generator in QuestionGenerator] == ["", "", "x/y"]
+    labels = [records.generator_label(generator, "x/y") for generator in records.QuestionGenerator]
+    assert labels == ["title", "sentence", "model: x/y"]
+    assert [*map(records.generator_model, labels)] == ["", "", "x/y"]
 
 
 def test_generated_question_changes_the_fingerprint_and_is_counted() -> None:
@@ -271,14 +255,14 @@ def test_stores_optional_columns_only_if_used(tmp_path: Path) -> None:
         replace(GRADED, id="2", grades=(), groups=(("a",), ("a", "b"))),
         Question("3", "왜?"),
     )
-    write_questions(tmp_path, with_optional_fields)
-    assert open_questions(tmp_path) == with_optional_fields
+    records.write_questions(tmp_path, with_optional_fields)
+    assert records.open_questions(tmp_path) == with_optional_fields
     questions = (Question("1", "강은?", relevant=("a",), part="test"), Question("2", "산은?", relevant=("b",)))
-    write_questions(tmp_path, questions)
-    assert open_questions(tmp_path) == questions
-    write_questions(tmp_path, questions[1:])
-    assert not {"part", "grades", "groups"} & set(pq.read_schema(tmp_path / FILE).names)
-    assert open_questions(tmp_path) == questions[1:]
+    records.write_questions(tmp_path, questions)
+    assert records.open_questions(tmp_path) == questions
+    records.write_questions(tmp_path, questions[1:])
+    assert not {"part", "grades", "groups"} & set(pq.read_schema(tmp_path / records.FILE).names)
+    assert records.open_questions(tmp_path) == questions[1:]
 
 
 @pytest.mark.parametrize("fields", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])

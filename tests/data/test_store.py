@@ -16,25 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mrc_workbench.data import store
 from mrc_workbench.data.cache import cached_arrays
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.judgements import load_remarks, mark_negative
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import (
-    CATALOG,
-    CatalogEntry,
-    fetch,
-    find,
-    last_used,
-    load,
-    passages_of,
-    read_entry,
-    record_last_used,
-    remove,
-    rename,
-    save_question_set,
-    stored,
-)
+from mrc_workbench.data.store import CATALOG, CatalogEntry, find, load, save_question_set, stored
 from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
 from mrc_workbench.workbench.cli import main
 from tests.data.sample_files import ROWS, as_squad
@@ -57,10 +44,10 @@ def test_loads_stored_question_set(workspace_folder: Path) -> None:
 
 
 def test_records_the_last_used_set(workspace_folder: Path) -> None:
-    assert last_used() == ""
+    assert store.last_used() == ""
     for key in ("0123456789abcdef", "fedcba9876543210"):
-        record_last_used(key)
-        assert last_used() == key
+        store.record_last_used(key)
+        assert store.last_used() == key
     assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "written atomically"
 
 
@@ -69,7 +56,7 @@ def test_stores_aliases(workspace_folder: Path) -> None:
     stored_set = save_question_set(aliased)
     assert load(stored_set.key) == aliased
     assert dict(load(stored_set.key).aliases) == {"사본 1": "a", "c": "b"}
-    rename(stored_set.key, "renamed")
+    store.rename(stored_set.key, "renamed")
     assert load(stored_set.key).aliases == aliased.aliases
     plain = save_question_set(replace(SET, name="plain", questions=()))
     assert not (workspace_folder / "datasets" / plain.key / "aliases.parquet").exists()
@@ -104,13 +91,13 @@ def test_rejects_damaged_files(workspace_folder: Path, name: str, damage: Callab
 def test_ignores_damaged_record_of_last_used_set(workspace_folder: Path) -> None:
     path = workspace_folder / "last_used.json"
     for note in ("", "{", "[]", "{}", "\x00", "[" * 100_000):
-        record_last_used("0123456789abcdef")
+        store.record_last_used("0123456789abcdef")
         path.write_text(note, encoding="utf-8")
-        assert last_used() == ""
+        assert store.last_used() == ""
     path.unlink()
     path.mkdir()
-    record_last_used("0123456789abcdef")  # an unwritable file is ignored
-    assert last_used() == ""
+    store.record_last_used("0123456789abcdef")  # an unwritable file is ignored
+    assert store.last_used() == ""
 
 
 @pytest.mark.parametrize("names", [["questions.parquet"], ["passages.arrow", "passages.json"]])
@@ -144,7 +131,7 @@ def test_maps_passages_into_memory(workspace_folder: Path) -> None:
     stored_set = save_question_set(SET)
     gc.collect()  # garbage of other tests
     before = pa.total_allocated_bytes()
-    passages = passages_of(stored_set.key)
+    passages = store.passages_of(stored_set.key)
     gc.collect()
     assert pa.total_allocated_bytes() <= before
     assert passages[1] == SET.passages[1]
@@ -237,11 +224,11 @@ def entry(workspace_folder: Path) -> Iterator[CatalogEntry]:
 
 def test_stores_a_download(entry: CatalogEntry, workspace_folder: Path) -> None:
     steps: list[tuple[int, int]] = []
-    assert fetch(entry, lambda done, total: steps.append((done, total))) == CONTENT
+    assert store.fetch(entry, lambda done, total: steps.append((done, total))) == CONTENT
     assert steps[-1] == (len(CONTENT), len(CONTENT))
     assert steps == sorted(steps)
     assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
-    assert fetch(entry) == CONTENT
+    assert store.fetch(entry) == CONTENT
     assert _Publisher.requested_paths == ["/set.json"]
 
 
@@ -250,12 +237,12 @@ def test_prefers_data_folder_and_ignores_altered_copies(
 ) -> None:
     (tmp_path / "set.json").write_bytes(CONTENT)
     monkeypatch.setenv("MRC_DATA", str(tmp_path))
-    assert fetch(entry) == CONTENT
+    assert store.fetch(entry) == CONTENT
     assert _Publisher.requested_paths == []
     for folder in (tmp_path, workspace_folder / "downloads"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "set.json").write_bytes(b"altered")
-    assert fetch(entry) == CONTENT
+    assert store.fetch(entry) == CONTENT
     assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
 
 
@@ -272,16 +259,16 @@ def test_rejects_download_with_another_checksum(
     entry: CatalogEntry, workspace_folder: Path, name: str, code: ProblemCode, words: str
 ) -> None:
     with pytest.raises(DataError, match=words) as caught:
-        fetch(replace(entry, address=entry.address.replace("set.json", name)))
+        store.fetch(replace(entry, address=entry.address.replace("set.json", name)))
     assert caught.value.problem.code is code
     assert str(caught.value).endswith("Download the file yourself and upload it here.")
     assert not (workspace_folder / "downloads" / "set.json").exists()
     with pytest.raises(DataError, match=r"A set could not be downloaded from http://127.0.0.1:9/x \("):
-        fetch(replace(entry, address="http://127.0.0.1:9/x"))  # out of reach
+        store.fetch(replace(entry, address="http://127.0.0.1:9/x"))  # out of reach
 
 
 def test_sample_needs_no_download() -> None:
-    question_set = read_entry(CATALOG["sample"]).question_set
+    question_set = store.read_entry(CATALOG["sample"]).question_set
     assert question_set.name == "Korean sample"
     assert all(question.kind for question in question_set.questions)
 
@@ -290,7 +277,7 @@ def test_korquad_entry_matches_the_published_file(korquad_file: Path) -> None:
     entry = CATALOG["korquad-v1-dev"]
     content = korquad_file.read_bytes()
     assert (len(content), hashlib.sha256(content).hexdigest()) == (entry.size, entry.sha256)
-    assert len(read_entry(entry).question_set.questions) == 5774
+    assert len(store.read_entry(entry).question_set.questions) == 5774
 
 
 ALICE = user_of("https://id.example.org", "alice")
@@ -319,16 +306,16 @@ def test_only_the_operator_changes_shared_sets(shared: str) -> None:
     before = file_contents(shared_workspace() / "datasets")
     with acting_as(ALICE):
         with pytest.raises(DataError):
-            remove(shared)
+            store.remove(shared)
         with pytest.raises(DataError):
-            rename(shared, "mine")
+            store.rename(shared, "mine")
         mark_negative(load(shared).fingerprint, "1", "2")
         assert len(load_remarks(load(shared).fingerprint)) == 1
     with acting_as(BOB):
         assert len(load_remarks(load(shared).fingerprint)) == 0
     assert file_contents(shared_workspace() / "datasets") == before
     assert not (shared_workspace() / "remarks").exists()
-    remove(shared)
+    store.remove(shared)
     assert stored() == []
     with acting_as(ALICE):  # results belong to the user
         cached_arrays("rankings", "key", lambda: {"one": np.zeros(1)})
@@ -343,7 +330,7 @@ def test_hides_sets_of_other_users(shared: str) -> None:
     with acting_as(BOB):
         assert [stored_set.key for stored_set in stored()] == [shared]
         for reference in (own, "own", f"../../{ALICE}/datasets/{own}", f"../users/{ALICE}/datasets/{own}"):
-            for attempt in (load, passages_of, remove, find):
+            for attempt in (load, store.passages_of, store.remove, find):
                 with pytest.raises(DataError):
                     attempt(reference)
     with acting_as(ALICE):
@@ -353,7 +340,7 @@ def test_hides_sets_of_other_users(shared: str) -> None:
 
 def test_renaming_changes_only_the_name() -> None:
     stored_set = save_question_set(small_set(), source="a.csv")
-    rename(stored_set.key, "  새\n이름 ")
+    store.rename(stored_set.key, "  새\n이름 ")
     assert stored() == [replace(stored_set, name="새 이름")]
     assert load(stored_set.key).name == "새 이름"
     assert load(stored_set.key).fingerprint == stored_set.fingerprint
@@ -364,7 +351,7 @@ def test_renaming_changes_only_the_name() -> None:
 def test_rename_never_treats_a_name_as_a_path(name: str) -> None:
     stored_set = save_question_set(small_set())
     before = sorted(path.name for path in workspace().parent.iterdir())
-    rename(stored_set.key, name)
+    store.rename(stored_set.key, name)
     (renamed,) = stored()
     assert renamed.key == stored_set.key
     assert len(renamed.name) <= 100
@@ -377,7 +364,7 @@ def test_rename_never_treats_a_name_as_a_path(name: str) -> None:
 def test_rejects_empty_name(name: str) -> None:
     stored_set = save_question_set(small_set())
     with pytest.raises(ValueError, match="a name needs"):
-        rename(stored_set.key, name)
+        store.rename(stored_set.key, name)
     assert stored() == [stored_set]
 
 
@@ -385,4 +372,4 @@ def test_rejects_empty_name(name: str) -> None:
 def test_rejects_renaming_unknown_set(key: str) -> None:
     save_question_set(small_set())
     with pytest.raises(DataError, match="There is no dataset"):
-        rename(key, "new")
+        store.rename(key, "new")

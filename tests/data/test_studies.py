@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -121,17 +121,10 @@ def test_failed_run_reports_its_code() -> None:
 
 
 def test_key_depends_on_spec_version_and_inputs() -> None:
-    other = Study(name="counts", summary="", versions=(2,), spec=Spec, result=Result, run=run)
-    inputs = Study(
-        name="counts", summary="", versions=(1,), spec=Spec, result=Result, run=run, inputs=lambda spec: (spec.size,)
-    )
-    jobs = [
-        STUDY.job(Spec()),
-        STUDY.job(Spec(size=4)),
-        STUDY.job(Spec(), "data"),
-        other.job(Spec()),
-        inputs.job(Spec()),
-    ]
+    other = replace(STUDY, versions=(2,))
+    inputs = replace(STUDY, inputs=lambda spec: (spec.size,))
+    specs = (Spec(), Spec(size=4))
+    jobs = [*map(STUDY.job, specs), STUDY.job(Spec(), "data"), other.job(Spec()), inputs.job(Spec())]
     assert len({job.folder for job in jobs}) == 5
     assert STUDY.job(Spec()) == STUDY.job(Spec(size=3))
 

@@ -35,6 +35,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.subprocess_reader import ReadingLimits, UnusableFileError, preload_server
 from mrc_workbench.data.workspace import workspace
 from tests.data.sample_files import FILES, read_in_subprocess
+from tests.doubles import raises_failure
 
 needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
 
@@ -48,16 +49,17 @@ PAIR_FILES = [
 OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
 
 
-@pytest.fixture(params=["fork_process", "fork_from_server", "start_new_process"])
-def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess_reader, "start_process", getattr(subprocess_reader, request.param))
-    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)
-
-
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.platform != "linux":
+        pytest.skip("copies processes")
     monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_process)
     monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)
+
+
+@pytest.fixture(params=["fork_process", "fork_from_server", "start_new_process"])
+def started(request: pytest.FixtureRequest, forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess_reader, "start_process", getattr(subprocess_reader, request.param))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,7 +88,6 @@ def test_reads_the_same_pairs_in_a_subprocess(options: PairReadOptions | None) -
     check_pairs(options)
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_reads_the_same_by_every_start_method() -> None:
@@ -106,7 +107,6 @@ def test_reads_the_same_by_every_start_method() -> None:
     assert read_in_subprocess(UNKNOWN, "set.csv", {"context": "나"}).columns == columns
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("name", FILES)
@@ -146,7 +146,6 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
     assert failure.value.proposal == proposal
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
@@ -172,7 +171,6 @@ def test_reports_exceeded_limits_and_dead_process(
         read_pairs_in_subprocess(PAIR_FILES)
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_raises_os_error_if_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +191,6 @@ class ReadOnly(type(Path())):  # type: ignore[misc]
         raise OSError(errno.EROFS, "Read-only file system")
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("is_there", [True, False])
@@ -236,7 +233,6 @@ def test_forks_from_the_server_if_other_threads_run(monkeypatch: pytest.MonkeyPa
     assert requested == [Path("folder")]
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_reads_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
@@ -254,11 +250,16 @@ def special(tmp_path: Path) -> Path:
 
 
 @needs_fork
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe", "link"])
-def test_rejects_special_files(path: str, special: Path) -> None:
-    with pytest.raises(DataError, match="is not a regular file") as exc_info:
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        *((path, ProblemCode.NO_REGULAR_FILE) for path in ("/dev/zero", "/dev/full", "pipe", "link")),
+        ("/proc/self/mem", ProblemCode.EMPTY_FILE),
+    ],
+)
+def test_rejects_special_files(path: str, code: ProblemCode, special: Path) -> None:
+    with raises_failure(code):
         read_paths_in_subprocess([special / path])
-    assert exc_info.value.code == ProblemCode.NO_REGULAR_FILE
 
 
 @needs_fork
@@ -268,12 +269,6 @@ def test_skips_special_files_of_a_folder(special: Path) -> None:
         read_paths_in_subprocess([special])
     (special / "set.csv").write_bytes(TABLE)
     assert read_paths_in_subprocess([special]).row_count == 3
-
-
-@needs_fork
-def test_rejects_virtual_files_of_the_system() -> None:
-    with pytest.raises(DataError, match="The file is empty"):
-        read_paths_in_subprocess([Path("/proc/self/mem")])
 
 
 def test_limits_grow_with_the_file() -> None:
@@ -331,7 +326,6 @@ def test_failed_reading_releases_its_memory() -> None:
         pass
 
 
-@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_reports_progress_of_many_files(tmp_path: Path) -> None:

@@ -10,22 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from mrc_workbench.data import terminal
-from mrc_workbench.data.commands import command_group, run_command_line, stop_message
-from mrc_workbench.data.terminal import (
-    ProgressMode,
-    ProgressReporter,
-    end_progress_line,
-    format_table,
-    let_idle_threads_sleep,
-    report_progress,
-)
+from mrc_workbench.data.commands import command_group, stop_message
+from mrc_workbench.data.terminal import ProgressMode, ProgressReporter
 from mrc_workbench.workbench.cli import main
-
-
-class Clock:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(terminal.time, "monotonic", lambda: self.now)
+from tests.data.test_commands import run
 
 
 class Terminal(io.StringIO):
@@ -35,11 +23,11 @@ class Terminal(io.StringIO):
 
 def reported(mode: ProgressMode, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> list[str]:
     """Return the output for 300 seconds of work, reported each second."""
-    clock = Clock(monkeypatch)
+    seconds = iter(range(301))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(sys, "stderr", stream)
     reporter = ProgressReporter(mode)
     for second in range(1, 301):
-        clock.now += 1
         reporter.report("BM25" if second < 150 else "Dense", second / 300)
     return stream.getvalue().splitlines()
 
@@ -71,23 +59,22 @@ def test_terminal_progress_redraws_a_line_or_prints_nothing(monkeypatch: pytest.
 
 
 def test_does_not_estimate_time_from_a_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    reporter = ProgressReporter()
-    clock.now += 60
-    reporter.report("training\x1b[2J", 0.5, is_total=False)
+    seconds = iter((0.0, 60.0))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(seconds))
+    ProgressReporter().report("training\x1b[2J", 0.5, is_total=False)
     assert stream.getvalue() == " 50%  training\\u001b[2J  (1 min so far)\n"
 
 
 def test_table_prints_names_without_line_breaks() -> None:
-    lines = format_table(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
+    lines = terminal.format_table(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
     assert lines == ["                R@1", "BM25 of words  1.00", "LSA            2.00"]
 
 
 def working() -> int:
-    report_progress("work", 0.5)
-    end_progress_line()
+    terminal.report_progress("work", 0.5)
+    terminal.end_progress_line()
     return 0
 
 
@@ -128,13 +115,11 @@ def test_commands_report_their_status(
     room = command_group("room", "A room.")
     room.command(command, name="do")
     room.command(lambda: 0, name="other")
-    mrc = command_group("mrc", "")
-    mrc.command(room)
-    assert run_command_line(mrc, ["room", "do", *options], lambda _: ()) == status
+    assert run(room, ["do", *options]) == status
     assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == message
 
 
-@pytest.mark.parametrize("command", [let_idle_threads_sleep, lambda: main(["runs", "list"])])
+@pytest.mark.parametrize("command", [terminal.let_idle_threads_sleep, lambda: main(["runs", "list"])])
 @pytest.mark.parametrize(("before", "after"), [("", "passive"), ("active", "active")])
 def test_sets_passive_openmp_waiting_unless_configured(
     command: Callable[[], object], before: str, after: str, monkeypatch: pytest.MonkeyPatch

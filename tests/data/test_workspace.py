@@ -9,32 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from mrc_workbench.data import workspace as module
+from mrc_workbench.data import workspace as workspaces
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import save_question_set, stored
-from mrc_workbench.data.workspace import (
-    MANIFEST,
-    PROJECT,
-    LimitError,
-    NotSignedInError,
-    UserLimits,
-    acting_as,
-    error_message,
-    limits,
-    read_only_workspace,
-    replacing,
-    replacing_folder,
-    require_job_slot,
-    require_set_size,
-    require_storage,
-    run_as_current_user,
-    set_user_provider,
-    shared_workspace,
-    used_bytes,
-    user,
-    user_of,
-    workspace,
-)
+from mrc_workbench.data.workspace import LimitError, acting_as, replacing_folder, shared_workspace, user_of, workspace
 
 ALICE = user_of("https://id.example.org", "alice")
 BOB = user_of("https://id.example.org", "bob")
@@ -42,15 +20,15 @@ BOB = user_of("https://id.example.org", "bob")
 
 @pytest.fixture(autouse=True)
 def _without_user_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_user_providers", [])
+    monkeypatch.setattr(workspaces, "_user_providers", [])
 
 
 def test_uses_shared_workspace_without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert workspace() == shared_workspace() == tmp_path / "workspace"
-    assert (user(), read_only_workspace()) == ("", None)
+    assert (workspaces.user(), workspaces.read_only_workspace()) == ("", None)
     monkeypatch.delenv("MRC_WORKSPACE")
-    assert workspace() == PROJECT / "workspace"
-    monkeypatch.setattr(module, "IMPORT_ROOT", PROJECT.parent)  # as in an installed package
+    assert workspace() == workspaces.PROJECT / "workspace"
+    monkeypatch.setattr(workspaces, "IMPORT_ROOT", workspaces.PROJECT.parent)  # as in an installed package
     monkeypatch.chdir(tmp_path)
     assert workspace() == tmp_path / "workspace"
 
@@ -58,7 +36,7 @@ def test_uses_shared_workspace_without_sign_in(tmp_path: Path, monkeypatch: pyte
 def test_each_user_has_a_folder_in_the_shared_workspace() -> None:
     with acting_as(ALICE):
         assert workspace() == shared_workspace() / "users" / ALICE
-        assert read_only_workspace() == shared_workspace()
+        assert workspaces.read_only_workspace() == shared_workspace()
         with acting_as(BOB):
             assert workspace().name == BOB
         assert workspace().name == ALICE
@@ -89,17 +67,17 @@ def test_user_provider_precedes_the_environment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MRC_USER", BOB)
     assert workspace() == shared_workspace() / "users" / BOB
     users: list[str | None] = [ALICE, None, BOB, ""]
-    set_user_provider(lambda: users.pop(0))
-    assert [user() for _ in range(4)] == [ALICE, BOB, BOB, ""]
+    workspaces.set_user_provider(lambda: users.pop(0))
+    assert [workspaces.user() for _ in range(4)] == [ALICE, BOB, BOB, ""]
 
 
 def test_has_no_workspace_while_signed_out() -> None:
     def fail() -> str:
-        raise NotSignedInError
+        raise workspaces.NotSignedInError
 
-    set_user_provider(fail)
-    for ask in (workspace, user, read_only_workspace):
-        with pytest.raises(NotSignedInError):
+    workspaces.set_user_provider(fail)
+    for ask in (workspace, workspaces.user, workspaces.read_only_workspace):
+        with pytest.raises(workspaces.NotSignedInError):
             ask()
 
 
@@ -110,7 +88,7 @@ def test_thread_runs_as_the_user_only_if_bound() -> None:
         folders.append(workspace())
 
     with acting_as(ALICE):
-        for work in (look, run_as_current_user(look)):
+        for work in (look, workspaces.run_as_current_user(look)):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
@@ -123,21 +101,21 @@ def make_set(passages: int, characters: int = 1) -> QuestionSet:
 
 
 def test_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limits() == UserLimits()
-    assert (limits().paths, limits().addresses) == (False, False)
+    assert workspaces.limits() == workspaces.UserLimits()
+    assert (workspaces.limits().paths, workspaces.limits().addresses) == (False, False)
     for name, value in (("MEGABYTES", "7"), ("JOBS", " 2 "), ("PASSAGES", "10"), ("PATHS", "1"), ("EMAILS", "")):
         monkeypatch.setenv(f"MRC_USER_{name}", value)
-    assert limits() == UserLimits(megabytes=7, jobs=2, passages=10, paths=True)
+    assert workspaces.limits() == workspaces.UserLimits(megabytes=7, jobs=2, passages=10, paths=True)
     for name, value in (("MEGABYTES", "0"), ("JOBS", "many"), ("PASSAGES", "-1"), ("PATHS", "x")):
         with monkeypatch.context() as patch:
             patch.setenv(f"MRC_USER_{name}", value)
             with pytest.raises(ValidationError):
-                limits()
+                workspaces.limits()
 
 
 def test_allows_listed_emails() -> None:
-    assert UserLimits().allows_email("")
-    some = UserLimits(emails="Kim@example.org, @school.kr")
+    assert workspaces.UserLimits().allows_email("")
+    some = workspaces.UserLimits(emails="Kim@example.org, @school.kr")
     assert [some.allows_email(email) for email in ("kim@example.org", "KIM@EXAMPLE.ORG", "lee@school.kr")] == [True] * 3
     refused = ("", "lee@example.org", "lee@sub.school.kr", "lee@school.kr.example.org", "school.kr", "kim")
     assert [some.allows_email(email) for email in refused] == [False] * 6
@@ -147,11 +125,11 @@ def test_local_users_and_jobs_have_no_limits(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("MRC_USER_PASSAGES", "1")
     monkeypatch.setenv("MRC_USER_JOBS", "1")
     save_question_set(make_set(2))
-    require_job_slot(5)
+    workspaces.require_job_slot(5)
     monkeypatch.setenv("MRC_USER", ALICE)
     save_question_set(make_set(3))
-    require_job_slot(5)
-    require_set_size("passages", 5)
+    workspaces.require_job_slot(5)
+    workspaces.require_set_size("passages", 5)
 
 
 def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,40 +141,40 @@ def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatc
             save_question_set(make_set(3))
         assert (refused.value.code, refused.value.details) == ("passages", {"passages": "3", "limit": "2"})
         assert [stored_set.passages for stored_set in stored()] == [2]
-        before = used_bytes()
+        before = workspaces.used_bytes()
         files = sorted(workspace().rglob("*"))
         with pytest.raises(LimitError) as refused:
             save_question_set(make_set(2, characters=250_000))  # three bytes per character
         assert (refused.value.code, refused.value.details["limit"]) == ("megabytes", "1")
         assert float(str(refused.value.details["used"])) >= 1
-        assert (used_bytes(), sorted(workspace().rglob("*"))) == (before, files)
+        assert (workspaces.used_bytes(), sorted(workspace().rglob("*"))) == (before, files)
 
 
 def test_counts_bytes_of_the_users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with acting_as(ALICE):
-        assert used_bytes() == 0
+        assert workspaces.used_bytes() == 0
         (workspace() / "runs" / "one").mkdir(parents=True)
         (workspace() / "runs" / "one" / "model").write_bytes(b"x" * 1234)
         (workspace() / "note").write_bytes(b"y" * 66)
         large = tmp_path / "large"
         large.write_bytes(b"z" * 10_000)
         (workspace() / "link").symlink_to(large)
-        assert 1300 <= used_bytes() < 1300 + 4096  # the link counts, not its target
+        assert 1300 <= workspaces.used_bytes() < 1300 + 4096  # the link counts, not its target
     (shared_workspace() / "datasets").mkdir()
     (shared_workspace() / "datasets" / "shared").write_bytes(b"x" * 9999)
     with acting_as(ALICE):
-        assert used_bytes() < 1300 + 4096
-        require_storage()
+        assert workspaces.used_bytes() < 1300 + 4096
+        workspaces.require_storage()
 
 
 def test_rejects_jobs_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "3")
     with acting_as(ALICE):
-        require_job_slot(2)
-        require_job_slot(0, 3)
+        workspaces.require_job_slot(2)
+        workspaces.require_job_slot(0, 3)
         for others, more in ((3, 1), (1, 3)):
             with pytest.raises(LimitError) as refused:
-                require_job_slot(others, more)
+                workspaces.require_job_slot(others, more)
             assert (refused.value.code, refused.value.details) == ("jobs", {"jobs": others, "limit": 3})
 
 
@@ -214,14 +192,14 @@ def test_rejects_jobs_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_explains_system_errors(error: Exception, message: str) -> None:
-    assert error_message(error) == message
+    assert workspaces.error_message(error) == message
 
 
 def test_full_disk_error_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space") as caught, replacing(tmp_path / "file"):
+    with pytest.raises(OSError, match="No space") as caught, workspaces.replacing(tmp_path / "file"):
         raise OSError(errno.ENOSPC, "No space")
     assert caught.value.filename == str(tmp_path / "file")
-    with pytest.raises(OSError, match="refused") as caught, replacing(tmp_path / "file"):
+    with pytest.raises(OSError, match="refused") as caught, workspaces.replacing(tmp_path / "file"):
         raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
     assert caught.value.filename is None
 
@@ -235,7 +213,7 @@ def write(folder: Path, **files: str) -> None:
 
 
 def content(folder: Path) -> dict[str, str]:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST]
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != workspaces.MANIFEST]
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
@@ -244,7 +222,8 @@ def test_replaces_files_of_the_manifest(tmp_path: Path) -> None:
     write(folder, **{"scores.json": "1", "old.trec": "1", "beir__corpus": "1"})
     write(folder, **{"scores.json": "2", "new.trec": "2"})
     assert content(folder) == {"scores.json": "2", "new.trec": "2"}
-    assert json.loads((folder / MANIFEST).read_text()) == {"files": [MANIFEST, "new.trec", "scores.json"]}
+    listed = json.loads((folder / workspaces.MANIFEST).read_text())["files"]
+    assert listed == [workspaces.MANIFEST, "new.trec", "scores.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -292,7 +271,7 @@ def test_manifest_never_removes_files_outside_the_folder(tmp_path: Path) -> None
     (tmp_path / "mine").write_text("mine")
     (folder / "other").write_text("mine")
     for names in (["../mine", str(tmp_path / "mine")], "other", None, [1]):
-        (folder / MANIFEST).write_text(json.dumps({"files": names}))
+        (folder / workspaces.MANIFEST).write_text(json.dumps({"files": names}))
         write(folder, **{"scores.json": "2"})
         assert (tmp_path / "mine").read_text() == "mine"
         assert (folder / "other").read_text() == "mine"

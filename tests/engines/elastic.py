@@ -22,6 +22,12 @@ def refused(kind: str, reason: str, status: int = 400) -> base.RefusedError:
     return base.RefusedError(status, {"error": {"type": kind, "reason": reason}, "status": status})
 
 
+def require(condition: object, kind: str, reason: str, status: int = 400) -> None:
+    """Refuse a request unless the condition holds."""
+    if not condition:
+        raise refused(kind, reason, status)
+
+
 @dataclass
 class Index:
     settings: dict[str, Any]
@@ -50,18 +56,13 @@ class Elastic(base.StubEngine):
         index, _, interface = request.path.strip("/").partition("/")
         known = PARAMS.get(interface or "index", set()) | (self.search_params if interface == "_search" else set())
         for name in request.params:
-            if name not in known:
-                message = f"request [{request.path}] contains unrecognized parameter: [{name}]"
-                raise refused("illegal_argument_exception", message)
-        takes_body = interface in ("_bulk", "_search") or (request.method == "PUT" and not interface)
-        if request.body and not takes_body:
-            raise refused(
-                "illegal_argument_exception",
-                f"request [{request.method} {request.path}] does not support having a body",
-            )
-        forms = ("application/x-ndjson", "application/json") if interface == "_bulk" else ("application/json",)
-        if request.body and request.form not in forms:
-            raise refused("media_type_header_exception", f"Content-Type header [{request.form}] is not supported", 406)
+            require(name in known, "illegal_argument_exception", f"request contains unrecognized parameter: [{name}]")
+        if request.body:
+            takes_body = interface in ("_bulk", "_search") or (request.method == "PUT" and not interface)
+            require(takes_body, "illegal_argument_exception", f"[{request.path}] does not support having a body")
+            forms = ("application/x-ndjson", "application/json") if interface == "_bulk" else ("application/json",)
+            message = f"Content-Type header [{request.form}] is not supported"
+            require(request.form in forms, "media_type_header_exception", message, 406)
         return self.handled(request, index, interface)
 
     def handled(self, request: base.Received, index: str, interface: str) -> Any:
@@ -83,22 +84,16 @@ class Elastic(base.StubEngine):
         raise base.RefusedError(405, {"error": f"Incorrect HTTP method for uri [{request.path}]", "status": 405})
 
     def known(self, index: str) -> Index:
-        if index not in self.indices:
-            raise refused("index_not_found_exception", f"no such index [{index}]", 404)
+        require(index in self.indices, "index_not_found_exception", f"no such index [{index}]", 404)
         return self.indices[index]
 
     def create(self, name: str, body: dict[str, Any]) -> Any:
-        if name in self.indices:
-            raise refused("resource_already_exists_exception", f"index [{name}] already exists")
-        if name != name.lower() or name.startswith(("_", "-", "+")):
-            raise refused("invalid_index_name_exception", f"Invalid index name [{name}], must be lowercase")
+        require(name not in self.indices, "resource_already_exists_exception", f"index [{name}] already exists")
+        is_valid = name == name.lower() and not name.startswith(("_", "-", "+"))
+        require(is_valid, "invalid_index_name_exception", f"Invalid index name [{name}], must be lowercase")
         base.require_known(body, ("settings", "mappings", "aliases"), _unknown_key)
         settings = body.get("settings", {}).get("index", {})
-        base.require_known(
-            settings,
-            self.settings,
-            lambda setting: refused("illegal_argument_exception", f"unknown setting [index.{setting}]"),
-        )
+        base.require_known(settings, self.settings, _unknown_setting)
         mappings = body.get("mappings", {})
         base.require_known(mappings, ("dynamic", "properties"), _unsupported)
         for of in mappings["properties"].values():
@@ -108,21 +103,19 @@ class Elastic(base.StubEngine):
 
     def check_field(self, of: dict[str, Any], settings: dict[str, Any]) -> None:
         known = {"integer": (), "keyword": (), "text": ("index", "analyzer", "similarity")}
-        if of["type"] not in known:
-            raise refused("mapper_parsing_exception", f"No handler for type [{of['type']}] declared on field")
+        require(of["type"] in known, "mapper_parsing_exception", f"No handler for type [{of['type']}]")
         base.require_known(of, ("type", *known[of["type"]]), _unsupported)
-        if (name := of.get("similarity")) and name not in settings.get("similarity", {}):
-            raise refused("mapper_parsing_exception", f"Unknown Similarity type [{name}]")
+        name = of.get("similarity")
+        is_known = not name or name in settings.get("similarity", {})
+        require(is_known, "mapper_parsing_exception", f"Unknown Similarity type [{name}]")
 
     def bulk(self, index: Index, body: bytes) -> Any:
-        if not body.endswith(b"\n"):
-            raise refused("illegal_argument_exception", "The bulk request must be terminated by a newline [\\n]")
+        require(body.endswith(b"\n"), "illegal_argument_exception", "The bulk request must be terminated by a newline")
         lines = [json.loads(line) for line in body.decode().splitlines()]
         items = []
         for action, document in zip(lines[::2], lines[1::2], strict=True):
             (kind,) = action
-            if kind not in ("index", "create"):
-                raise refused("illegal_argument_exception", f"Malformed action/metadata line, found [{kind}]")
+            require(kind in ("index", "create"), "illegal_argument_exception", f"Malformed action line, found [{kind}]")
             item: dict[str, Any] = {"_id": action[kind]["_id"], "status": 201}
             try:
                 self.check_document(index, document)
@@ -134,9 +127,8 @@ class Elastic(base.StubEngine):
 
     def check_document(self, index: Index, document: dict[str, Any]) -> None:
         for name, value in document.items():
-            if name not in index.fields:
-                message = f"mapping set to strict, dynamic introduction of [{name}]"
-                raise refused("strict_dynamic_mapping_exception", message)
+            message = f"mapping set to strict, dynamic introduction of [{name}]"
+            require(name in index.fields, "strict_dynamic_mapping_exception", message)
             if isinstance(value, list | dict):
                 self.check_vector(index, name, value)
 
@@ -147,14 +139,10 @@ class Elastic(base.StubEngine):
         base.require_known(body, self.search_fields, _unknown_key)
         size = body.get("size", 10)
         scores = base.first(self.scores(index, body, params), size)
-        hits = [
-            {
-                "_id": key,
-                "_score": score,
-                "_source": {name: index.searchable[key].get(name) for name in body["_source"]},
-            }
-            for key, score in scores.items()
-        ]
+        hits = []
+        for key, score in scores.items():
+            source = {name: index.searchable[key].get(name) for name in body["_source"]}
+            hits.append({"_id": key, "_score": score, "_source": source})
         return {"timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"hits": hits}}
 
     def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
@@ -164,8 +152,7 @@ class Elastic(base.StubEngine):
         (kind,) = query
         if kind == "match_none":
             return {}
-        if kind != "match":
-            raise refused("parsing_exception", f"unknown query [{kind}]")
+        require(kind == "match", "parsing_exception", f"unknown query [{kind}]")
         ((name, of),) = query["match"].items()
         base.require_known(of, ("query", "analyzer", "operator", "boost"), _unknown_key)
         similarity = index.settings["similarity"][index.fields[name]["similarity"]]
@@ -174,10 +161,9 @@ class Elastic(base.StubEngine):
 
 def check_term_weights(name: str, value: Any) -> None:
     """Refuse what a feature field does not store: anything but weights above 0 by term."""
-    if not isinstance(value, dict) or not all(
-        isinstance(weight, float | int) and weight > 0 for weight in value.values()
-    ):
-        raise refused("document_parsing_exception", f"[{name}] takes weights above 0 by term, of dimension 1")
+    weights = value.values() if isinstance(value, dict) else [None]
+    are_weights = all(isinstance(weight, float | int) and weight > 0 for weight in weights)
+    require(are_weights, "document_parsing_exception", f"[{name}] takes weights above 0 by term, of dimension 1")
 
 
 _MAX_SIM = re.compile(r"maxSimDotProduct\(params\.query_vector, '(\w+)'\) / params\.query_vector\.size\(\) \+ 1\.0")
@@ -212,35 +198,32 @@ class Elasticsearch(Elastic):
             return
         base.require_known(of, ("type", "dims", "similarity", "index", "index_options"), _unsupported)
         options = of["index_options"]
-        if not 1 <= of["dims"] <= 4096 or options["type"] not in VECTOR_KINDS:
-            raise refused("mapper_parsing_exception", f"no dense_vector of {of['dims']} dims, {options['type']}")
+        is_valid = 1 <= of["dims"] <= 4096 and options["type"] in VECTOR_KINDS
+        require(is_valid, "mapper_parsing_exception", f"no dense_vector of {of['dims']} dims, {options['type']}")
         graph = ("m", "ef_construction") if "hnsw" in options["type"] else ()
         base.require_known(options, ("type", "confidence_interval", *graph), _unsupported)
 
     def check_rank_vectors(self, of: dict[str, Any]) -> None:
-        if self.version < (9, 0):
-            raise refused("mapper_parsing_exception", "No handler for type [rank_vectors] declared on field")
-        if self.licence not in ("trial", "enterprise"):
-            raise refused("security_exception", "current license is non-compliant for [Rank Vectors]", 403)
+        require(self.version >= (9, 0), "mapper_parsing_exception", "No handler for type [rank_vectors]")
+        is_licensed = self.licence in ("trial", "enterprise")
+        require(is_licensed, "security_exception", "current license is non-compliant for [Rank Vectors]", 403)
         base.require_known(of, ("type", "dims", "element_type"), _unsupported)
-        if not 1 <= of["dims"] <= 4096:
-            raise refused("mapper_parsing_exception", f"no rank_vectors of {of['dims']} dims")
+        require(1 <= of["dims"] <= 4096, "mapper_parsing_exception", f"no rank_vectors of {of['dims']} dims")
 
     def check_vector(self, index: Index, name: str, value: Any) -> None:
         of = index.fields[name]
         if of["type"] == "rank_vectors":
-            if not value or any(len(vector) != of["dims"] for vector in value):
-                raise refused("document_parsing_exception", f"[{name}] has a different number of dimensions")
+            fits = value and all(len(vector) == of["dims"] for vector in value)
+            require(fits, "document_parsing_exception", f"[{name}] has a different number of dimensions")
             return
         if of["type"] == "sparse_vector":
             check_term_weights(name, value)
             return
-        if of["type"] != "dense_vector" or len(value) != of["dims"]:
-            message = f"[{name}] has {len(value)} dims, expected {of.get('dims')}: different"
-            raise refused("document_parsing_exception", message)
-        if of["similarity"] == "cosine" and not any(value):
-            message = "The [cosine] similarity does not support vectors with zero magnitude"
-            raise refused("document_parsing_exception", message)
+        fits = of["type"] == "dense_vector" and len(value) == of["dims"]
+        message = f"[{name}] has {len(value)} dims, expected {of.get('dims')}: different"
+        require(fits, "document_parsing_exception", message)
+        message = "The [cosine] similarity does not support vectors with zero magnitude"
+        require(of["similarity"] != "cosine" or any(value), "document_parsing_exception", message)
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
         if "script_score" in query:
@@ -249,10 +232,10 @@ class Elasticsearch(Elastic):
             return super().matching(index, query)
         of = query["sparse_vector"]
         base.require_known(of, ("field", "query_vector", "prune", "pruning_config", "boost"), _unknown_key)
-        if index.fields[of["field"]]["type"] != "sparse_vector" or not of["query_vector"]:
-            raise refused("illegal_argument_exception", "[sparse_vector] queries a sparse_vector field by its terms")
-        if of.get("prune") is not False:  # from 9.1 it prunes unless told otherwise
-            raise refused("illegal_argument_exception", "this stub does not prune")
+        has_terms = index.fields[of["field"]]["type"] == "sparse_vector" and of["query_vector"]
+        require(has_terms, "illegal_argument_exception", "[sparse_vector] queries a sparse_vector field by its terms")
+        # from 9.1 it prunes unless told otherwise
+        require(of.get("prune") is False, "illegal_argument_exception", "this stub does not prune")
         check_term_weights(of["field"], of["query_vector"])
         return base.dot_products(index.values(of["field"]), of["query_vector"])
 
@@ -262,20 +245,20 @@ class Elasticsearch(Elastic):
         match = _MAX_SIM.fullmatch(of["script"]["source"])
         if not match or index.fields[match[1]]["type"] != "rank_vectors":
             raise refused("script_exception", f"compile error: {of['script']['source']}")
-        if of["query"] != {"exists": {"field": match[1]}}:
-            raise refused("script_exception", f"A document doesn't have a value for a vector field [{match[1]}]")
+        has_value = of["query"] == {"exists": {"field": match[1]}}
+        require(has_value, "script_exception", f"A document doesn't have a value for a vector field [{match[1]}]")
         query_vectors = of["script"]["params"]["query_vector"]
         self.check_vector(index, match[1], query_vectors)
         held = index.values(match[1])
         n = len(query_vectors)
         scores = {key: sum(base.max_sim(vectors, query_vectors)) / n + 1.0 for key, vectors in held.items()}
-        if min(scores.values(), default=0.0) < 0:
-            raise refused("illegal_argument_exception", "script_score script returned an invalid score: negative")
+        lowest = min(scores.values(), default=0.0)
+        require(lowest >= 0, "illegal_argument_exception", "script_score script returned an invalid score: negative")
         return scores
 
     def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
-        if "retriever" in body and "query" in body:
-            raise refused("action_request_validation_exception", "cannot specify [retriever] and [query]")
+        has_both = "retriever" in body and "query" in body
+        require(not has_both, "action_request_validation_exception", "cannot specify [retriever] and [query]")
         if "query" in body:
             return self.matching(index, body["query"])
         return self.retrieved(index, body["retriever"], body.get("size", 10))
@@ -288,11 +271,11 @@ class Elasticsearch(Elastic):
             "rrf": self.rrf,
             "linear": self.linear,
         }
-        if kind not in kinds or (kind == "linear" and self.version < (8, 18)):
-            raise refused("parsing_exception", f"unknown field [{kind}]: no retriever")
-        if kind in ("rrf", "linear") and self.licence == "basic":
-            reason = "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]"
-            raise refused("security_exception", reason, 403)
+        is_known = kind in kinds and (kind != "linear" or self.version >= (8, 18))
+        require(is_known, "parsing_exception", f"unknown field [{kind}]: no retriever")
+        is_licensed = kind not in ("rrf", "linear") or self.licence != "basic"
+        reason = "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]"
+        require(is_licensed, "security_exception", reason, 403)
         return kinds[kind](index, retriever[kind], size)
 
     def standard(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
@@ -301,8 +284,8 @@ class Elasticsearch(Elastic):
 
     def nearest(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
         base.require_known(of, ("field", "query_vector", "k", "num_candidates", "filter"), _unknown_key)
-        if not of["k"] <= of["num_candidates"] <= 10_000:
-            raise refused("illegal_argument_exception", "[num_candidates] cannot be less than [k]")
+        is_valid = of["k"] <= of["num_candidates"] <= 10_000
+        require(is_valid, "illegal_argument_exception", "[num_candidates] cannot be less than [k]")
         self.check_vector(index, of["field"], of["query_vector"])
         cosines_by_key = base.cosines(index.values(of["field"]), of["query_vector"])
         return base.first({key: (1 + cosine) / 2 for key, cosine in cosines_by_key.items()}, of["k"])
@@ -314,8 +297,7 @@ class Elasticsearch(Elastic):
         for child in of["retrievers"]:
             weight = 1.0
             if "retriever" in child:
-                if self.version < (9, 2):
-                    raise refused("parsing_exception", "unknown field [retriever]: no retriever")
+                require(self.version >= (9, 2), "parsing_exception", "unknown field [retriever]: no retriever")
                 base.require_known(child, ("retriever", "weight"), _unknown_key)
                 child, weight = child["retriever"], child["weight"]  # noqa: PLW2901
             hits = base.first(self.retrieved(index, child, size), window)
@@ -328,13 +310,14 @@ class Elasticsearch(Elastic):
         parts = []
         for child in of["retrievers"]:
             base.require_known(child, ("retriever", "weight", "normalizer"), _unknown_key)
-            if child["normalizer"] not in ("minmax", "none", "l2_norm"):
-                raise refused("illegal_argument_exception", f"Unknown normalizer [{child['normalizer']}]")
+            normalizer = child["normalizer"]
+            is_known = normalizer in ("minmax", "none", "l2_norm")
+            require(is_known, "illegal_argument_exception", f"Unknown normalizer [{normalizer}]")
             hits = base.first(self.retrieved(index, child["retriever"], size), window)
             parts.append((base.min_max(hits), child["weight"]))
         return base.weighted(parts)
 
     def window(self, of: dict[str, Any], size: int) -> int:
-        if len(of["retrievers"]) < 2 or of["rank_window_size"] < size:
-            raise refused("action_request_validation_exception", "[rank_window_size] must be at least [size]")
+        is_valid = len(of["retrievers"]) >= 2 and of["rank_window_size"] >= size
+        require(is_valid, "action_request_validation_exception", "[rank_window_size] must be at least [size]")
         return int(of["rank_window_size"])

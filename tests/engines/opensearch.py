@@ -2,11 +2,12 @@
 
 import math
 import re
+import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.engines import base
-from tests.engines.elastic import Elastic, Index, _unknown_key, _unsupported, check_term_weights, refused
+from tests.engines.elastic import Elastic, Index, _unknown_key, _unsupported, check_term_weights, refused, require
 
 _LATE_INTERACTION = re.compile(
     r"lateInteractionScore\(params\.query_vectors, '(\w+)', params\._source, params\.space_type\)"
@@ -25,8 +26,8 @@ class OpenSearch(Elastic):
         start = "/_search/pipeline/"
         if not request.path.startswith(start):
             return super().answer(request)
-        if request.method != "PUT" or request.form != "application/json":
-            raise refused("illegal_argument_exception", "a pipeline is put as JSON", 405)
+        is_json = request.method == "PUT" and request.form == "application/json"
+        require(is_json, "illegal_argument_exception", "a pipeline is put as JSON", 405)
         body = request.json()
         base.require_known(body, ("phase_results_processors", "request_processors", "description"), _unknown_key)
         (processor,) = body["phase_results_processors"]
@@ -36,9 +37,9 @@ class OpenSearch(Elastic):
         base.require_known(of, ("normalization", "combination"), _unknown_key)
         technique = of["combination"]["technique"] if kind.startswith("score") else of["normalization"]["technique"]
         weights = of["combination"]["parameters"]["weights"]
-        if technique not in TECHNIQUES[kind] or not math.isclose(sum(weights), 1, abs_tol=1e-6):
-            message = f"no technique {technique}, or sum of weights is not 1.0: {weights}"
-            raise refused("illegal_argument_exception", message)
+        is_valid = technique in TECHNIQUES[kind] and math.isclose(sum(weights), 1, abs_tol=1e-6)
+        message = f"no technique {technique}, or sum of weights is not 1.0: {weights}"
+        require(is_valid, "illegal_argument_exception", message)
         self.pipelines[request.path.removeprefix(start)] = of | {"technique": technique, "weights": weights}
         return {"acknowledged": True}
 
@@ -60,30 +61,29 @@ class OpenSearch(Elastic):
         if index.fields[name]["type"] == "rank_features":
             check_term_weights(name, value)
             return
-        if len(value) != index.fields[name]["dimension"]:
-            message = f"Vector dimension mismatch. Expected: {index.fields[name]['dimension']}"
-            raise refused("mapper_parsing_exception", message)
+        dimension = index.fields[name]["dimension"]
+        message = f"Vector dimension mismatch. Expected: {dimension}"
+        require(len(value) == dimension, "mapper_parsing_exception", message)
 
     def scores(self, index: Index, body: dict[str, Any], params: dict[str, str]) -> dict[str, float]:
         query = body["query"]
         if "hybrid" not in query:
             return self.matching(index, query)
         base.require_known(query["hybrid"], ("queries", "pagination_depth", "filter"), _unknown_key)
-        if params.get("search_pipeline") not in self.pipelines:
-            raise refused("illegal_argument_exception", f"Pipeline {params.get('search_pipeline')} is not defined")
-        pipeline = self.pipelines[params["search_pipeline"]]
+        name = params.get("search_pipeline", "")
+        require(name in self.pipelines, "illegal_argument_exception", f"Pipeline {name} is not defined")
+        pipeline = self.pipelines[name]
         queries = query["hybrid"]["queries"]
-        if len(pipeline["weights"]) != len(queries) or len(queries) > 5:
-            message = "number of weights must match number of sub-queries in hybrid query"
-            raise refused("illegal_argument_exception", message)
+        is_valid = len(pipeline["weights"]) == len(queries) <= 5
+        message = "number of weights must match number of sub-queries in hybrid query"
+        require(is_valid, "illegal_argument_exception", message)
         lists = [base.first(self.matching(index, item), query["hybrid"]["pagination_depth"]) for item in queries]
         values = {
             "rrf": lambda item: base.ranks(item, pipeline["combination"]["rank_constant"]),
             "min_max": lambda item: base.min_max(item, 0.001),
             "z_score": _z_score,
         }[pipeline["technique"]]
-        total = base.weighted([(values(item), weight) for item, weight in zip(lists, pipeline["weights"], strict=True)])
-        return total
+        return base.weighted([(values(item), weight) for item, weight in zip(lists, pipeline["weights"], strict=True)])
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
         if "neural_sparse" in query:
@@ -100,8 +100,8 @@ class OpenSearch(Elastic):
         if "knn" not in query:
             return super().matching(index, query)
         ((name, of),) = query["knn"].items()
-        if not index.settings.get("knn") or "method" not in index.fields[name]:
-            raise refused("query_shard_exception", f"Field '{name}' is not knn_vector type with an index")
+        has_index = index.settings.get("knn") and "method" in index.fields[name]
+        require(has_index, "query_shard_exception", f"Field '{name}' is not knn_vector type with an index")
         base.require_known(of, ("vector", "k", "filter"), _unknown_key)
         return base.first(self.exact(index, name, of["vector"]), of["k"])
 
@@ -111,8 +111,8 @@ class OpenSearch(Elastic):
         if index.fields[name]["type"] != "rank_features":
             raise refused("illegal_argument_exception", "[neural_sparse] query only works on [rank_features] fields")
         check_term_weights(name, of["query_tokens"])
-        if not of["query_tokens"] or max(of["query_tokens"].values()) > 64:
-            raise refused("illegal_argument_exception", "weight must be in (0, 64]")
+        largest = max(of["query_tokens"].values(), default=0)
+        require(0 < largest <= 64, "illegal_argument_exception", "weight must be in (0, 64]")
         return base.dot_products(index.values(name), of["query_tokens"])
 
     def late_interaction(self, index: Index, query: dict[str, Any], script: dict[str, Any]) -> dict[str, float]:
@@ -124,8 +124,7 @@ class OpenSearch(Elastic):
         if script["params"]["space_type"] != "cosinesimil":
             raise refused("illegal_argument_exception", "this stub has cosinesimil alone")
         ((name, value),) = query["term"].items()
-        if index.fields[name]["type"] != "boolean":
-            raise refused("query_shard_exception", f"[{name}] is no boolean field")
+        require(index.fields[name]["type"] == "boolean", "query_shard_exception", f"[{name}] is no boolean field")
         query_vectors = script["params"]["query_vectors"]
         scores = {}
         for key, document in index.searchable.items():
@@ -144,6 +143,6 @@ class OpenSearch(Elastic):
 
 
 def _z_score(scores: dict[str, float]) -> dict[str, float]:
-    mean = sum(scores.values()) / max(1, len(scores))
-    deviation = math.sqrt(sum((score - mean) ** 2 for score in scores.values()) / max(1, len(scores) - 1))
+    mean = statistics.fmean(scores.values()) if scores else 0.0
+    deviation = statistics.stdev(scores.values()) if len(scores) > 1 else 0.0
     return {key: max((score - mean) / deviation, 0.001) if deviation else score for key, score in scores.items()}

@@ -10,8 +10,7 @@ from functools import partial
 from itertools import count
 
 from tests.hostile.areas import AREAS
-from tests.hostile.oracle import verdict
-from tests.hostile.row_formats import FORMATS
+from tests.hostile.oracle import FORMATS, verdict
 
 
 def main() -> int:
@@ -43,12 +42,8 @@ def main() -> int:
         if time.monotonic() > end:
             break
     for format_ in formats:
-        counts = ", ".join(
-            f"{outcome} {number:,}"
-            for (outcome_format, outcome), number in outcomes.items()
-            if outcome_format == format_
-        )
-        print(f"{format_:>14}: {counts}")
+        counts = (f"{outcome} {number:,}" for (name, outcome), number in outcomes.items() if name == format_)
+        print(f"{format_:>14}: {', '.join(counts)}")
     print(f"{outcomes.total():,} cases, {failures:,} wrong; seeds {options.seed} to {seed}")
     return int(failures > 0)
 

@@ -56,9 +56,7 @@ def pairs(seed: int) -> Verdict:
     if len(pair_set) + reading.left_out != len(scores):
         wrong.append("rows were lost")
     if pair_set.kind is PairKind.SCORED:
-        expected_scores = {
-            text: parse_score(score) for text, score in zip((f"가 {row}" for row in range(30)), scores, strict=True)
-        }
+        expected_scores = {f"가 {row}": parse_score(score) for row, score in enumerate(scores)}
         stored_scores = dict(zip(pair_set.texts[0], pair_set.values.tolist(), strict=True))
         wrong += [
             f"{text} is {value}" for text, value in stored_scores.items() if np.float32(expected_scores[text]) != value
@@ -256,9 +254,5 @@ def _damage_model(folder: Path, draw: random.Random) -> object:
 
 
 AREAS: dict[str, Callable[[int], Verdict]] = {
-    "pairs": pairs,
-    "experiments": experiments,
-    "index": index,
-    "seals": seals,
-    "models": models,
+    area.__name__: area for area in (pairs, experiments, index, seals, models)
 }

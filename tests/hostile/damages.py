@@ -6,7 +6,7 @@
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +14,31 @@ import numpy as np
 
 TIMES = int(os.environ.get("MRC_ATTACK") or 1)
 DEEP = b"[" * 200_000
+_OTHER_FILES = (b"", b"text", b"\x80\x04N.", b"\x93NUMPY", b"PK\x03\x04", DEEP, b"\xff\xfe")
 _VALUES = (None, True, -1, 2**70, 1e308, float("nan"), "", "abc", "\0", "../..", [], {}, [None], {"a": {}}, "0" * 5000)
 
 
-def _cut(content: bytes, rng: np.random.Generator) -> bytes:
-    return content[: rng.integers(0, len(content))]
-
-
-def _zeros(content: bytes, rng: np.random.Generator) -> bytes:
+def _damage(content: bytes, rng: np.random.Generator) -> bytes:
+    kind = rng.integers(0, 6)
+    if kind == 4:
+        return content + rng.bytes(rng.integers(1, 100))
+    if kind == 5:
+        return _OTHER_FILES[rng.integers(0, len(_OTHER_FILES))]
     start = rng.integers(0, len(content))
-    length = rng.integers(1, 512)
-    return content[:start] + bytes(len(content[start : start + length])) + content[start + length :]
-
-
-def _flip_bit(content: bytes, rng: np.random.Generator) -> bytes:
-    position = rng.integers(0, len(content))
-    return content[:position] + bytes([content[position] ^ 1 << rng.integers(0, 8)]) + content[position + 1 :]
-
-
-def _noise(content: bytes, rng: np.random.Generator) -> bytes:
-    start = rng.integers(0, len(content))
+    if kind == 0:
+        return content[:start]
+    if kind == 1:  # zeros, as after a power cut
+        length = rng.integers(1, 512)
+        return content[:start] + bytes(len(content[start : start + length])) + content[start + length :]
+    if kind == 2:  # a flipped bit
+        return content[:start] + bytes([content[start] ^ 1 << rng.integers(0, 8)]) + content[start + 1 :]
     length = rng.integers(1, 64)
     return content[:start] + rng.bytes(len(content[start : start + length])) + content[start + length :]
 
 
-def _append_noise(content: bytes, rng: np.random.Generator) -> bytes:
-    return content + rng.bytes(rng.integers(1, 100))
-
-
-def _replace_all(_: bytes, rng: np.random.Generator) -> bytes:
-    return [b"", b"text", b"\x80\x04N.", b"\x93NUMPY", b"PK\x03\x04", DEEP, b"\xff\xfe"][rng.integers(0, 7)]
-
-
-DAMAGES: tuple[Callable[[bytes, np.random.Generator], bytes], ...] = (
-    _cut,
-    _zeros,
-    _flip_bit,
-    _noise,
-    _append_noise,
-    _replace_all,
-)
-
-
 def damage_bytes(content: bytes, rng: np.random.Generator) -> bytes:
     """Return other bytes than the content."""
-    while (result := DAMAGES[rng.integers(0, len(DAMAGES))](content, rng)) == content:
+    while (result := _damage(content, rng)) == content:
         continue
     return result
 

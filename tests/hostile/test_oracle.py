@@ -6,13 +6,12 @@ from mrc_workbench.data.questions.read import read
 from tests.depth import sampled
 from tests.hostile.areas import AREAS
 from tests.hostile.damages import TIMES
-from tests.hostile.oracle import Damage, _find_errors, _rows, verdict
-from tests.hostile.row_formats import FORMATS, random_rows, write
+from tests.hostile.oracle import FORMATS, Damage, _find_errors, _rows, random_rows, verdict
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_reads_undamaged_files_as_written(format_: str) -> None:
-    written = write(format_, random_rows(1))
+    written = FORMATS[format_](random_rows(1))
     reading = read(written.content, "whole")
     assert tuple(_rows(reading)) == written.rows
     assert reading.problems == ()
@@ -26,7 +25,7 @@ def test_damage_is_reported_or_stays_local(format_: str) -> None:
 
 
 def test_oracle_detects_changed_and_lost_rows() -> None:
-    written = write("csv", random_rows(2))
+    written = FORMATS["csv"](random_rows(2))
     index = next(index for index, row in enumerate(written.rows) if '"' not in row[2])
     content = written.content.replace(written.rows[index][2].encode(), "다른 질문?".encode(), 1)
     far = Damage(content, len(content) + 100, 0, b"")
@@ -36,9 +35,9 @@ def test_oracle_detects_changed_and_lost_rows() -> None:
     shorter = written.content[:start] + written.content[end:]
     (lost,) = _find_errors(written, Damage(shorter, written.spans[20][0] + 5, 1, b""), read(shorter, "set"))
     assert lost == f"{written.rows[7]} was lost"
-    whole = write("excel", random_rows(2))
+    whole = FORMATS["excel"](random_rows(2))
     others = ((*whole.rows[0][:2], "다른 질문?", *whole.rows[0][3:]), *whole.rows[1:])
-    (changed,) = _find_errors(whole, far, read(write("excel", others).content, "set"))
+    (changed,) = _find_errors(whole, far, read(FORMATS["excel"](others).content, "set"))
     assert "was never written" in changed
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from mrc_workbench.data import earlier_names
+from mrc_workbench.data import files
 from mrc_workbench.data.cache import load_arrays, save_arrays
 from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.embeddings.encoder import CostPoint
@@ -32,7 +32,7 @@ COMPARISON = {"corpus": "a", "counted": 7, "tokenizers": [], "occurrences": {}}
 
 @pytest.fixture(autouse=True)
 def _log_again(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, logger=earlier_names.__name__)
+    caplog.set_level(logging.WARNING, logger=files.__name__)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
 from mrc_workbench.data.split import Part, SplitOptions

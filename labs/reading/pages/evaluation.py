@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.files import current_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import read_json, workspace

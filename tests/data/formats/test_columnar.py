@@ -1,8 +1,8 @@
 """Tests of Parquet and Arrow: names of classes, damaged files."""
 
 import io
-import random
 import re
+from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
@@ -18,13 +18,18 @@ from mrc_workbench.data.formats.opening import Format, recognise, table_opener
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
+from tests.data.sample_files import ROWS, as_parquet, mutations, rezipped, workbook
+from tests.doubles import raises_failure
+
+
+def parquet(rows: pa.Table, **options: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(rows, out, **options)
+    return out.getvalue()
 
 
 def _read_parquet(columns: dict[str, object], **options: object) -> QuestionSetReading:
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out, **options)
-    return read(out.getvalue(), "set.parquet")
+    return read(parquet(pa.table(columns), **options), "set.parquet")
 
 
 def test_reads_squad_rows_of_the_hub() -> None:
@@ -64,12 +69,6 @@ def test_rejects_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
         _read_parquet({"question": ["a?"], "context": ["b"], "more": column})
 
 
-@pytest.mark.parametrize("size", [4, 8, 100, -4, -100])
-def test_rejects_truncated_parquet(size: int) -> None:
-    with pytest.raises(DataError, match=r"The Parquet file cannot be read \(.*get it or write it again"):
-        read(as_parquet(ROWS)[:size], "set.parquet")
-
-
 SHEET = "xl/worksheets/sheet1.xml"
 LINES = [
     [],
@@ -99,10 +98,12 @@ def test_numbers_rows_as_the_sheet_does() -> None:
     }
 
 
+def changed_sheet(pattern: bytes, new: bytes) -> bytes:
+    return rezipped(workbook(LINES), SHEET, lambda part: re.sub(pattern, new, part, count=1))
+
+
 def test_ignores_wrong_sheet_dimensions() -> None:
-    content = rezipped(
-        workbook(LINES), SHEET, lambda part: re.sub(rb"<dimension[^>]*>", b'<dimension ref="A1"/>', part)
-    )
+    content = changed_sheet(rb"<dimension[^>]*>", b'<dimension ref="A1"/>')
     assert len(read(content, "set.xlsx").question_set.questions) == 2
 
 
@@ -122,23 +123,28 @@ def test_unescapes_carriage_returns() -> None:
     ],
 )
 def test_rejects_hostile_sheets(old: bytes, new: bytes, code: ProblemCode) -> None:
-    content = rezipped(workbook(LINES), SHEET, lambda part: part.replace(old, new, 1))
-    with pytest.raises(DataError) as caught:
-        read(content, "set.xlsx")
-    assert caught.value.problem.code is code
+    with raises_failure(code):
+        read(changed_sheet(old, new), "set.xlsx")
 
 
 @pytest.mark.slow
 def test_sparse_sheet_takes_little_memory() -> None:
     corner = b'<row r="1048576"><c r="XFD1048576" t="n"><v>1</v></c></row></sheetData>'
-    content = rezipped(workbook(LINES), SHEET, lambda part: part.replace(b"</sheetData>", corner))
-    assert len(read(content, "set.xlsx").question_set.questions) == 2
+    assert len(read(changed_sheet(b"</sheetData>", corner), "set.xlsx").question_set.questions) == 2
 
 
-@pytest.mark.parametrize("size", [4, 100, 1000, -10])
-def test_rejects_truncated_workbook(size: int) -> None:
-    with pytest.raises(DataError, match=r"The Excel workbook cannot be read \(.*save it again as .xlsx or CSV"):
-        read(workbook(LINES)[:size], "set.xlsx")
+@pytest.mark.parametrize(
+    ("content", "sizes", "message"),
+    [
+        (as_parquet(ROWS), (4, 8, 100, -4, -100), r"The Parquet file cannot be read \(.*get it or write it again"),
+        (workbook(LINES), (4, 100, 1000, -10), r"The Excel workbook cannot be read \(.*save it again as .xlsx or CSV"),
+    ],
+    ids=["Parquet", "Excel"],
+)
+def test_rejects_truncated_files(content: bytes, sizes: Sequence[int], message: str) -> None:
+    for size in sizes:
+        with pytest.raises(DataError, match=message):
+            read(content[:size], "set")
 
 
 ODD_COLUMNS = {
@@ -152,10 +158,8 @@ ODD_COLUMNS = {
 
 
 def parquet_with(**columns: pa.Array) -> bytes:
-    out = io.BytesIO()
     columns_with_text = {"question": ["누가?", "무엇?"], "context": ["가나다 라마바", "나다라 마바사"]}
-    pq.write_table(pa.table({**columns_with_text, **columns}), out)
-    return out.getvalue()
+    return parquet(pa.table({**columns_with_text, **columns}))
 
 
 @pytest.mark.parametrize("name", ODD_COLUMNS)
@@ -226,12 +230,6 @@ def file(rows: pa.Table, compression: str | None = None) -> bytes:
     return out.getvalue()
 
 
-def parquet(rows: pa.Table) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(rows, out)
-    return out.getvalue()
-
-
 def cells(content: bytes) -> list[dict[str, object]]:
     rows = table_opener(Content(content), recognise(content))().rows
     return [dict(row.cells) for row in rows]
@@ -274,9 +272,8 @@ def test_keeps_unknown_class_numbers_and_reads_compressed_feather() -> None:
 
 def test_rejects_truncated_arrow_file() -> None:
     for content in (stream(table()), file(table())):
-        with pytest.raises(DataError) as error:
+        with raises_failure(ProblemCode.BROKEN_ARROW):
             cells(content[: len(content) // 2])
-        assert error.value.problem.code is ProblemCode.BROKEN_ARROW
 
 
 def test_rejects_arrow_file_beyond_size_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,13 +288,8 @@ def test_rejects_arrow_file_beyond_size_limits(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("write", [stream, file])
 def test_mutated_files_raise_only_data_errors(write: object) -> None:
-    content = write(table())  # type: ignore[operator]
-    generator = random.Random(3)
     refused = 0
-    for _ in range(200):
-        mutated = bytearray(content)
-        for _ in range(generator.randint(1, 5)):
-            mutated[generator.randrange(8, len(mutated))] = generator.randrange(256)
+    for mutated in mutations(write(table()), 3, start=8):  # type: ignore[operator]
         try:
             cells(bytes(mutated))
         except DataError:

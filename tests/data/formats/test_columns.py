@@ -8,28 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mrc_workbench.data.formats.columns import (
-    PAIR_NAMES,
-    PairColumns,
-    example_names,
-    find_header,
-    is_known,
-    is_pair_column,
-)
-from mrc_workbench.data.formats.tables import (
-    MAX_ANSWERS,
-    MAX_CHARACTERS,
-    CellError,
-    answers_in,
-    as_text,
-    display_text,
-    is_valid_xml,
-    mend_text,
-)
+from mrc_workbench.data.formats import columns, tables
+from mrc_workbench.data.formats.columns import PAIR_NAMES, PairColumns, find_header, is_known
+from mrc_workbench.data.formats.tables import MAX_ANSWERS, MAX_CHARACTERS, CellError
 from mrc_workbench.data.pairs.store import assign_pair_columns
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.sample_files import rezipped, workbook
+from tests.data.sample_files import questions_with_passages, rezipped, workbook
 
 HEADER = ["질문", "지문", "정답"]
 ROWS = [["강은?", "한강이 흐른다.", "한강"], ["산은?", "북한산이 있다.", "북한산"]]
@@ -62,13 +47,7 @@ def as_csv_lines(rows: list[list[str]]) -> bytes:
     return "\n".join(",".join(row) for row in rows).encode()
 
 
-def _questions(reading: QuestionSetReading) -> list[tuple[str, str, tuple[str, ...]]]:
-    texts = {passage.id: passage.text for passage in reading.question_set.passages}
-    questions = reading.question_set.questions
-    return [(question.text, texts[question.relevant[0]], question.answers) for question in questions]
-
-
-EXPECTED = [("강은?", "한강이 흐른다.", ("한강",)), ("산은?", "북한산이 있다.", ("북한산",))]
+EXPECTED = [("q1", "강은?", ("한강",), "한강이 흐른다.", ""), ("q2", "산은?", ("북한산",), "북한산이 있다.", "")]
 TITLES = [["2024년 목록"], [], ["담당: 김"]]
 
 
@@ -76,7 +55,7 @@ TITLES = [["2024년 목록"], [], ["담당: 김"]]
 @pytest.mark.parametrize("titles", [TITLES, [["2024년 목록", "", ""], ["", "", ""], ["담당: 김", "", ""]]])
 def test_reports_title_lines_and_does_not_read_them(write: object, titles: list[list[str]]) -> None:
     reading = read(write([*titles, HEADER, *ROWS]), "표")
-    assert _questions(reading) == EXPECTED
+    assert questions_with_passages(reading.question_set) == EXPECTED
     (problem,) = reading.problems
     assert (problem.code, problem.row) == (ProblemCode.TITLE_LINES, None)
     assert problem.details == {"count": 2, "words": "2024년 목록; 담당: 김"}
@@ -140,23 +119,24 @@ def test_column_name_in_a_later_row_is_data() -> None:
     ],
 )
 def test_converts_cells_to_text(value: object, expected: str) -> None:
-    assert as_text(value) == expected
+    assert tables.as_text(value) == expected
 
 
 def test_displays_any_value() -> None:
     deep: list[object] = []
     for _ in range(200_000):  # deeper than any version of Python writes as JSON
         deep = [deep]
-    assert display_text(deep) == "a list"
-    assert display_text(np.array(["가"], dtype=object)) == '["가"]'
-    assert display_text({"가": "\ud800"}) == '{"가": "�"}'
-    assert display_text("가나다라", 3) == "가나…"
+    assert tables.display_text(deep) == "a list"
+    assert tables.display_text(np.array(["가"], dtype=object)) == '["가"]'
+    assert tables.display_text({"가": "\ud800"}) == '{"가": "�"}'
+    assert tables.display_text("가나다라", 3) == "가나…"
 
 
 def test_replaces_characters_that_xml_forbids() -> None:
     """Compare with an XML parser."""
-    assert mend_text("가\ud800나\x00😀") == "가�나�😀"
-    assert mend_text("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�", "line breaks of slides stay"
+    assert tables.mend_text("가\ud800나\x00😀") == "가�나�😀"
+    of_slides = "첫째\x0b둘째\x0c셋째\x1b[31m\uffff"
+    assert tables.mend_text(of_slides) == "첫째\n둘째\n셋째�[31m�", "line breaks stay"
     for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:
         try:
             expat.ParserCreate().Parse(f"<a>{chr(number)}</a>" if chr(number) not in "<&" else "<a/>", True)
@@ -164,7 +144,7 @@ def test_replaces_characters_that_xml_forbids() -> None:
         except expat.ExpatError:
             passes = False
         # expat takes the two last of a plane, which the standard does not
-        assert is_valid_xml(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
+        assert tables.is_valid_xml(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +205,9 @@ def test_sentences_stop_at_the_first_missing_column() -> None:
 def test_each_column_name_has_a_single_role() -> None:
     names = [name for known in PAIR_NAMES.values() for name in known]
     assert len(names) == len(set(names))
-    assert is_pair_column("Sentence 1")
-    assert not is_pair_column("문단")
-    assert example_names(PAIR_NAMES["sentence3"]) == "문장3, 셋째문장, 부정, sentence3, sent3, text3"
+    assert columns.is_pair_column("Sentence 1")
+    assert not columns.is_pair_column("문단")
+    assert columns.example_names(PAIR_NAMES["sentence3"]) == "문장3, 셋째문장, 부정, sentence3, sent3, text3"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +238,7 @@ def test_each_column_name_has_a_single_role() -> None:
     ],
 )
 def test_parses_every_answer_format(cell: object, expected: tuple[str, ...]) -> None:
-    assert tuple(answers_in(cell)) == expected
+    assert tuple(tables.answers_in(cell)) == expected
 
 
 @pytest.mark.parametrize(
@@ -276,7 +256,7 @@ def test_parses_every_answer_format(cell: object, expected: tuple[str, ...]) -> 
     ],
 )
 def test_reads_answer_starts(cell: object, starts: list[int]) -> None:
-    assert [*answers_in(cell).values()] == starts
+    assert [*tables.answers_in(cell).values()] == starts
 
 
 GOOD = {"question": "수도는?", "context": "서울은 수도이다."}
@@ -323,7 +303,7 @@ def test_reports_formula_errors_and_reads_them_as_empty() -> None:
     def as_text(part: bytes) -> bytes:
         return part.replace(b't="e"><v>#N/A</v>', b't="str"><v>#N/A</v>')
 
-    reading = read(rezipped(content, "xl/worksheets/sheet1.xml", as_text), "set")
+    reading = read(rezipped(content, "xl/worksheets/sheet1.xml", tables.as_text), "set")
     assert [question.answers for question in reading.question_set.questions] == [(), ()]
     error, mark = reading.problems
     assert (mark.code, mark.details["marks"]) == (ProblemCode.BLANK_MARKS, "#N/A")

@@ -80,13 +80,8 @@ def test_reports_wrong_field_count() -> None:
 
 
 def test_makes_column_names_unique() -> None:
-    assert delimited_tables(",text,text, ,text\n1,2,3,4,5\n", ",")().names == (
-        "column 1",
-        "text",
-        "text (2)",
-        "column 4",
-        "text (3)",
-    )
+    names = delimited_tables(",text,text, ,text\n1,2,3,4,5\n", ",")().names
+    assert names == ("column 1", "text", "text (2)", "column 4", "text (3)")
 
 
 def test_rejects_broken_header() -> None:

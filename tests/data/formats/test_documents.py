@@ -2,26 +2,20 @@
 
 import random
 import unicodedata
+from itertools import starmap
 from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.formats.documents import (
-    WHOLE_CHARACTERS,
-    DocumentBlock,
-    Section,
-    document_table,
-    html_blocks,
-    html_title,
-    markdown_blocks,
-    split_document,
-    text_blocks,
-)
+from mrc_workbench.data.formats import documents
+from mrc_workbench.data.formats.documents import DocumentBlock, Section, document_table, split_document
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import zipped
+from tests.data.sample_files import mutations
+from tests.doubles import raises_failure
 
 WORD = word(
     ("여름 휴가", 1), ("닷새를 쉰다.", 0), ("신청", 2), ("한 달 전에 한다.", 0), table=[["이름", "날"], ["김", "3"]]
@@ -86,9 +80,8 @@ def test_splits_long_pdf_by_page_and_reports_empty_pages() -> None:
     ],
 )  # fmt: skip
 def test_unreadable_document_error_gives_the_reason(content: bytes, format_: Format, code: ProblemCode) -> None:
-    with pytest.raises(DataError) as error:
+    with raises_failure(code):
         passages(content, format_)
-    assert error.value.problem.code is code
 
 
 def test_does_not_expand_xml_entities() -> None:
@@ -121,13 +114,9 @@ def test_mutated_documents_raise_only_data_errors(name: str) -> None:
     page = pdf(["수달은 강에 산다."])
     contents = {"word": (WORD, Format.WORD), "hwpx": (HWPX, Format.HANGUL), "pdf": (page, Format.PDF)}
     content, format_ = contents[name]
-    generator = random.Random(7)
     refused = 0
-    for _ in range(200):
-        mutated = bytearray(content)
-        for _ in range(generator.randint(1, 20)):
-            mutated[generator.randrange(len(mutated))] = generator.randrange(256)
-        end = generator.choice((len(mutated), generator.randrange(1, len(mutated))))
+    for number, mutated in enumerate(mutations(content, 7, most=20)):
+        end = None if number % 2 else random.Random(number).randrange(1, len(mutated))
         try:
             assert passages(bytes(mutated[:end]), format_)
         except DataError:
@@ -140,7 +129,8 @@ def filled(blocks: object) -> list[tuple[str, int]]:
 
 
 def test_splits_text_at_blank_lines() -> None:
-    assert filled(text_blocks("첫 줄\r\n둘째 줄\r\n \r\n다른 문단\r\n")) == [("첫 줄\n둘째 줄", 0), ("다른 문단", 0)]
+    blocks = documents.text_blocks("첫 줄\r\n둘째 줄\r\n \r\n다른 문단\r\n")
+    assert filled(blocks) == [("첫 줄\n둘째 줄", 0), ("다른 문단", 0)]
 
 
 def test_parses_markdown() -> None:
@@ -149,7 +139,7 @@ def test_parses_markdown() -> None:
         "<!-- 초안 -->\n\n- 하나\n- 둘 `코드`\n\n| 이름 | 날 |\n|---|---|\n| 김 | 3 |\n\n"
         "```python\n# 주석은 제목이 아니다\n```\n\n<div>상자 &amp; 글</div>\n\n## 끝 ##\n"
     )
-    assert filled(markdown_blocks(text)) == [
+    assert filled(documents.markdown_blocks(text)) == [
         ("휴가 규정", 1), ("안내", 1), ("닷새를 쉰다.", 0), ("하나", 0), ("둘 코드", 0), ("이름\t날", 0), ("김\t3", 0),
         ("# 주석은 제목이 아니다", 0), ("상자 & 글", 0), ("끝", 2),
     ]  # fmt: skip
@@ -162,44 +152,35 @@ def test_parses_web_page() -> None:
         "<script>alert('x')</script>"
         "<table><tr><th>이름<td>날<tr><td>김<td>3</table><!-- 숨김 --><ul><li>하나<li>둘</ul><footer>끝</footer>"
     )
-    assert html_title(page) == "수달 안내"
-    assert filled(html_blocks(page)) == [
+    assert documents.html_title(page) == "수달 안내"
+    assert filled(documents.html_blocks(page)) == [
         ("수달", 1), ("수달은 강에 산다.\n둘째 줄", 0), ("물고기 먹이", 0), ("이름\t날", 0), ("김\t3", 0), ("하나", 0),
         ("둘", 0),
     ]  # fmt: skip
 
 
 def test_reads_deeply_nested_and_empty_pages() -> None:
-    assert filled(html_blocks("<div>" * 10_000 + "깊은 글")) == [("깊은 글", 0)]
-    assert filled(markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
-    assert filled(html_blocks("")) == []
-    assert html_title("") == ""
-    assert filled(markdown_blocks("")) == []
-    assert next(markdown_blocks("# 제목")) == DocumentBlock("제목", 1)
+    assert filled(documents.html_blocks("<div>" * 10_000 + "깊은 글")) == [("깊은 글", 0)]
+    assert filled(documents.markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
+    assert filled(documents.html_blocks("")) == []
+    assert documents.html_title("") == ""
+    assert filled(documents.markdown_blocks("")) == []
+    assert next(documents.markdown_blocks("# 제목")) == DocumentBlock("제목", 1)
 
 
 LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 characters
 
 
 def test_short_document_is_a_single_passage_without_its_title() -> None:
-    blocks = [
-        DocumentBlock("여름  휴가", 1),
-        DocumentBlock(" 닷새를 쉰다. "),
-        DocumentBlock(""),
-        DocumentBlock("신청", 2),
-        DocumentBlock("한 달 전에 한다."),
-    ]
+    blocks = starmap(DocumentBlock, [("여름  휴가", 1), (" 닷새를 쉰다. ",), ("",), ("신청", 2), ("한 달 전에 한다.",)])
     assert split_document(blocks) == ("여름 휴가", [Section("", "닷새를 쉰다.\n신청\n한 달 전에 한다.")])
     assert split_document([DocumentBlock("여름 휴가", 1)]) == ("", [Section("", "여름 휴가")])
     assert split_document([DocumentBlock(" \n ")]) == ("", [])
 
 
 def test_splits_long_document_at_headings() -> None:
-    blocks = [
-        *(DocumentBlock("안내", 1), DocumentBlock(LONG), DocumentBlock("강", 2), DocumentBlock("수달!", 3)),
-        *(DocumentBlock(LONG), DocumentBlock("수달", 2), DocumentBlock(LONG)),
-    ]
-    title, sections = split_document(blocks)
+    blocks = [("안내", 1), (LONG, 0), ("강", 2), ("수달!", 3), (LONG, 0), ("수달", 2), (LONG, 0)]
+    title, sections = split_document(starmap(DocumentBlock, blocks))
     assert title == "안내"
     assert [section.anchor for section in sections] == ["1", "수달", "수달-2"]
     assert sections[1].text.startswith("강\n수달!\n수달은"), "a heading without text leads the next section"
@@ -212,7 +193,7 @@ def test_joins_short_pages_and_splits_long_ones() -> None:
     assert [section.anchor for section in sections[:3]] == ["page-1", "page-3", "page-4"]
     assert sections[0].text == "가" * 900 + "\n" + "나" * 900
     assert "".join(section.text for section in sections).count("라") == 9000
-    assert max(len(section.text) for section in sections) <= WHOLE_CHARACTERS
+    assert max(len(section.text) for section in sections) <= documents.WHOLE_CHARACTERS
 
 
 @pytest.mark.parametrize("separator", ["\n", " ", ""])

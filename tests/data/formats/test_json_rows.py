@@ -136,14 +136,8 @@ def test_reads_passages_without_an_answer_as_rejected() -> None:
 
 
 def test_reads_klue_mrc() -> None:
-    question = {
-        "question": "수도는?",
-        "answers": [],
-        "question_type": 3,
-        "is_impossible": True,
-        "plausible_answers": [],
-    }
-    question["guid"] = "klue-mrc-v1_train_00001"
+    question = {"guid": "klue-mrc-v1_train_00001", "question": "수도는?", "question_type": 3}
+    question |= {"answers": [], "is_impossible": True, "plausible_answers": []}
     reading = _read(_article(question) | {"news_category": "정치", "source": "hankyung"})
     (impossible,) = reading.question_set.questions
     assert (impossible.id, impossible.kind, impossible.relevant) == ("klue-mrc-v1_train_00001", "3", ())

@@ -5,10 +5,10 @@ import pytest
 from mrc_workbench.data.formats import text as content_module
 from mrc_workbench.data.formats.opening import Format, recognise
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import propose_columns, read, read_file
 from tests.data.layouts.written import zipped
-from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
+from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 
 @pytest.mark.parametrize(
@@ -35,29 +35,6 @@ def test_commas_before_spaces_are_not_delimiters(text: str) -> None:
     assert recognise(f"질문, 지문\n{text}".encode()).format is Format.CSV
 
 
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        (b"", ProblemCode.EMPTY_FILE),
-        (b" \n\t\n", ProblemCode.EMPTY_FILE),
-        (b"\xef\xbb\xbf", ProblemCode.EMPTY_FILE),
-        (b"\xff\xfe", ProblemCode.EMPTY_FILE),
-        (workbook([]), ProblemCode.EMPTY_FILE),
-        (b"<!doctype html><html></html>", ProblemCode.WEB_PAGE),
-        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
-        (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
-        (b"one word", ProblemCode.UNKNOWN_FORMAT),
-        (bytes.fromhex("D0CF11E0A1B11AE1") + bytes(500), ProblemCode.OLD_WORKBOOK),
-        (zipped({"KorQuAD.json": b"{}"}), ProblemCode.NOT_A_WORKBOOK),
-        (b"PK\x03\x04", ProblemCode.BROKEN_WORKBOOK),
-    ],
-)
-def test_rejects_other_content(content: bytes, code: ProblemCode) -> None:
-    with pytest.raises(DataError) as caught:
-        recognise(content)
-    assert caught.value.problem.code is code
-
-
 def test_does_not_unpack_workbook_that_claims_gigabytes() -> None:
     content = bytearray(zipped({"xl/workbook.xml": b"<workbook/>"}))
     claim = content.rfind(b"PK\x01\x02") + 24  # the unpacked size in the directory at the end
@@ -67,18 +44,14 @@ def test_does_not_unpack_workbook_that_claims_gigabytes() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_reads_a_file_like_its_bytes(name: str, tmp_path: Path) -> None:
+def test_reads_a_file_in_parts_like_its_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "set"
     path.write_bytes(FILES[name])
-    assert read_file(path) == read(FILES[name], "set")
-    assert propose_columns(Content(path)) == propose_columns(FILES[name])
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_decodes_characters_split_between_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(FILES[name], "set")
-    monkeypatch.setattr(content_module, "_PART_BYTES", 7)
-    assert read(FILES[name], "set") == whole
+    assert read_file(path) == whole
+    assert propose_columns(Content(path)) == propose_columns(FILES[name])
+    monkeypatch.setattr(content_module, "_PART_BYTES", 7)  # characters are split between parts
+    assert read(FILES[name], "set") == read_file(path) == whole
 
 
 @pytest.mark.parametrize("source", [b"\xed\x95\x9c\n", b""])

@@ -1,6 +1,5 @@
 """Documents and texts without rows are rejected with an error that names the next step."""
 
-import json
 import struct
 
 import pytest
@@ -13,7 +12,8 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import rejection_lines
 from mrc_workbench.data.questions.read import File, read, read_files
 from tests.data.layouts.written import zipped
-from tests.data.sample_files import ROWS, as_csv, as_excel
+from tests.data.sample_files import ROWS, as_csv, as_excel, workbook
+from tests.doubles import raises_failure
 
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
 DOCX = zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<w:document/>"})
@@ -52,12 +52,10 @@ NEVER_READ = (ProblemCode.UNREAD_DOCUMENT, ProblemCode.OLD_WORKBOOK, ProblemCode
 def test_recognises_documents_by_content(name: str, content: bytes, code: ProblemCode, is_renamed: bool) -> None:
     given = File(Content(content), "data.csv" if is_renamed else name)
     assert document_kind(given.content, given.name) is (None if code is ProblemCode.BROKEN_WORKBOOK else code)
-    with pytest.raises(DataError) as error:
+    with raises_failure(code):
         read_pairs([(given.content, given.name)])
-    assert error.value.problem.code is code
-    with pytest.raises(DataError) as error:
+    with raises_failure(code):
         read_files([given], QuestionColumns(context="text"))
-    assert error.value.problem.code is code
     with pytest.raises(DataError) as error:
         read_files([given])
     broken = (ProblemCode.BROKEN_DOCUMENT, ProblemCode.DOCUMENT_WITHOUT_TEXT)
@@ -140,6 +138,27 @@ def test_rejects_truncated_document(content: bytes) -> None:
         read_files([File(Content(content), "cut.docx")])
 
 
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        *(
+            (content, ProblemCode.EMPTY_FILE)
+            for content in (b"", b" \n\t\n", b"\xef\xbb\xbf", b"\xff\xfe", workbook([]))
+        ),
+        (b"<!doctype html><html></html>", ProblemCode.WEB_PAGE),
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
+        (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
+        (b"one word", ProblemCode.UNKNOWN_FORMAT),
+        (OLE + bytes(500), ProblemCode.OLD_WORKBOOK),
+        (zipped({"KorQuAD.json": b"{}"}), ProblemCode.NOT_A_WORKBOOK),
+        (b"PK\x03\x04", ProblemCode.BROKEN_WORKBOOK),
+    ],
+)
+def test_rejects_content_of_other_formats(content: bytes, code: ProblemCode) -> None:
+    with raises_failure(code):
+        recognise(content)
+
+
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "1" * 64 + "\nsize 12345\n"
 PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n대구는 분지이며, 덥다.\n광주는 멀다.\n"
 
@@ -194,12 +213,3 @@ def test_rejects_files_without_data(text: str, code: ProblemCode, words: str) ->
 def test_reads_prose_as_passages(text: str) -> None:
     reading = read(text.encode(), "글.txt")
     assert (reading.format, list(reading.question_set.passages.texts)) == (Format.TEXT, text.splitlines())
-
-
-@pytest.mark.parametrize("cut", [0.3, 0.5, 0.9, 0.99])
-def test_reports_json_truncated_by_a_download(cut: float) -> None:
-    rows = [{"question": f"{number}번 강은?", "context": f"{number}번 강은 길다."} for number in range(50)]
-    text = json.dumps(rows, ensure_ascii=False, indent=1)
-    with pytest.raises(DataError) as error:
-        read(text[: int(len(text) * cut)].encode(), "파일.json")
-    assert error.value.problem.code in (ProblemCode.CUT_JSON, ProblemCode.BROKEN_JSON)

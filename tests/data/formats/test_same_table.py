@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.formats.text_tables import DELIMITERS
-from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
+from mrc_workbench.data.questions.read import read
+from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, questions_with_passages
 
 WORDS = {
     "ko": "강 산 들 서울 부산 도서관은 언제 문을 여나 오전 아홉 시에 엽니다 버스가 다닌다 입장료는 무료이다",
@@ -46,15 +46,13 @@ def rows_of(language: str, seed: int, count: int = 6) -> list[Row]:
     return rows
 
 
-def questions_with_passages(reading: QuestionSetReading) -> list[tuple[object, ...]]:
-    passages = {passage.id: passage for passage in reading.question_set.passages}
+def check(content: bytes, rows: list[Row]) -> None:
+    """Check that all rows are read, without a problem."""
+    reading = read(content, "set")
     assert reading.left_out == 0, [problem.message for problem in reading.problems]
-    pairs = [(question, passages[question.relevant[0]]) for question in reading.question_set.questions]
-    return [(question.id, question.text, question.answers, passage.text, passage.title) for question, passage in pairs]
-
-
-def expected(rows: list[Row]) -> list[tuple[object, ...]]:
-    return [(row["id"], row["question"], tuple(row["answers"]), row["context"], row["title"]) for row in rows]
+    assert questions_with_passages(reading.question_set) == [
+        (row["id"], row["question"], tuple(row["answers"]), row["context"], row["title"]) for row in rows
+    ]
 
 
 def as_delimited(rows: list[Row], delimiter: str) -> str:
@@ -83,8 +81,7 @@ def test_every_format_reads_the_same(language: str, seed: int) -> None:
     rows = rows_of(language, seed)
     writers: list[Callable[[list[Row]], str | bytes]] = [as_json, as_jsonl, as_parquet, as_excel]
     for content in (*(write(rows) for write in writers), as_markdown(rows), as_console(rows)):
-        given = content if isinstance(content, bytes) else content.encode()
-        assert questions_with_passages(read(given, "set")) == expected(rows)
+        check(content if isinstance(content, bytes) else content.encode(), rows)
 
 
 @pytest.mark.parametrize("delimiter", DELIMITERS)
@@ -93,23 +90,17 @@ def test_every_format_reads_the_same(language: str, seed: int) -> None:
 def test_every_delimiter_reads_the_same(delimiter: str, seed: int) -> None:
     rows = rows_of("ko", seed)
     for titles in ("", "표 제목\n\n"):
-        assert questions_with_passages(read((titles + as_delimited(rows, delimiter)).encode(), "set")) == expected(rows)
+        check((titles + as_delimited(rows, delimiter)).encode(), rows)
 
 
 @pytest.mark.parametrize(("language", "codec"), ENCODINGS)
-@pytest.mark.parametrize("delimiter", [",", "\t", "|"])
+@pytest.mark.parametrize("delimiter", [",", "\t", "|", "JSON"])
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=5, deadline=None)
 def test_every_encoding_reads_the_same(language: str, codec: str, delimiter: str, seed: int) -> None:
     rows = rows_of(language, seed)
-    assert questions_with_passages(read(as_delimited(rows, delimiter).encode(codec), "set")) == expected(rows)
-
-
-@pytest.mark.parametrize(("language", "codec"), ENCODINGS)
-def test_json_in_every_encoding_reads_the_same(language: str, codec: str) -> None:
-    rows = rows_of(language, 1)
-    text = as_json(rows)
-    assert questions_with_passages(read(text.encode(codec), "set")) == expected(rows)
+    text = as_json(rows) if delimiter == "JSON" else as_delimited(rows, delimiter)
+    check(text.encode(codec), rows)
 
 
 def with_merges() -> bytes:

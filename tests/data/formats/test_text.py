@@ -28,13 +28,6 @@ def test_scans_blank_lines_once(blank: str, count: int) -> None:
     assert list(inner) == ["끝\n"], "reads no further lines"
 
 
-@pytest.mark.parametrize("blank", ["\n", " \n"])
-def test_reads_500_kb_of_blank_lines_within_reading_limits(blank: str) -> None:
-    text = "가나다 라마\n나라\n" + blank * (500_000 // len(blank))
-    reading = read_files_in_subprocess([File(Content(text.encode()), "blank.txt")])
-    assert list(reading.question_set.passages.texts) == ["가나다 라마", "나라"]
-
-
 @pytest.mark.parametrize(
     ("text", "passages"),
     [
@@ -42,7 +35,9 @@ def test_reads_500_kb_of_blank_lines_within_reading_limits(blank: str) -> None:
         ("하나\n둘\n\n셋\n", ["하나\n둘", "셋"]),
         ("하나\r\n \r\n둘\r\n", ["하나", "둘"]),
         ("하나\r둘\r", ["하나", "둘"]),
+        ("하나\n둘\n" + " \n" * 250_000, ["하나", "둘"]),
     ],
+    ids=["at the ends", "inside", "line breaks of Windows", "of old Macs", "many at the end"],
 )
 def test_blank_lines_between_text_end_a_passage(text: str, passages: list[str]) -> None:
     assert [row.cells["text"] for row in plain_text_table(text).rows] == passages
@@ -59,26 +54,6 @@ def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
 
 EUC_KR = "질문,지문\n수도는?,서울이다\n"
 FEW = "question,context\nhow hot?,30℃ today\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "text", "name"),
-    [
-        (TEXT.encode("utf-8"), TEXT, "UTF-8"),
-        (TEXT.encode("utf-8-sig"), TEXT, "UTF-8"),
-        (TEXT.encode("utf-16"), TEXT, "UTF-16"),
-        (TEXT.encode("utf-16-le"), TEXT, "UTF-16"),
-        (TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
-        (b"\xfe\xff" + TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
-        (TEXT.encode("cp949"), TEXT, "CP949"),
-        (EUC_KR.encode("euc_kr"), EUC_KR, "CP949"),
-        (b"question,context\na\x00?,bb\n", "question,context\na\x00?,bb\n", "UTF-8"),  # a NUL makes no UTF-16
-    ],
-)
-def test_decodes_known_encodings(content: bytes, text: str, name: str) -> None:
-    assert decode(content) == (text, name, ())
-
-
 JAPANESE = "質問,本文\n受付はどこですか。,受付は一階の奥にあります。\n何時に閉まりますか。,夜の九時です。\n"
 CHINESE = "问题,答案\n图书馆几点关门？,晚上九点关门。\n可以借几本书？,每个人可以借五本书。\n"
 TAIWANESE = "問題,答案\n圖書館幾點關門？,晚上九點關門。\n可以借幾本書？,每個人可以借五本書。\n"
@@ -93,6 +68,14 @@ POLISH = "pytanie,odpowiedź\nGdzie jest źródło?,Źródło jest w górach, ob
 @pytest.mark.parametrize(
     ("text", "codec", "name"),
     [
+        (TEXT, "utf-8", "UTF-8"),
+        (TEXT, "utf-8-sig", "UTF-8"),
+        ("question,context\na\x00?,bb\n", "utf-8", "UTF-8"),  # a NUL makes no UTF-16
+        (TEXT, "utf-16", "UTF-16"),
+        (TEXT, "utf-16-le", "UTF-16"),
+        (TEXT, "utf-16-be", "UTF-16"),
+        (TEXT, "cp949", "CP949"),
+        (EUC_KR, "euc_kr", "CP949"),
         (JAPANESE, "shift_jis", "Shift-JIS"),
         (JAPANESE, "cp932", "Shift-JIS"),
         (JAPANESE, "euc_jp", "EUC-JP"),
@@ -117,8 +100,10 @@ POLISH = "pytanie,odpowiedź\nGdzie jest źródło?,Źródło jest w górach, ob
         (KOREAN, "utf-32-be", "UTF-32"),
     ],
 )
-def test_detects_other_encodings(text: str, codec: str, name: str) -> None:
+def test_detects_encodings(text: str, codec: str, name: str) -> None:
     assert decode(text.encode(codec)) == (text, name, ())
+    if codec == "utf-16-be":
+        assert decode(b"\xfe\xff" + text.encode(codec)) == (text, name, ())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.formats.workbooks import Merge, open_workbook
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import WORK, File, QuestionSetReading, read
+from tests.data.sample_files import questions_with_passages
+from tests.doubles import raises_failure
 
 HEADER = ["번호", "질문", "지문", "제목"]
 ROWS = [[1, "강은?", "한강이 흐른다.", "서울"], [2, "길이는?", None, None], [3, "산은?", "금정산이 있다.", "부산"]]
@@ -55,10 +57,9 @@ def cell(text: str) -> str:
     return f'<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>'
 
 
-def questions_with_passages(reading: QuestionSetReading) -> list[tuple[str, str, str]]:
-    passages = {passage.id: passage for passage in reading.question_set.passages}
-    pairs = [(question.text, passages[question.relevant[0]]) for question in reading.question_set.questions]
-    return [(text, passage.text, passage.title) for text, passage in pairs]
+def texts_and_titles(reading: QuestionSetReading) -> list[tuple[object, ...]]:
+    rows = questions_with_passages(reading.question_set)
+    return [(question, passage, title) for _, question, _, passage, title in rows]
 
 
 def codes(reading: QuestionSetReading) -> list[ProblemCode]:
@@ -71,7 +72,7 @@ def test_merged_cells_fill_all_their_rows() -> None:
         workbook.active.merge_cells("D2:D3")
 
     reading = read(book(merge), "표.xlsx")
-    assert questions_with_passages(reading) == [
+    assert texts_and_titles(reading) == [
         ("강은?", "한강이 흐른다.", "서울"),
         ("길이는?", "한강이 흐른다.", "서울"),
         ("산은?", "금정산이 있다.", "부산"),
@@ -89,7 +90,7 @@ def test_merged_cells_fill_all_their_rows() -> None:
 )
 def test_does_not_fill_merged_ids_and_blank_rows(merged: str, rows: list[list[Any]], questions: list[str]) -> None:
     reading = read(book(lambda workbook: workbook.active.merge_cells(merged), [HEADER, *rows]), "표.xlsx")
-    assert [text for text, _, _ in questions_with_passages(reading)] == questions
+    assert [text for text, _, _ in texts_and_titles(reading)] == questions
     assert reading.left_out == 0
 
 
@@ -133,7 +134,7 @@ def test_reads_hidden_sheet_if_no_visible_sheet_has_a_table() -> None:
         workbook.worksheets[0].sheet_state = "hidden"
 
     reading = read(book(add, [HEADER, ROWS[0], ROWS[2]]), "표.xlsx")
-    assert [text for text, _, _ in questions_with_passages(reading)] == ["강은?", "산은?"]
+    assert [text for text, _, _ in texts_and_titles(reading)] == ["강은?", "산은?"]
     assert codes(reading) == [ProblemCode.OTHER_SHEETS]
 
 
@@ -157,11 +158,6 @@ def sheets(content: Sheets) -> bytes:
     return book(write)
 
 
-def relevant_texts(reading: QuestionSetReading) -> dict[str, list[str]]:
-    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {question.text: [text_of[id_] for id_ in question.relevant] for question in reading.question_set.questions}
-
-
 RIVER = ["강은?", "한강이 흐른다."]
 MOUNTAIN = ["산은?", "금정산이 있다."]
 GUIDE = [["항목", "내용"], ["질문", "묻는 말을 적습니다."]]
@@ -176,7 +172,7 @@ def test_reads_sheets_of_the_same_layout_and_names_the_others() -> None:
         "통계": COUNTS,
     }
     reading = read(sheets(content), "자료.xlsx")
-    assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert texts_and_titles(reading) == [(*RIVER, ""), (*MOUNTAIN, "")]
     assert [file.name for file in reading.files] == ["자료.xlsx/서울", "자료.xlsx/부산"]
     problem = next(other for other in reading.problems if other.code is ProblemCode.OTHER_SHEETS)
     assert problem.details["others"] == "안내, 통계"
@@ -189,7 +185,7 @@ def test_joins_document_sheet_to_the_questions() -> None:
         "문서": [["문서번호", "내용"], ["D1", RIVER[1]], ["D2", MOUNTAIN[1]], ["D3", "들이 넓다."]],
     }
     reading = read(sheets(content), "자료.xlsx")
-    assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert texts_and_titles(reading) == [(*RIVER, ""), (*MOUNTAIN, "")]
     assert len(reading.question_set.passages) == 3
 
 
@@ -202,21 +198,20 @@ def test_sheet_names_define_the_split() -> None:
 
 def test_applies_selected_columns_to_every_sheet() -> None:
     content = {"서울": [["질문", "답변"], RIVER], "부산": [["질문", "답변"], MOUNTAIN]}
-    with pytest.raises(DataError) as caught:
+    with raises_failure(ProblemCode.ANSWERS_ALONE):
         read(sheets(content), "자료.xlsx")
-    assert caught.value.problem.code is ProblemCode.ANSWERS_ALONE
     reading = WORK.read([File(Content(sheets(content)), "자료.xlsx")], {"context": "답변"})
-    assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert texts_and_titles(reading) == [(*RIVER, ""), (*MOUNTAIN, "")]
 
 
 def test_reads_xls_and_ods() -> None:
     reading = read(XLS, "자료.xls")
     assert reading.format is Format.EXCEL
-    assert questions_with_passages(reading) == [("강은?", "한강은 길다", ""), ("길이는?", "한강은 길다", "")]
+    assert texts_and_titles(reading) == [("강은?", "한강은 길다", ""), ("길이는?", "한강은 길다", "")]
     assert [question.id for question in reading.question_set.questions] == ["1", "2"]
     assert codes(reading) == [ProblemCode.TITLE_LINES, ProblemCode.MERGED_CELLS, ProblemCode.OTHER_SHEETS]
     rows = ["".join(map(cell, row)) for row in (["질문", "지문"], ["강은?", "한강이 흐른다."])]
-    assert questions_with_passages(read(ods(*rows), "자료.ods")) == [("강은?", "한강이 흐른다.", "")]
+    assert texts_and_titles(read(ods(*rows), "자료.ods")) == [("강은?", "한강이 흐른다.", "")]
 
 
 @pytest.mark.slow

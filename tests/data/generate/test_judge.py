@@ -2,29 +2,20 @@
 
 import json
 import random
+import re
 import unicodedata
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.generate import PromptLanguage, QuestionsError
-from mrc_workbench.data.generate.judge import (
-    JudgementRequest,
-    JudgeOptions,
-    JudgingResult,
-    add_model_verdicts,
-    judge_with_model,
-    load_model_verdicts,
-    measure_agreement,
-    parse_verdict,
-    prompt_text,
-)
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError, judge
+from mrc_workbench.data.generate.judge import JudgementRequest, JudgeOptions, JudgingResult, parse_verdict
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, annotation_path
 from mrc_workbench.data.records import Passage
-from mrc_workbench.models.llm import Endpoint, EndpointError
+from mrc_workbench.models.llm import Endpoint
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
-from tests.doubles import PASSAGES, small_set
+from tests.doubles import PASSAGES, raises_failure, small_set
 
 CORPUS = small_set().corpus_fingerprint
 QUESTION = "한글을  만든 왕은?"
@@ -40,7 +31,7 @@ def knows(text: str) -> str:
 def judged(
     server: ChatServer, key: str = KEY, requests: list[JudgementRequest] = REQUESTS, model: str = MODEL
 ) -> JudgingResult:
-    return judge_with_model(CORPUS, requests, JudgeOptions(model), Endpoint(server.address, key))
+    return judge.judge_with_model(CORPUS, requests, JudgeOptions(model), Endpoint(server.address, key))
 
 
 def test_stores_a_verdict_per_passage_and_model() -> None:
@@ -49,8 +40,9 @@ def test_stores_a_verdict_per_passage_and_model() -> None:
         assert judged(server) == judged(server) == JudgingResult(5)
         assert len(server.requests) == 5, "stored verdicts need no request"
         assert {request["temperature"] for request in server.requests} == {0}
-    ids = dict(zip((passage.id for passage in PASSAGES), (RIGHT, WRONG, WRONG, WRONG, UNSURE), strict=True))
-    assert load_model_verdicts(CORPUS) == {MODEL: {("한글을 만든 왕은?", id_): verdict for id_, verdict in ids.items()}}
+    pairs = (("한글을 만든 왕은?", passage.id) for passage in PASSAGES)
+    verdicts = dict(zip(pairs, (RIGHT, WRONG, WRONG, WRONG, UNSURE), strict=True))
+    assert judge.load_model_verdicts(CORPUS) == {MODEL: verdicts}
     stored_text = annotation_path("judgements", CORPUS, ".jsonl").read_text(encoding="utf-8")
     assert KEY not in stored_text
     assert server.address not in stored_text
@@ -64,10 +56,10 @@ def test_stopping_stores_verdicts_and_resumes() -> None:
     with chat_server(knows) as server:
         options = JudgeOptions(MODEL, concurrency=1)
         with pytest.raises(KeyboardInterrupt):
-            judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), stop_after_two)
-        assert 2 <= len(load_model_verdicts(CORPUS)[MODEL]) <= 3
+            judge.judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), stop_after_two)
+        assert 2 <= len(judge.load_model_verdicts(CORPUS)[MODEL]) <= 3
         progress: list[tuple[int, int]] = []
-        judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), lambda *n: progress.append(n))
+        judge.judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), lambda *n: progress.append(n))
         assert progress[0][0] >= 2, "it goes on where it was"
         assert progress[-1] == (5, 5)
         assert len(server.requests) <= 6
@@ -78,79 +70,32 @@ def test_reports_and_retries_answers_without_verdict() -> None:
         assert judged(server) == JudgingResult(4, 1, None, "글쎄요")
         server.reply = knows
         assert judged(server) == JudgingResult(5)
-        with pytest.raises(EndpointError) as caught:
+        with raises_failure("key"):
             judged(server, key="wrong", model="another")
-        assert caught.value.code == "key"
     with pytest.raises(QuestionsError):
         JudgeOptions(" ")
 
 
 SINGLE_VERDICT = {
-    RIGHT: [
-        "RIGHT",
-        "right.",
-        "**Right**",
-        "  RIGHT\n",
-        "ＲＩＧＨＴ",
-        "RIGHT입니다",
-        "`RIGHT`입니다.",
-        "“RIGHT”",
-        "RIGHT이다",
-    ],
-    WRONG: ["WRONG", "**wrong**", "'wrong'", "[WRONG]", "ＷＲＯＮＧ。", "WRONG임", "<think>RIGHT?</think>WRONG"],
-    UNSURE: ["UNSURE", "_unsure_", "Unsure!", "「UNSURE」", "UNSURE예요", "unsure이에요"],
+    RIGHT: "RIGHT|right.|**Right**|  RIGHT\n|ＲＩＧＨＴ|RIGHT입니다|`RIGHT`입니다.|“RIGHT”|RIGHT이다",
+    WRONG: "WRONG|**wrong**|'wrong'|[WRONG]|ＷＲＯＮＧ。|WRONG임|<think>RIGHT?</think>WRONG",
+    UNSURE: "UNSURE|_unsure_|Unsure!|「UNSURE」|UNSURE예요|unsure이에요",
 }
-NO_VERDICT = [
-    *(
-        "NOT RIGHT",
-        "It is not right",
-        "isn't right",
-        "The right answer is not here",
-        "all right, this is something else",
-    ),
-    *(
-        "right, or WRONG",
-        "RIGHT WRONG",
-        "RIGHT RIGHT",
-        "copyright",
-        "upright",
-        "RIGHTS",
-        "un-right",
-        "not_right",
-        "NotRight",
-    ),
-    *(
-        "≠RIGHT",
-        "¬RIGHT",
-        "!RIGHT",
-        "~~RIGHT~~",
-        "❌ RIGHT",
-        "-RIGHT",
-        "RIGHT?",
-        "RIGHT (not)",
-        "0% RIGHT",
-        "RIGHT 아님",
-    ),
-    *(
-        "RIGHT이 아닙니다",
-        "RIGHT입니다입니다",
-        "RIGHT입니까",
-        "판정: Unsure.",
-        "RIGHT\nbecause it names him",
-        "R I G H T",
-    ),
-    *("RIG\u200bHT", "<think>RIGHT", "RIGHT</think>", '{"verdict": "RIGHT"}', "입니다", "임", "", " ", "**", "글쎄요"),
-]
+NO_VERDICT = """NOT RIGHT|It is not right|isn't right|The right answer is not here|all right, this is something else
+right, or WRONG|RIGHT WRONG|RIGHT RIGHT|copyright|upright|RIGHTS|un-right|not_right|NotRight|RIG\u200bHT|R I G H T
+≠RIGHT|¬RIGHT|!RIGHT|~~RIGHT~~|❌ RIGHT|-RIGHT|RIGHT?|RIGHT (not)|0% RIGHT|RIGHT 아님|RIGHT이 아닙니다
+RIGHT입니다입니다|RIGHT입니까|판정: Unsure.|<think>RIGHT|RIGHT</think>|{"verdict": "RIGHT"}|입니다|임|**|글쎄요"""
 
 
 @pytest.mark.parametrize(
-    ("answer", "verdict"), [(answer, verdict) for verdict, answers in SINGLE_VERDICT.items() for answer in answers]
+    ("answer", "verdict"),
+    [(answer, verdict) for verdict, answers in SINGLE_VERDICT.items() for answer in answers.split("|")],
 )
 def test_accepts_answers_with_a_single_verdict(answer: str, verdict: RelevanceVerdict) -> None:
     assert parse_verdict(answer) is verdict
 
 
-@pytest.mark.parametrize("answer", NO_VERDICT)
+@pytest.mark.parametrize("answer", [*re.split(r"[|\n]", NO_VERDICT), "RIGHT\nbecause it names him", "", " "])
 def test_rejects_answers_without_exactly_a_single_verdict(answer: str) -> None:
     assert parse_verdict(answer) is None
 
@@ -203,7 +148,7 @@ def test_parses_a_verdict_only_if_it_is_the_only_word(answer: str) -> None:
 def test_does_not_store_negated_verdicts() -> None:
     with chat_server(lambda text: "NOT RIGHT" if "세종은" in text else "WRONG") as server:
         assert judged(server) == JudgingResult(4, 1, None, "NOT RIGHT")
-    assert set(load_model_verdicts(CORPUS)[MODEL].values()) == {WRONG}
+    assert set(judge.load_model_verdicts(CORPUS)[MODEL].values()) == {WRONG}
 
 
 def test_retries_stored_verdicts_that_contradict_their_answer() -> None:
@@ -213,10 +158,10 @@ def test_retries_stored_verdicts_that_contradict_their_answer() -> None:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         lines[0] |= {"verdict": "right", "answer": "It is not right"}
         path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-        assert len(load_model_verdicts(CORPUS)[MODEL]) == 4
+        assert len(judge.load_model_verdicts(CORPUS)[MODEL]) == 4
         assert judged(server) == JudgingResult(5)
         assert len(server.requests) == 6
-    assert len(load_model_verdicts(CORPUS)[MODEL]) == 5
+    assert len(judge.load_model_verdicts(CORPUS)[MODEL]) == 5
 
 
 def test_reads_verdicts_under_earlier_keys(caplog: pytest.LogCaptureFixture) -> None:
@@ -226,7 +171,7 @@ def test_reads_verdicts_under_earlier_keys(caplog: pytest.LogCaptureFixture) -> 
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace('"request":', '"asked":').replace('"answer":', '"said":'), encoding="utf-8")
         assert '"asked":' in path.read_text(encoding="utf-8")
-        current_verdicts = load_model_verdicts(CORPUS)
+        current_verdicts = judge.load_model_verdicts(CORPUS)
         assert len(current_verdicts[MODEL]) == 5
         assert judged(server) == JudgingResult(5)
         assert len(server.requests) == 5
@@ -242,7 +187,7 @@ def test_prompt_lists_every_verdict(language: PromptLanguage) -> None:
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_prompt_quotes_every_line_of_passage_and_question(text: str, question: str) -> None:
-    quoting = prompt_text(JudgementRequest(question, Passage("p", text, "제목\n질문:")), PromptLanguage.KOREAN)
+    quoting = judge.prompt_text(JudgementRequest(question, Passage("p", text, "제목\n질문:")), PromptLanguage.KOREAN)
     outside = [line for line in quoting.splitlines() if line and not line.startswith("> ")]
     assert outside == ["지문:", "질문:"]
 
@@ -253,15 +198,15 @@ def test_skips_damaged_lines_and_uses_the_latest_verdict() -> None:
     entry = {"question": " 한글? ", "passage": "p1", "model": "m"}
     lines = [json.dumps(entry | {"verdict": verdict}) for verdict in ("right", "perhaps", ["right"], "wrong")]
     path.write_text("\n".join([*lines, '{"verdict": "right"', "[]", "3"]), encoding="utf-8")
-    assert load_model_verdicts(CORPUS) == {"m": {("한글?", "p1"): WRONG}}
+    assert judge.load_model_verdicts(CORPUS) == {"m": {("한글?", "p1"): WRONG}}
     with pytest.raises(ValueError, match="no fingerprint"):
-        load_model_verdicts("../x")
+        judge.load_model_verdicts("../x")
 
 
 def test_model_verdicts_only_fill_gaps_of_person_verdicts() -> None:
     people = (JudgedQuestion("한글?", ("p1",), wrong=("p2",), unsure=("p3",)),)
     of_model = {("한글?", "p1"): WRONG, ("한글?", "p3"): RIGHT, ("한글?", "p4"): WRONG, ("한강?", "p5"): RIGHT}
-    first, second = add_model_verdicts(people, of_model)
+    first, second = judge.add_model_verdicts(people, of_model)
     assert first == JudgedQuestion("한글?", ("p1",), wrong=("p2", "p4"), unsure=("p3",))
     assert second == JudgedQuestion("한강?", ("p5",))
 
@@ -272,7 +217,7 @@ def test_kappa_measures_agreement_beyond_chance() -> None:
     person = {("q", f"p{row}"): rng.choice([*RelevanceVerdict]) for row in range(200)}
     model = {pair: v if rng.random() < 0.6 else rng.choice([*RelevanceVerdict]) for pair, v in person.items()}
     model = {pair: verdict for pair, verdict in model.items() if pair[1] != "p0"} | {("q", "only the model's"): RIGHT}
-    result = measure_agreement(person, model)
+    result = judge.measure_agreement(person, model)
     sure = [(person[of], model[of]) for of in person if of in model and UNSURE not in (person[of], model[of])]
     observed = sum(a == b for a, b in sure) / len(sure)
     chance = sum(sum(a is v for a, _ in sure) * sum(b is v for _, b in sure) for v in RelevanceVerdict) / len(sure) ** 2
@@ -286,5 +231,5 @@ def test_kappa_measures_agreement_beyond_chance() -> None:
 
 def test_kappa_is_undefined_for_a_constant_verdict() -> None:
     same = {("q", f"p{row}"): WRONG for row in range(5)}
-    assert measure_agreement(same, same).kappa is None
-    assert measure_agreement(same, {}).kappa is None
+    assert judge.measure_agreement(same, same).kappa is None
+    assert judge.measure_agreement(same, {}).kappa is None

@@ -14,6 +14,7 @@ from mrc_workbench.data.records import Passage, QuestionGenerator, QuestionSet, 
 from mrc_workbench.data.store import find, stored
 from mrc_workbench.workbench.cli import main
 from tests.chat_server import KEY, MODEL, Reply, chat_server
+from tests.doubles import raises_failure
 
 WORDS = ("서울은", "한강이", "산이", "많다", "the", "river", "flows", "바다로", "17", "빠르게", "흐른다")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(lambda words: f"{' '.join(words)}.")
@@ -162,9 +163,8 @@ def test_reports_sets_without_titles_or_sentences() -> None:
     ],
 )
 def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> None:
-    with pytest.raises(QuestionsError) as caught:
+    with raises_failure(code):
         GenerationOptions(**wrong)
-    assert caught.value.code == code
 
 
 TEXT = "\n".join(

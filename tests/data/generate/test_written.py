@@ -22,6 +22,7 @@ from mrc_workbench.data.store import load, save_question_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.llm import Endpoint, EndpointError
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
+from tests.doubles import raises_failure
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
 CORPUS = QuestionSet("도시", [Passage(city, f"{city}의 이야기이다.", f"{city}시") for city in CITIES], ())
@@ -127,9 +128,8 @@ def test_stops_at_a_lasting_rate_limit_and_stores_results() -> None:
     ],
 )
 def test_reports_unexpected_endpoint_replies(reply: Reply, code: str) -> None:
-    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
+    with chat_server(lambda _: reply) as server, raises_failure(code):
         generate(server)
-    assert caught.value.code == code
 
 
 def test_refused_passage_affects_no_other() -> None:
@@ -183,9 +183,8 @@ def test_reports_an_unknown_model() -> None:
 
 def test_reports_an_unreachable_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
-    with pytest.raises(EndpointError) as caught:
+    with raises_failure("unreachable"):
         generate(ChatServer(asks, "http://127.0.0.1:9/v1"))
-    assert caught.value.code == "unreachable"
 
 
 def test_reports_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,7 @@ from mrc_workbench.data.text import languages
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of, words_in
 from mrc_workbench.data.text.analyzers import ANALYZER_OF_LANGUAGE, LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.data.text.dictionary import DictionaryError, read_dictionary
-from mrc_workbench.data.text.languages import (
-    STEMMED,
-    detect_language,
-    foreign_language,
-    language_of,
-    lower,
-    stems,
-    stop_words,
-)
+from mrc_workbench.data.text.languages import STEMMED, detect_language, language_of
 from mrc_workbench.data.text.marking import TokenKind, describe_token, locate_tokens
 from tests.data.text.test_analysis import ANY_CHARACTERS, STEMMING
 
@@ -43,16 +35,16 @@ def words_of(language: str) -> list[str]:
 
 @pytest.mark.parametrize("language", STEMMED)
 def test_stems_are_those_of_snowball(language: str) -> None:
-    words = [*words_of(language), *sorted(stop_words(language))[:100]]
-    assert stems(language, words) == [stem_in_python(language, word) for word in words]
-    assert stems(language, words) != words, "some words have endings"
+    words = [*words_of(language), *sorted(languages.stop_words(language))[:100]]
+    assert languages.stems(language, words) == [stem_in_python(language, word) for word in words]
+    assert languages.stems(language, words) != words, "some words have endings"
 
 
 @settings(deadline=None, max_examples=60)
 @given(language=st.sampled_from([*STEMMED]), text=ANY_TEXT)
 def test_stems_any_words(language: str, text: str) -> None:
     (words,) = words_in(language, [unicodedata.normalize("NFC", text)])
-    actual = stems(language, words)
+    actual = languages.stems(language, words)
     assert actual == [stem_in_python(language, word) for word in words]
     assert all(actual)
 
@@ -93,7 +85,7 @@ def test_stem_span_covers_its_word(analyzer: Analyzer, text: str) -> None:
     spans = [span for _, span in tokens]
     assert spans == sorted(spans)
     for token, (start, end) in tokens:
-        (stem,) = stems(language, [lower(language, text[start:end])])
+        (stem,) = languages.stems(language, [languages.lower(language, text[start:end])])
         assert token.replace("ς", "σ") == stem.replace("ς", "σ"), "a sigma at the end of a word looks different"
 
 
@@ -133,7 +125,7 @@ def test_forms_of_a_word_share_a_stem(analyzer: Analyzer, words: str) -> None:
 
 def test_turkish_distinguishes_dotted_and_dotless_i() -> None:
     assert analyze(Analyzer.TURKISH, ["ISI"]) != analyze(Analyzer.TURKISH, ["İSİ"])
-    assert (lower("tr", "IİIı"), lower("en", "I")) == ("ıiıı", "i")
+    assert (languages.lower("tr", "IİIı"), languages.lower("en", "I")) == ("ıiıı", "i")
 
 
 def test_removes_stop_words() -> None:
@@ -170,7 +162,7 @@ def test_detects_language_of_corpus_and_sentences(language: str) -> None:
     assert resolve_analyzer(Analyzer.BIGRAM, texts) is Analyzer.BIGRAM
     for two in (SENTENCES[language][:2], SENTENCES[language][2:]):
         assert language_of(two) in {language, ""}, "few sentences are not taken for another language"
-    assert sum(bool(foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
+    assert sum(bool(languages.foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -211,7 +203,7 @@ def test_detects_language_once_per_corpus(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("language", ["en", "ko", "ru"])
 def test_detects_most_foreign_sentences(language: str) -> None:
     others = [(code, text) for code, texts in SENTENCES.items() if code != language for text in texts]
-    detected_languages = [(code, foreign_language(text, language)) for code, text in others]
+    detected_languages = [(code, languages.foreign_language(text, language)) for code, text in others]
     assert sum(bool(other) for _, other in detected_languages) > 0.8 * len(detected_languages)
     assert sum(code == other for code, other in detected_languages) > 0.7 * len(detected_languages)
 
@@ -228,4 +220,4 @@ def test_detects_most_foreign_sentences(language: str) -> None:
     ],
 )
 def test_short_text_in_another_script_is_foreign(text: str, language: str, foreign: str) -> None:
-    assert foreign_language(text, language) == foreign
+    assert languages.foreign_language(text, language) == foreign

@@ -2,14 +2,8 @@ import unicodedata
 
 import pytest
 
-from mrc_workbench.data.text.marking import (
-    EXCERPT_LENGTH,
-    MarkedText,
-    answer_spans,
-    mark_texts,
-    matched_spans,
-    merge_spans,
-)
+from mrc_workbench.data.text import marking
+from mrc_workbench.data.text.marking import MarkedText, matched_spans
 
 
 @pytest.mark.parametrize(
@@ -28,11 +22,11 @@ from mrc_workbench.data.text.marking import (
     ],
 )
 def test_finds_answers_in_a_text(text: str, answers: list[str], expected: list[str]) -> None:
-    assert [text[start:end] for start, end in answer_spans(text, answers)] == expected
+    assert [text[start:end] for start, end in marking.answer_spans(text, answers)] == expected
 
 
 def test_composes_decomposed_text() -> None:
-    (text,) = mark_texts(
+    (text,) = marking.mark_texts(
         "한글은?", [unicodedata.normalize("NFD", "세종은 한글을")], [[unicodedata.normalize("NFD", "세종")]]
     )
     assert text == MarkedText("세종은 한글을", ((4, 6),), ((0, 2),))
@@ -59,10 +53,10 @@ def test_excerpt_prefers_the_answer_over_matches() -> None:
         start, end = marks.excerpt
         assert held in text[start:end].split()  # whole words only
         assert set(text[start:end].split()) <= set(words)
-        assert EXCERPT_LENGTH <= end - start <= EXCERPT_LENGTH + 30
+        assert marking.EXCERPT_LENGTH <= end - start <= marking.EXCERPT_LENGTH + 30
 
 
-@pytest.mark.parametrize(("text", "end"), [("x" * 1000, EXCERPT_LENGTH), ("짧은 글", 4), ("", 0)])
+@pytest.mark.parametrize(("text", "end"), [("x" * 1000, marking.EXCERPT_LENGTH), ("짧은 글", 4), ("", 0)])
 def test_excerpt_without_matches_is_the_beginning(text: str, end: int) -> None:
     assert MarkedText(text).excerpt == (0, end)
 
@@ -113,4 +107,4 @@ def test_each_text_has_its_own_spans() -> None:
     ],
 )
 def test_merges_spans(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
-    assert merge_spans(spans) == expected
+    assert marking.merge_spans(spans) == expected

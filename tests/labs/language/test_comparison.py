@@ -25,7 +25,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind, train_on
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.workbench.cli import main
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]

@@ -12,7 +12,7 @@ from mrc_workbench.labs.language.network import SentenceToken, TransformerModel,
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 from tests.labs.language.tiny_bert import PIECES, SPECIALS, write_model
 
 pytestmark = pytest.mark.slow
