@@ -165,8 +165,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
         make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
         label = word("made.try_five" if by_model else "made.preview")
         is_preview = st.button(label, icon=":material/visibility:", key="made_preview")
-        kwargs: dict[str, Any] = {"icon": ":material/inventory_2:", "key": "made_make_kept"}
-        make_stored = by_model and st.button(word("made.make_kept"), **kwargs)
+        make_stored = by_model and st.button(word("made.make_kept"), "made_make_kept", icon=":material/inventory_2:")
     container = st.empty()
     if st.session_state.pop(_STOPPED, False):
         container.info(word("made.stopped"), icon=":material/info:")
