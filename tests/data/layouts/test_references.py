@@ -151,6 +151,12 @@ def test_reads_the_part_from_paths(path: str, part: str) -> None:
     ("cell", "part"),
     [
         ("Train", "train"),
+        ("dev", "validation"),
+        ("TEST", "test"),
+        ("평가", "test"),
+        ("학습용", "train"),
+        ("기타", ""),
+        ("", ""),
         ("valid ", "validation"),
         ("시험용", "test"),
         ("what does a test measure?", ""),
