@@ -19,9 +19,10 @@ from tests.data.layouts.public_layouts import LAYOUTS as PUBLIC_LAYOUTS
 from tests.data.layouts.public_layouts import QUESTIONS, PublicLayout
 from tests.data.layouts.test_files import CORPORA, JUDGED, NAMING, SHARDS, TAGGED, TOPICS, squad
 from tests.data.layouts.written import LAYOUTS, Files, read_all, zipped
+from tests.depth import sampled
 from tests.doubles import small_set
 
-VARIANTS = 200
+VARIANTS = sampled(200, 100)
 _PIECES = (b'"', b"\n", b"\t", b"<", b"</DOC>", b"<DOC>", b"{", b"]", b"\x00", b"\xff\xfe")
 _NAMES = (b'"_id"', b'"text"', b'"docid"', b'"query"', b"DOCNO", b"<num>", b'"corpus"', b"rating", b'"id"')
 
