@@ -19,19 +19,11 @@ import psutil
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from mrc_workbench.data import workspace
 from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.jobs.processes import PROGRAM, Process, hold_freed_memory, start_detached, this_process
 from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.terminal import print_line
-from mrc_workbench.data.workspace import (
-    are_limited,
-    read_json,
-    read_number,
-    require_job_slot,
-    require_storage,
-    write_json,
-    write_text,
-)
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -176,11 +168,11 @@ class Job:
         self.write("status.json", {**asdict(status), "heartbeat": time.time()})
 
     def write(self, name: str, content: object) -> None:
-        write_json(self.folder / name, content)
+        workspace.write_json(self.folder / name, content)
 
     def read(self, name: str) -> dict[str, Any]:
         """Read a JSON file of the folder; empty if it is missing or damaged."""
-        return read_json(self.folder / name)
+        return workspace.read_json(self.folder / name)
 
     def add_progress(self, entry: dict[str, Any]) -> None:
         with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
@@ -199,8 +191,8 @@ class Job:
 
     def drop_progress_after(self, step: int) -> None:
         """Drop the lines after a step: the resumed job logs them again."""
-        lines = [json.dumps(entry) + "\n" for entry in self.progress() if read_number(entry, "step") <= step]
-        write_text(self.folder / "progress.jsonl", "".join(lines))
+        lines = [json.dumps(entry) + "\n" for entry in self.progress() if workspace.read_number(entry, "step") <= step]
+        workspace.write_text(self.folder / "progress.jsonl", "".join(lines))
 
     def log(self, lines: int = 0) -> str:
         try:
@@ -211,10 +203,10 @@ class Job:
 
     def admit(self) -> None:
         """Raise `LimitError` if too many other jobs of the user are running, or no storage is left."""
-        if are_limited() and not self.running:
-            require_storage()
+        if workspace.are_limited() and not self.running:
+            workspace.require_storage()
             other_jobs = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
-            require_job_slot(sum(job.status().is_running for job in other_jobs))
+            workspace.require_job_slot(sum(job.status().is_running for job in other_jobs))
 
     def launch(self, *words: object, light: bool = False) -> None:
         """Remove an earlier result and start `python -m mrc_workbench WORDS`, unless it is running."""

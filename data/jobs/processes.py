@@ -151,7 +151,7 @@ _IMPORT_HEAVY = "import"  # the request to import the heavy libraries
 _LIGHT = "light"  # the name of the second server's socket, in the same folder
 _SECONDS_TO_BE_READY = 1.0  # the server may be importing a library; a page does not wait longer
 _SECONDS_TO_BE_LIGHT = 5.0  # for the import of the libraries of light jobs
-_SECONDS_TO_FORK = 60.0
+_SECONDS_TO_FORK = 60.0  # also for the import of all libraries
 LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
 HEAVY = (
     *("torch", "scipy.stats", "sklearn.metrics", "transformers.modeling_utils", "sentence_transformers"),
@@ -195,11 +195,11 @@ def start_module(module: str, *words: str, **options: Any) -> "subprocess.Popen[
     return subprocess.Popen(command, cwd=IMPORT_ROOT, **{"stdin": subprocess.DEVNULL, **options})  # noqa: S603
 
 
-def start_preloaded(module: str, *words: object, log: Path, timeout: float = 60.0) -> Process | None:
+def start_preloaded(module: str, *words: object, log: Path) -> Process | None:
     """Start a process with all libraries imported, after waiting for them; None if there is no fork server."""
     if FORKS and os.environ.get(_SOCKET_VARIABLE):
         with suppress(OSError):
-            return _request_process(_request(module, words, log), timeout, light=False)
+            return _request_process(_request(module, words, log), _SECONDS_TO_FORK, light=False)
     return None
 
 

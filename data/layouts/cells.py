@@ -26,8 +26,8 @@ from mrc_workbench.data.formats.tables import (
     metadata_in,
     parsed,
 )
+from mrc_workbench.data.layouts import WORDS
 from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
-from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import ProblemCode
 
 Opener = Callable[[], RawTable]
@@ -36,12 +36,7 @@ Sample = Sequence[Mapping[str, object]]  # some rows of a table
 ID_NAMES = WORDS["passage_id"]
 TITLE_NAMES = WORDS["passage_title"]
 TEXT_NAMES = WORDS["passage_text"]
-_MARK_NAMES = WORDS["passage_mark"]
-_UNCLEAR_NAMES = WORDS["unclear_passages"]
-# lower case, except O and X, which mark right and wrong in Korea and Japan like ○ and ×
-_TRUE = WORDS["marks_true"]
-_FALSE = WORDS["marks_false"]
-_MARKS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
+_MARKS = {**dict.fromkeys(WORDS["marks_true"], True), **dict.fromkeys(WORDS["marks_false"], False)}
 _NEGATION = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4
 _MAX_TITLE_LENGTH = 200  # characters; a longer first text of a pair is no title
@@ -88,7 +83,9 @@ def first_value(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def find_name(cells: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Return the name of the first filled cell whose plain name is one of `names`, in their order."""
-    by_plain = {plain_name(name): name for name, value in reversed([*cells.items()]) if not _is_empty(value)}
+    values = {name: plain_value(cell) for name, cell in reversed([*cells.items()])}
+    filled = [name for name, value in values.items() if (value if is_collection(value) else not is_blank(value))]
+    by_plain = {plain_name(name): name for name in filled}
     return next((by_plain[name] for name in names if name in by_plain), None)
 
 
@@ -122,7 +119,7 @@ def _object_entries(value: dict[str, Any], depth: int) -> Iterator[tuple[ListedP
         metadata = columns.get("metadata")
         titles = (first_value(cells, TITLE_NAMES) for cells in (columns, metadata) if isinstance(cells, dict))
         title = next(filter(None, map(joined_text, titles)), "")
-        marks = (parse_mark(first_value(columns, (name,))) for name in _MARK_NAMES)
+        marks = (parse_mark(first_value(columns, (name,))) for name in WORDS["passage_mark"])
         mark = next((mark for mark in marks if mark is not None), None)
         yield ListedPassage(id_, title, text, mark), plain_name(id_name or "")
 
@@ -179,7 +176,8 @@ def parse_mark(value: object) -> bool | None:
 def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
     """Whether the lists of a column (one per row) may hold passages without any mark that they answer the question."""
     passages = [passage for row in lists for passage in row]
-    if plain_name(name) not in _UNCLEAR_NAMES or any(passage.is_relevant is not None for passage in passages):
+    has_marks = any(passage.is_relevant is not None for passage in passages)
+    if plain_name(name) not in WORDS["unclear_passages"] or has_marks:
         return False
     is_plural = any(len(row) > 1 for row in lists)
     return is_plural and (plain_name(name) != "context" or any(passage.title for passage in passages))
@@ -214,11 +212,6 @@ def plain_value(value: Any) -> Any:
 
 
 _EARLIER_METADATA = {"made": "generator"}
-
-
-def _is_empty(value: Any) -> bool:
-    value = plain_value(value)
-    return not value if is_collection(value) else is_blank(value)
 
 
 @dataclass(frozen=True)

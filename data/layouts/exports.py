@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice, pairwise
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeGuard
 
@@ -158,36 +158,23 @@ def _hits_in(value: object) -> list[Any] | None:
 
 def _bulk_items(lines: Items) -> Iterator[tuple[int, Any, object]]:
     """Join the two lines of each action; an action without a document becomes a problem of its row."""
-    action: _Action | None = None  # that waits for its document
-    for number, item, original in lines:
-        is_action = _is_action(item)
-        if action is not None and isinstance(item, dict) and not is_action:
-            document = item.get("doc") if action.name == "update" else item
-            yield number, _with_id(action.target.get("_id"), document), original
-            action = None
-            continue
-        if action is not None:
-            yield _broken_action(action.number, "an action without a document", action.original)
-            action = None
-        if is_action:
-            name, target = next(iter(item.items()))
-            if name == "delete":
-                yield _broken_action(number, "an action that deletes a document", original)
-            else:
-                action = _Action(number, name, target, original)
+    is_document = False  # of the action before
+    for (number, item, original), (next_number, following, next_original) in pairwise(chain(lines, [(0, None, None)])):
+        if is_document:
+            is_document = False
         elif isinstance(item, Problem):
             yield number, item, original
-        else:
+        elif not _is_action(item):
             yield _broken_action(number, "a line without an action", original)
-    if action is not None:
-        yield _broken_action(action.number, "an action without a document", action.original)
-
-
-class _Action(NamedTuple):
-    number: int
-    name: str
-    target: Mapping[str, Any]
-    original: object
+        elif "delete" in item:
+            yield _broken_action(number, "an action that deletes a document", original)
+        elif isinstance(following, dict) and not _is_action(following):
+            is_document = True
+            name, target = next(iter(item.items()))
+            document = following.get("doc") if name == "update" else following
+            yield next_number, _with_id(target.get("_id"), document), next_original
+        else:
+            yield _broken_action(number, "an action without a document", original)
 
 
 def _broken_action(number: int, description: str, original: object) -> tuple[int, Problem, object]:

@@ -20,11 +20,10 @@ from mrc_workbench.data.formats.tables import display_text, mend_text
 from mrc_workbench.data.formats.text import Content, check_size
 from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.formats.workbooks import is_workbook
-from mrc_workbench.data.layouts import references
+from mrc_workbench.data.layouts import WORDS, references
 from mrc_workbench.data.layouts.cells import objects_in_list
 from mrc_workbench.data.layouts.references import GENERIC_WORDS, Role, part_from_path, tokenize_name
 from mrc_workbench.data.layouts.sources import DataSource
-from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.subprocess_reader import File
@@ -34,9 +33,7 @@ _MAX_PATHS = 100_000  # searched in a folder
 _ZIP = b"PK\x03\x04"
 _MAX_NAME_LENGTH = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
-_NON_TEXT_SUFFIXES = {*WORDS["non_text_suffixes"]}
 _SYSTEM_FILES = ("__MACOSX", "Thumbs.db", "desktop.ini")
-_DESCRIPTION_STEMS = WORDS["description_stems"]
 _SPLIT_ROLES = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 _WORDS = re.compile(r"[^\W\d_]+")
 _STATE = "state.json"
@@ -198,7 +195,7 @@ def _open_zip(content: Content) -> ZipFile:
 def describes_data(name: str) -> bool:
     """Return whether a file describes other files or holds no text: README, licence, program, picture."""
     path = PurePosixPath(name.replace("\\", "/"))
-    return path.suffix.lower() in _NON_TEXT_SUFFIXES or path.stem.lower() in _DESCRIPTION_STEMS
+    return path.suffix.lower() in WORDS["non_text_suffixes"] or path.stem.lower() in WORDS["description_stems"]
 
 
 def _is_hidden(name: str) -> bool:

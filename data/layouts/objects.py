@@ -11,11 +11,11 @@ from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines, parse_json
+from mrc_workbench.data.layouts import WORDS
 from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, Opener, find_name, joined_text, passages_in
 from mrc_workbench.data.layouts.exports import mapped_items_opener, number_items
 from mrc_workbench.data.layouts.references import part_from_word
 from mrc_workbench.data.layouts.tables import normalize_answers, passage_roles, question_roles, question_text
-from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import DataError
 
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
@@ -29,9 +29,6 @@ _QUESTION_NAMES = ("id", "text", "response")
 _PASSAGE_NAMES = ("id", "text", "title")
 JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
 ANSWER_NAMES = ("id", "answers")
-_QUESTIONS = WORDS["question_objects"]
-_PASSAGES = WORDS["passage_objects"]
-_JUDGEMENTS = WORDS["judgement_objects"]
 _ANSWERS = ("responses", "answers")
 _ANSWER_KEYS = {"text", "answerstart"}
 
@@ -196,7 +193,7 @@ def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
     value = recognised.value
     if not isinstance(value, dict):
         return None
-    keys = [_find_object_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS)]
+    keys = [_find_object_key(value, WORDS[f"{role}_objects"]) for role in ("question", "passage", "judgement")]
     if not all(keys):
         return None
     questions, passages, judgements = keys

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection
+from mrc_workbench.data.layouts import PART_WORDS, WORDS
 from mrc_workbench.data.layouts.cells import ID_NAMES, NOT_RELEVANT, Sample, list_items
-from mrc_workbench.data.layouts.words import PART_WORDS, WORDS
 from mrc_workbench.data.records import RELEVANT_GRADE
 
 _NUMBER = re.compile(r"0*(\d{1,18})(?:\.0{1,9})?", re.ASCII)

@@ -17,10 +17,10 @@ from mrc_workbench.data.formats.columns import (
     roles_by_name,
 )
 from mrc_workbench.data.formats.tables import as_text, display_text, is_collection, is_missing
+from mrc_workbench.data.layouts import WORDS
 from mrc_workbench.data.layouts.cells import Sample, is_unclear_list, list_items, parse_mark, passages_in
 from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
 from mrc_workbench.data.layouts.references import parse_part
-from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)

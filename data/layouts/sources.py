@@ -10,6 +10,7 @@ from typing import NamedTuple
 from mrc_workbench.data.formats.columns import QuestionColumns, is_known, plain_name
 from mrc_workbench.data.formats.opening import RecognisedFile, preview_table
 from mrc_workbench.data.formats.tables import RawTable, as_text, is_blank
+from mrc_workbench.data.layouts import WORDS
 from mrc_workbench.data.layouts.cells import Opener, Sample, list_items
 from mrc_workbench.data.layouts.lines import has_numbered_ids
 from mrc_workbench.data.layouts.references import (
@@ -31,7 +32,6 @@ from mrc_workbench.data.layouts.roles import (
     unique_column,
 )
 from mrc_workbench.data.layouts.trees import NestedTable
-from mrc_workbench.data.layouts.words import WORDS
 
 _QUESTION_IDS = WORDS["question_id_columns"]
 _PASSAGE_IDS = WORDS["passage_id_columns"]

@@ -14,6 +14,7 @@ from typing import Any
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.opening import preview_table
 from mrc_workbench.data.formats.tables import RawTable, is_blank, is_collection, parsed
+from mrc_workbench.data.layouts import PASSAGE_KEYS, QUESTION_KEYS, WORDS
 from mrc_workbench.data.layouts.cells import (
     TEXT_NAMES,
     TITLE_NAMES,
@@ -29,7 +30,6 @@ from mrc_workbench.data.layouts.cells import (
     plain_value,
 )
 from mrc_workbench.data.layouts.roles import assign_columns, find_question_column, holds_texts
-from mrc_workbench.data.layouts.words import PASSAGE_KEYS, QUESTION_KEYS, WORDS
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
@@ -145,7 +145,6 @@ def with_parsed_cells(cells: Node) -> dict[str, Any]:
 Cells = dict[str, object]
 CellTransform = Callable[[Mapping[str, Any]], Cells]  # maps the cells of a row
 _SUPPORTING_FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
-_POSITIVES = WORDS["positive_lists"]
 _ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
 _PROVENANCE = "provenance"
 _SAMPLE_ROWS = 50
@@ -216,7 +215,7 @@ def _list_role(name: str, lists: list[list[ListedPassage]]) -> str | None:
     """Return the role of a list: by its marks, then by its name; "unclear" if it may hold retrieved passages."""
     if any(passage.is_relevant is not None for passages in lists for passage in passages):
         return "candidates"
-    if plain_name(name) in _POSITIVES:
+    if plain_name(name) in WORDS["positive_lists"]:
         return "positives"
     return "unclear" if is_unclear(name, lists) else None
 

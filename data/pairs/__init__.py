@@ -248,8 +248,9 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
 
     rows = rows or split_pairs(pairs)
     (numbers,) = number_sentences(pairs)
-    pair_numbers = _pair_numbers(numbers, ordered=pairs.kind is not PairKind.SCORED)
     scores = pairs.values if pairs.kind is PairKind.SCORED else None
+    table = pd.DataFrame(numbers if scores is None else np.sort(numbers, axis=1))
+    pair_numbers = np.asarray(table.groupby([*table.columns], sort=False).ngroup())  # equal for the same sentences
     labels = np.bincount(pairs.values, minlength=len(Label)) if pairs.kind is PairKind.LABELLED else ()
     none = np.zeros(0, dtype=np.int64), np.zeros(0)
     counts, edges = none if scores is None else np.histogram(scores, bins=BINS, range=pairs.scale)
@@ -271,14 +272,6 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
             for first, second in combinations(PARTS, 2)
         },
     )
-
-
-def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
-    """Number the rows, with equal numbers for rows of the same sentences, `(n_rows,)`."""
-    import pandas as pd
-
-    table = pd.DataFrame(numbers if ordered else np.sort(numbers, axis=1))
-    return np.asarray(table.groupby(list(table.columns), sort=False).ngroup())
 
 
 def _measure_leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:

@@ -26,12 +26,9 @@ _PAIR_FILE_HELP = (
 )
 PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
 PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
-_KIND_HELP = "how the pairs are labelled; by default the columns decide"
-Kind = Annotated[PairKind | None, choice_option(PairKind, help=_KIND_HELP)]
-Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
-NamedPairColumns = Annotated[dict[str, str] | None, columns_option(PairColumns)]
+_KIND = choice_option(PairKind, help="how the pairs are labelled; by default the columns decide")
 _PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
-NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
+_ENCODING_HELP = f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}"
 
 
 def reading_lines(reading: PairReading) -> list[str]:
@@ -121,8 +118,7 @@ def _convert_parts(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
 
 
-_PARTS_PARAMETER = Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
-Parts = Annotated[tuple[Part | None, ...], _PARTS_PARAMETER]
+_PARTS = Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
 
 
 @Parameter(name="*")
@@ -130,11 +126,11 @@ Parts = Annotated[tuple[Part | None, ...], _PARTS_PARAMETER]
 class PairCommandOptions:
     """The options of a user; missing values are guessed from the files."""
 
-    kind: Kind = None
-    scale: Scale = None
-    columns: NamedPairColumns = None
-    parts: Parts = ()
-    encoding: NamedEncoding = ""
+    kind: Annotated[PairKind | None, _KIND] = None
+    scale: Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")] = None
+    columns: Annotated[dict[str, str] | None, columns_option(PairColumns)] = None
+    parts: Annotated[tuple[Part | None, ...], _PARTS] = ()
+    encoding: Annotated[str, Parameter(help=_ENCODING_HELP)] = ""
 
 
 @commands.command

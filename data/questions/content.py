@@ -67,7 +67,7 @@ _BAND = 4
 _MIN_ESTIMATED_SIMILARITY = SIMILARITY - 0.15  # three standard errors of an estimate from 64 bins
 _MAX_EXACT_COMPARISONS = 5_000  # candidate pairs compared by shingles; further pairs by their estimate
 _MAX_TEXT_LENGTH = 20_000  # characters that are compared
-_BLOCK = 100_000  # characters hashed at a time: the arrays fit into a processor's cache
+_BLOCK = 200  # texts hashed at a time: the arrays fit into a processor's cache
 _CHUNK = 200_000  # pairs estimated at a time
 _DIGITS = re.compile(r"\d+")
 _SPACE = re.compile(r"[\x00- ]+")
@@ -310,26 +310,13 @@ def _jaccard(first: set[str], second: set[str]) -> float:
     return len(first & second) / len(first | second) if first or second else 1.0
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(_normalize(text))
-        size += len(block[-1])
-        if size >= _BLOCK:
-            yield block
-            block = []
-            size = 0
-    if block:
-        yield block
-
-
 def _minhash_signatures(texts: Sequence[str], shingle_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the signature of each text, `(n, _BINS)` uint16, and whether it has a shingle, `(n,)` bool."""
     signatures = np.zeros((len(texts), _BINS), dtype=np.uint16)
     has_shingles = np.zeros(len(texts), dtype=bool)
+    normalized = map(_normalize, texts)
     start = 0
-    for block in _blocks(texts):
+    while block := [*islice(normalized, _BLOCK)]:
         codes, lengths = _visible_characters(block)
         hashes, rows = _shingle_hashes(codes, lengths, shingle_length)
         min_hashes = np.full(len(block) * _BINS, _EMPTY, dtype=np.uint64)

@@ -7,7 +7,7 @@ its right passages. A damaged file is backed up before it is replaced.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,6 @@ from mrc_workbench.data.workspace import workspace, write_json
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 MAX_QUESTION_LENGTH = 2000  # characters
 C = TypeVar("C")
-_PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
 MAX_NOTE_LENGTH = 2000  # characters
 
@@ -121,25 +120,25 @@ class _FileStore(Generic[C]):
                     is_damaged = True
         return self.content(**{name: tuple(entries) for name, entries in valid.items()}), is_damaged
 
-    def update(self, fingerprint: str, transform: Callable[[C], C]) -> None:
-        """Replace the content of a file under a lock, and back up a damaged file. Raises as `annotation_path`."""
+    def update(self, fingerprint: str, **transforms: Callable[[tuple[Any, ...]], Iterable[Any]]) -> None:
+        """Transform tuples of a file under a lock, and back up a damaged file. Raises as `annotation_path`."""
         path = annotation_path(self.folder, fingerprint)
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             known, is_damaged = self.parse(path)
             if is_damaged:
                 back_up_damaged_file(path)
+            changed = {name: tuple(transform(getattr(known, name))) for name, transform in transforms.items()}
             # answers are stored as separate entries
             excluded = {"questions": {"__all__": {"answers"}}}
-            write_json(path, TypeAdapter(self.content).dump_python(transform(known), exclude=excluded))
+            content = self.content(**vars(known) | changed)
+            write_json(path, TypeAdapter(self.content).dump_python(content, exclude=excluded))
 
 
-_JUDGEMENT_ENTRIES: dict[str, TypeAdapter[Any]] = {
-    "questions": TypeAdapter(JudgedQuestion),
-    "answers": TypeAdapter(JudgedAnswer),
-}
-_JUDGEMENTS = _FileStore("judgements", _StoredJudgements, _JUDGEMENT_ENTRIES)
-_REMARKS = _FileStore("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
+_JUDGEMENTS = _FileStore(
+    "judgements", _StoredJudgements, {"questions": TypeAdapter(JudgedQuestion), "answers": TypeAdapter(JudgedAnswer)}
+)
+_REMARKS = _FileStore("remarks", Remarks, dict.fromkeys(("negatives", "notes"), TypeAdapter(tuple[str, str])))
 
 
 def annotation_path(folder: str, fingerprint: str, ending: str = ".json") -> Path:
@@ -196,36 +195,33 @@ def judge_passage(corpus: str, question: str, passage: str, verdict: RelevanceVe
     """Store or, with None, remove the verdict of a passage (an id); questions without any verdict are removed."""
     text = _normalize_text(question)
 
-    def update(file: _StoredJudgements) -> _StoredJudgements:
-        known = {composed(entry.question): entry for entry in file.questions}
+    def judge(questions: Iterable[JudgedQuestion]) -> list[JudgedQuestion]:
+        known = {composed(entry.question): entry for entry in questions}
         current = replace(known.get(composed(text), JudgedQuestion(text, ())), question=text)
         known[composed(text)] = current.with_verdict(passage, verdict)
-        return replace(file, questions=tuple(entry for entry in known.values() if entry.verdicts))
+        return [entry for entry in known.values() if entry.verdicts]
 
-    _JUDGEMENTS.update(corpus, update)
+    _JUDGEMENTS.update(corpus, questions=judge)
 
 
 def judge_answer(corpus: str, question: str, answer: str, right: bool | None) -> None:
     """Store or, with None, remove the judgement of an answer to a question."""
     new = () if right is None else (JudgedAnswer(_normalize_text(question), _normalize_text(answer), right),)
 
-    def update(file: _StoredJudgements) -> _StoredJudgements:
-        others = tuple(entry for entry in file.answers if not _is_same_answer(entry, question, answer))
-        return replace(file, answers=others + new)
+    def judge(answers: Iterable[JudgedAnswer]) -> list[JudgedAnswer]:
+        return [*(entry for entry in answers if not _is_same_answer(entry, question, answer)), *new]
 
-    _JUDGEMENTS.update(corpus, update)
+    _JUDGEMENTS.update(corpus, answers=judge)
 
 
 def forget_question(corpus: str, question: str) -> None:
     """Remove all judgements of a question."""
     removed = composed(question)
 
-    def remove_question(file: _StoredJudgements) -> _StoredJudgements:
-        questions = tuple(entry for entry in file.questions if composed(entry.question) != removed)
-        answers = tuple(entry for entry in file.answers if composed(entry.question) != removed)
-        return _StoredJudgements(questions, answers)
+    def other_entries(entries: Iterable[Any]) -> list[Any]:
+        return [entry for entry in entries if composed(entry.question) != removed]
 
-    _JUDGEMENTS.update(corpus, remove_question)
+    _JUDGEMENTS.update(corpus, questions=other_entries, answers=other_entries)
 
 
 def merge_judgements(
@@ -282,26 +278,19 @@ def load_remarks(fingerprint: str) -> Remarks:
 def mark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Mark a passage (an id) as a hard negative of a question (an id); an existing mark keeps its position."""
     pair = (question, passage)
-    _REMARKS.update(fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, pair)))))
+    _REMARKS.update(fingerprint, negatives=lambda pairs: dict.fromkeys((*pairs, pair)))
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Remove the mark of a hard negative, if there is one."""
-
-    def remove_mark(known: Remarks) -> Remarks:
-        return replace(known, negatives=tuple(pair for pair in known.negatives if pair != (question, passage)))
-
-    _REMARKS.update(fingerprint, remove_mark)
+    removed = (question, passage)
+    _REMARKS.update(fingerprint, negatives=lambda pairs: [pair for pair in pairs if pair != removed])
 
 
 def write_note(fingerprint: str, question: str, text: str) -> None:
     """Replace the note of a question (an id); an empty text removes it."""
     new = ((question, text.strip()[:MAX_NOTE_LENGTH]),) if text.strip() else ()
-
-    def replace_note(known: Remarks) -> Remarks:
-        return replace(known, notes=(*(note for note in known.notes if note[0] != question), *new))
-
-    _REMARKS.update(fingerprint, replace_note)
+    _REMARKS.update(fingerprint, notes=lambda notes: [*(note for note in notes if note[0] != question), *new])
 
 
 def remarks_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:

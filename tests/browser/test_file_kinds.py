@@ -1,9 +1,6 @@
 """Files of every kind on the Data page: the report on reading, the selection, the preview, and the use."""
 
-import io
-import json
 import re
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,9 @@ from tests.browser.driving import (
     wait_until_idle,
 )
 from tests.browser.test_data_page import expect_alert, upload_files
+from tests.data.layouts.public_layouts import LAYOUTS
+from tests.data.layouts.test_files import NAMING, SHARDS
+from tests.data.layouts.written import beir, zipped
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -30,135 +30,32 @@ Q_CRANE = "재두루미는 겨울에 무엇을 먹나?"
 Q_OTTER = "수달은 언제 사냥하나?"
 
 
-def squad(question: str, context: str, title: str) -> bytes:
-    question_entry = {"id": title, "question": question, "answers": [{"text": context[:4], "answer_start": 0}]}
-    article = {"title": title, "paragraphs": [{"context": context, "qas": [question_entry]}]}
-    return json.dumps({"data": [article]}, ensure_ascii=False).encode()
-
-
-def json_lines(*rows: dict[str, object]) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-
-
-def zip_archive(files: dict[str, bytes]) -> bytes:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as opened:
-        for name, content in files.items():
-            opened.writestr(name, content)
-    return archive.getvalue()
-
-
-CORPUS = json_lines(
-    {"_id": "d1", "title": "재두루미", "text": CRANE},
-    {"_id": "d2", "title": "수달", "text": OTTER},
-    {"_id": "d3", "title": "수리부엉이", "text": OWL},
-)
-QUERIES = json_lines({"_id": "q1", "text": Q_CRANE}, {"_id": "q2", "text": Q_OTTER})
-QRELS = "query-id\tcorpus-id\tscore\n"
-KINDS: dict[str, tuple[list[tuple[str, bytes]], str, list[str]]] = {
+BEIR = {name.rpartition("/")[2]: content for name, content in beir().items()}
+KINDS: dict[str, tuple[dict[str, bytes], str, list[str]]] = {
     "labels": (
-        [
-            (
-                "labels.csv",
-                f"질문,지문,관련도,메모\n{Q_CRANE},{CRANE},1,가\n{Q_CRANE},{OTTER},0,나\n{Q_OTTER},{OTTER},1,다\n".encode(),
-            )
-        ],
-        "2 passages, 2 questions",
+        {"labels.csv": f"질문,지문,관련도,메모\n{Q_CRANE},{CRANE},1,가\n{Q_CRANE},{OTTER},0,나\n".encode()},
+        "2 passages, 1 question",
         ["관련도", "Unused: 메모"],
     ),
-    "flag-embedding": (
-        [
-            (
-                "train.jsonl",
-                json_lines(
-                    {"query": Q_CRANE, "pos": [CRANE], "neg": [OTTER, OWL]},
-                    {"query": Q_OTTER, "pos": [OTTER], "neg": [OWL]},
-                ),
-            )
-        ],
-        "3 passages, 2 questions",
+    "positives and negatives": (
+        {"train.jsonl": LAYOUTS["FlagEmbedding"].content},
+        "3 passages, 3 questions",
         ["pos", "neg"],
     ),
-    "dpr": (
-        [
-            (
-                "dpr.json",
-                json.dumps(
-                    [
-                        {
-                            "question": Q_CRANE,
-                            "answers": ["낟알"],
-                            "positive_ctxs": [{"title": "재두루미", "text": CRANE}],
-                            "hard_negative_ctxs": [{"title": "수달", "text": OTTER}],
-                        },
-                        {
-                            "question": Q_OTTER,
-                            "answers": ["해가 지면"],
-                            "positive_ctxs": [{"title": "수달", "text": OTTER}],
-                            "hard_negative_ctxs": [{"title": "재두루미", "text": CRANE}],
-                        },
-                    ],
-                    ensure_ascii=False,
-                ).encode(),
-            )
-        ],
-        "2 passages, 2 questions",
-        ["positive_ctxs", "hard_negative_ctxs"],
+    "parts of SQuAD": (
+        SHARDS["SQuAD"],
+        "3 passages, 3 questions",
+        ["As published in the files: Training 1, Validation 1, Test 1"],
     ),
-    "parts-of-squad": (
-        [("train.json", squad(Q_CRANE, CRANE, "재두루미")), ("dev.json", squad(Q_OTTER, OTTER, "수달"))],
-        "2 passages, 2 questions",
-        ["As published in the files: Training 1"],
-    ),
-    "three-qrels": (
-        [
-            (
-                "birds.zip",
-                zip_archive(
-                    {
-                        "birds/corpus.jsonl": CORPUS,
-                        "birds/queries.jsonl": QUERIES,
-                        "birds/qrels/train.tsv": f"{QRELS}q1\td1\t1\n".encode(),
-                        "birds/qrels/test.tsv": f"{QRELS}q2\td2\t1\n".encode(),
-                    }
-                ),
-            )
-        ],
-        "3 passages, 2 questions",
-        ["As published in the files: Training 1, Validation 0, Test 1", "Files: 4"],
-    ),
-    "questions-name-documents": (
-        [
-            ("questions.csv", f"질문,문서ID\n{Q_CRANE},n1\n{Q_OTTER},n2\n".encode()),
-            (
-                "documents.csv",
-                f"문서ID,제목,본문\nn1,재두루미,{CRANE}\nn2,수달,{OTTER}\nn3,수리부엉이,{OWL}\n".encode(),
-            ),
-        ],
-        "3 passages, 2 questions",
-        ["Files: 2"],
-    ),
+    "questions that name documents": (NAMING["Korean"], "4 passages, 3 questions", ["Files: 2"]),
     "documents": (
-        [
-            ("재두루미.txt", CRANE.encode()),
-            ("수달.md", f"# 수달\n\n{OTTER}\n".encode()),
-            ("수리부엉이.html", f"<html><body><h1>수리부엉이</h1><p>{OWL}</p></body></html>".encode()),
-        ],
+        {
+            "재두루미.txt": CRANE.encode(),
+            "수달.md": f"# 수달\n\n{OTTER}\n".encode(),
+            "수리부엉이.html": f"<html><body><h1>수리부엉이</h1><p>{OWL}</p></body></html>".encode(),
+        },
         "3 passages",
         ["Files: 3"],
-    ),
-    "documents-by-id": (
-        [
-            (
-                "articles.json",
-                json.dumps(
-                    {"a1": {"title": "재두루미", "text": CRANE}, "a2": {"title": "수달", "text": OTTER}},
-                    ensure_ascii=False,
-                ).encode(),
-            )
-        ],
-        "2 passages",
-        [],
     ),
 }
 
@@ -185,7 +82,7 @@ def use(page: Page) -> None:
 def test_a_kind_of_file_is_reported_and_used(app: str, page: Page, tmp_path: Path, kind: str) -> None:
     files, counts, expected_texts = KINDS[kind]
     page.goto(f"{app}/data?lang=en")
-    upload_files(page, tmp_path, *files)
+    upload_files(page, tmp_path, *files.items())
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
@@ -203,7 +100,7 @@ def test_a_stored_dataset_of_hugging_face_keeps_its_parts(app: str, page: Page, 
     DatasetDict({"train": rows(Q_CRANE, CRANE, "1"), "validation": rows(Q_OTTER, OTTER, "2")}).save_to_disk(str(folder))
     files = {f"stored/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.*")}
     page.goto(f"{app}/data?lang=en")
-    upload_files(page, tmp_path, ("stored.zip", zip_archive(files)))
+    upload_files(page, tmp_path, ("stored.zip", zipped(files)))
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     expect(page.get_by_test_id("stAlert").first).to_contain_text("2 passages, 2 questions")
     expect(report(page)).to_contain_text("As published in the files: Training 1, Validation 0, Test 1")
@@ -213,23 +110,14 @@ def test_a_stored_dataset_of_hugging_face_keeps_its_parts(app: str, page: Page, 
 FAQ = "질문,답변\n배송은 며칠 걸리나요?,보통 사흘이면 도착합니다.\n환불은 어디서 하나요?,마이페이지에서 신청합니다.\n"
 
 
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_answers_of_a_faq_are_searched_at_a_click(app: str, page: Page, tmp_path: Path, language: str) -> None:
-    labels = {
-        "en": ("Search the answers", "Use this dataset", "Dataset in use: faq"),
-        "ko": ("답변을 지문으로 검색", "이 데이터셋 사용", "사용 중인 데이터셋: faq"),
-    }
-    search_answers, use_dataset, in_use = labels[language]
-    page.goto(f"{app}/data?lang={language}")
+def test_answers_of_a_faq_are_searched_at_a_click(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{app}/data?lang=en")
     upload_files(page, tmp_path, ("faq.csv", FAQ))
-    expect_alert(page, search_answers)
-    expect(page.get_by_role("button", name=use_dataset)).to_have_count(0)
-    page.get_by_role("button", name=search_answers).click()
-    expect(page.get_by_role("button", name=use_dataset)).to_be_visible()
-    wait_until_idle(page)
-    expect_no_error(page)
-    page.get_by_role("button", name=use_dataset).click()
-    expect(page.get_by_role("heading", name=in_use)).to_be_visible()
+    expect_alert(page, "Search the answers")
+    expect(page.get_by_role("button", name="Use this dataset")).to_have_count(0)
+    page.get_by_role("button", name="Search the answers").click()
+    use(page)
+    expect(page.get_by_role("heading", name="Dataset in use: faq")).to_be_visible()
 
 
 def test_offers_both_readings_with_their_first_rows(app: str, page: Page, tmp_path: Path) -> None:
@@ -301,22 +189,16 @@ def test_too_few_test_questions_are_marked_where_they_are_used(app: str, page: P
     expect(page.get_by_test_id("stAlert").filter(has_text="Too few test questions: 3.")).to_be_visible()
 
 
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_asks_for_the_encoding_of_text_with_a_broken_byte(app: str, page: Page, tmp_path: Path, language: str) -> None:
-    labels = {
-        "en": ("Encoding", "Read in this encoding", "Use this dataset", "2 rows → 2 passages, 2 questions"),
-        "ko": ("인코딩", "이 인코딩으로 읽기", "이 데이터셋 사용", "행 2개 → 지문 2개, 질문 2개"),
-    }
-    field, read_in, use_dataset, counts = labels[language]
+def test_asks_for_the_encoding_of_text_with_a_broken_byte(app: str, page: Page, tmp_path: Path) -> None:
     content = f"질문,지문\n{Q_CRANE},{CRANE}\n{Q_OTTER},{OTTER}\n".encode("cp949")
-    page.goto(f"{app}/data?lang={language}")
+    page.goto(f"{app}/data?lang=en")
     upload_files(page, tmp_path, ("old.csv", content[:60] + b"\xff" + content[60:]))
-    expect_alert(page, field)
+    expect_alert(page, "Encoding")
     expect(report(page)).not_to_contain_text("--encoding")
-    choose(page, choice_box(page, field), "CP949")
-    page.get_by_role("button", name=read_in).click()
-    expect(page.get_by_role("button", name=use_dataset)).to_be_visible()
-    expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
+    choose(page, choice_box(page, "Encoding"), "CP949")
+    page.get_by_role("button", name="Read in this encoding").click()
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("2 rows → 2 passages, 2 questions")
 
 
 def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Page, tmp_path: Path) -> None:
@@ -341,18 +223,17 @@ def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Pag
 
 def test_an_odd_file_is_named_and_the_others_are_read(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
-    files = [("corpus.jsonl", CORPUS), ("queries.jsonl", QUERIES), ("test.tsv", f"{QRELS}q1\td1\t1\n".encode())]
-    upload_files(page, tmp_path, *files, ("broken.json", b'{"data": ['))
+    upload_files(page, tmp_path, *BEIR.items(), ("broken.json", b'{"data": ['))
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     box = page.get_by_test_id("stAlert").first
-    expect(box).to_contain_text("3 passages, 2 questions")
+    expect(box).to_contain_text("5 passages, 3 questions")
     expect(report(page)).to_contain_text("broken.json")
     use(page)
 
 
 def test_a_refused_file_leaves_the_dataset_in_use(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
-    upload_files(page, tmp_path, ("labels.csv", KINDS["labels"][0][0][1]))
+    upload_files(page, tmp_path, *KINDS["labels"][0].items())
     expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
     use(page)
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12345\n"

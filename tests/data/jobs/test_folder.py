@@ -199,21 +199,13 @@ def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
     assert job.progress() == [{"step": 1}, {"step": "x"}]
 
 
-def phase_and_fraction(job: Job) -> tuple[str, float]:
-    status = job.read("status.json")
-    return status["phase"], status["progress"]
-
-
 def test_writes_every_phase_change(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)  # no time passes at all
     write = progress_writer(job, running_status(started=1.0))
     write("BM25", 0.0)
-    write("BM25", 0.1)
-    assert phase_and_fraction(job) == ("BM25", 0.0)  # writes are limited
-    write("Dense", 0.2)
-    assert phase_and_fraction(job) == ("Dense", 0.2)
-    write("Dense", 1.0)
-    assert phase_and_fraction(job) == ("Dense", 1.0)
+    for phase, fraction, expected in (("BM25", 0.1, 0.0), ("Dense", 0.2, 0.2), ("Dense", 1.0, 1.0)):
+        write(phase, fraction)  # within a phase, writes are limited
+        assert (job.status().phase, job.status().progress) == (phase, expected)
 
 
 def test_limits_status_writes_within_a_phase(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,19 +216,20 @@ def test_limits_status_writes_within_a_phase(job: Job, monkeypatch: pytest.Monke
     for step in range(100):
         now += 0.01
         write("Dense", 0.01 + step / 200)
-        fractions.append(phase_and_fraction(job)[1])
+        fractions.append(job.status().progress)
     assert 4 <= len(set(fractions)) <= 6
 
 
 def test_time_left_is_what_the_process_reports(job: Job) -> None:
     left: float | None = 12.0
-    write = progress_writer(job, running_status(started=1.0), lambda: left)
+    parts: dict[str, float | None] = {"one": 3.0, "two": None}
+    write = progress_writer(job, running_status(started=1.0), lambda: left, lambda: parts)
     write("Dense", 0.5)
-    assert job.status().remaining_seconds == 12.0
+    assert (job.status().remaining_seconds, dict(job.status().parts_left)) == (12.0, parts)
     left = None
+    parts["two"] = 4.5
     write("Hybrid", 0.6)
-    status = job.read("status.json")
-    assert status["seconds_left"] is None
+    assert (job.status().remaining_seconds, dict(job.status().parts_left)) == (None, {"one": 3.0, "two": 4.5})
     running = Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0)
     assert replace(running, reports_remaining=True).remaining_seconds is None
     assert running.remaining_seconds == pytest.approx(4.0)
@@ -355,14 +348,3 @@ def test_stopped_job_never_starts_by_itself(job: Job) -> None:
     job.write("scores.json", {})  # a result that was there before the stop counts
     job.kill()
     assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
-
-
-def test_time_left_of_parts_is_what_the_process_reports(job: Job) -> None:
-    parts: dict[str, float | None] = {"one": 3.0, "two": None}
-    write = progress_writer(job, running_status(started=1.0), lambda: None, lambda: parts)
-    write("one", 0.0)
-    assert job.status().remaining_seconds is None
-    assert dict(job.status().parts_left) == parts
-    parts["two"] = 4.5
-    write("two", 0.5)
-    assert dict(job.status().parts_left) == {"one": 3.0, "two": 4.5}

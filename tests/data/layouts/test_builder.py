@@ -1,24 +1,20 @@
 """Tables of labels, lists, triplets and rows without a question give the same set for the same data."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import product
 
-import pandas as pd
 import pytest
 
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files, read_files_in_subprocess
 from mrc_workbench.data.subprocess_reader import File, UnusableFileError
-from tests.data.layouts.written import jsonl, judged_texts, parquet, read_json, zipped
-from tests.data.sample_files import as_csv, workbook
+from tests.data.layouts.written import answers, codes, jsonl, judged_texts, named, read_json, zipped
+from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parquet
 
 Row = dict[str, object]
-
-
-def codes(reading: QuestionSetReading) -> list[ProblemCode]:
-    return [problem.code for problem in (*reading.problems, *reading.gaps)]
 
 
 LABELLED: list[Row] = [
@@ -31,17 +27,10 @@ LABELLED: list[Row] = [
 @pytest.mark.parametrize(
     "names", [("질문", "문단", "관련도"), ("query", "passage", "label"), ("q", "text", "is_relevant")]
 )
-@pytest.mark.parametrize("form", ["csv", "json", "jsonl", "excel", "parquet"])
-def test_reads_labels_as_grades_in_every_format(names: tuple[str, ...], form: str) -> None:
-    rows = [dict(zip(names, row.values(), strict=True)) for row in LABELLED]
-    content = {
-        "csv": as_csv(rows).encode(),
-        "json": json.dumps(rows).encode(),
-        "jsonl": jsonl(rows),
-        "excel": workbook([list(names), *(list(row.values()) for row in rows)]),
-        "parquet": parquet(pd.DataFrame(rows)),
-    }[form]
-    reading = read(content, "set")
+@pytest.mark.parametrize("write", [as_csv, as_json, as_jsonl, as_excel, as_parquet])
+def test_reads_labels_as_grades_in_every_format(names: tuple[str, ...], write: Callable[..., str | bytes]) -> None:
+    content = write([dict(zip(names, row.values(), strict=True)) for row in LABELLED])
+    reading = read(content if isinstance(content, bytes) else content.encode(), "set")
     assert judged_texts(reading) == {"가?": {"하나이다.": 2, "둘이다.": 0}, "나?": {"둘이다.": 1}}
     assert reading.unused_columns == ()
     assert codes(reading) == [ProblemCode.LABELS_AS_RELEVANCE]
@@ -162,11 +151,9 @@ def test_reads_answer_starts_from_a_column(answers: object, start: object, expec
 
 def test_splits_answers_at_bars_if_passages_confirm() -> None:
     text = "question,context,answers\n무엇?,제주는 섬이고 화산섬이다.,섬|화산섬\n왜?,비가 온다.,비\n"
-    questions = read(text.encode(), "set.csv").question_set.questions
-    assert [question.answers for question in questions] == [("섬", "화산섬"), ("비",)]
+    assert answers(read(text.encode(), "set.csv")) == [("섬", "화산섬"), ("비",)]
     text = "question,context,answers\n기호는?,절댓값은 |x|로 쓴다.,|x|\n식은?,조건은 a|b이다.,a|b\n"
-    questions = read(text.encode(), "set.csv").question_set.questions
-    assert [question.answers for question in questions] == [("|x|",), ("a|b",)]
+    assert answers(read(text.encode(), "set.csv")) == [("|x|",), ("a|b",)]
 
 
 def test_reads_the_published_part_of_questions() -> None:
@@ -175,10 +162,9 @@ def test_reads_the_published_part_of_questions() -> None:
 
 
 def test_reads_question_and_passage_ids_from_rows() -> None:
-    names = ("question_id", "question", "sentence_id", "sentence", "document_title", "label")
+    names = "question_id question sentence_id sentence document_title label"
     values = (("q1", "a?", "d1-0", "x", "T", 0), ("q1", "a?", "d1-1", "y", "T", 1), ("q2", "b?", "d2-0", "z", "U", 1))
-    rows = [dict(zip(names, row, strict=True)) for row in values]
-    question_set = read_json(rows).question_set
+    question_set = read_json(named(names, values)).question_set
     assert [(item.id, item.text, item.title) for item in question_set.passages] == [
         ("d1-0", "x", "T"), ("d1-1", "y", "T"), ("d2-0", "z", "U"),
     ]  # fmt: skip

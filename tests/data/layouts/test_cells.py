@@ -1,7 +1,6 @@
 """Cells with lists of passages, marks, and yes-no labels that are relevance or answers."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.cells import ListedPassage, passages_in
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files, read_files_in_subprocess
 from mrc_workbench.data.subprocess_reader import File, UnusableFileError
+from tests.data.layouts.written import answers, grades, refuses
 
 
 def _texts(cell: Any) -> list[str]:
@@ -124,16 +124,15 @@ def json_rows(names: tuple[str, ...], *columns: tuple[object, ...]) -> bytes:
     return json.dumps([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]).encode()
 
 
-def grades(reading: QuestionSetReading) -> list[int]:
-    return [grade for question in reading.question_set.questions for grade in question.grade_of.values()]
+def grade_list(reading: QuestionSetReading) -> list[int]:
+    return [grade for held in grades(reading) for grade in held.values()]
 
 
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("marks", MARKS)
 def test_requires_a_choice_for_ambiguous_labels(names: tuple[str, ...], marks: str) -> None:
-    with pytest.raises(DataError) as error:
+    with refuses(ProblemCode.UNSURE_LABEL) as error:
         read(json_rows(names, QUERIES, DOCS, MARKS[marks]), "set")
-    assert error.value.problem.code is ProblemCode.UNSURE_LABEL
     for role in ("label", "answers"):
         assert f"--columns {role}={names[2]}" in str(error.value)
 
@@ -149,24 +148,18 @@ def test_reads_the_files_with_the_suggested_flags(count: int) -> None:
     with pytest.raises(UnusableFileError) as error:
         read_files_in_subprocess(files)
     assert error.value.problem.code is ProblemCode.UNSURE_LABEL
-    assert grades(read_files_in_subprocess(files, {"label": "label"})) == [*marks]
-    answered = read_files_in_subprocess(files, {"answers": "label"})
-    assert grades(answered) == [1] * 4
-    assert [question.answers for question in answered.question_set.questions] == [("1",), ("0",), ("0",), ("1",)]
-
-
-def test_offers_both_readings_of_a_label(tmp_path: Path) -> None:
-    file = File(Content(json_rows(NAMES[0], QUERIES, DOCS, MARKS["numbers"])), "set")
-    with pytest.raises(UnusableFileError) as error:
-        read_files_in_subprocess([file])
     offered = [(columns.label, columns.answers) for columns in error.value.proposal.candidates]
-    assert offered == [("label", None), (None, "label")]
+    assert offered == ([("label", None), (None, "label")] if count == 1 else [])
+    assert grade_list(read_files_in_subprocess(files, {"label": "label"})) == [*marks]
+    answered = read_files_in_subprocess(files, {"answers": "label"})
+    assert grade_list(answered) == [1] * 4
+    assert answers(answered) == [("1",), ("0",), ("0",), ("1",)]
 
 
 @pytest.mark.parametrize("name", ["is_relevant", "relevance", "관련도", "정답여부", "score"])
 def test_reads_labels_as_relevance_by_name(name: str) -> None:
     reading = read(json_rows(("question", "passage", name), QUERIES, DOCS, MARKS["numbers"]), "set")
-    assert grades(reading) == [*MARKS["numbers"]]
+    assert grade_list(reading) == [*MARKS["numbers"]]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,7 @@ def test_reads_labels_as_relevance_by_name(name: str) -> None:
 def test_reads_labels_as_relevance_by_values(questions: tuple[str, ...], marks: tuple[object, ...]) -> None:
     reading = read(json_rows(NAMES[0], questions, DOCS, marks), "set")
     expected = [mark if isinstance(mark, int) else int(mark == "relevant") for mark in marks]
-    assert sorted(grades(reading)) == sorted(expected)
+    assert sorted(grade_list(reading)) == sorted(expected)
 
 
 def test_questions_may_repeat_late_in_the_file() -> None:
@@ -190,27 +183,28 @@ def test_questions_may_repeat_late_in_the_file() -> None:
     questions = tuple(f"{row % 300}번 글은?" for row in range(count))
     texts = tuple(f"{row}번 글이다." for row in range(count))
     reading = read(json_rows(NAMES[0], questions, texts, tuple(row % 2 for row in range(count))), "set")
-    assert len(grades(reading)) == count
+    assert len(grade_list(reading)) == count
 
 
 @pytest.mark.parametrize("name", ["answer", "정답"])
 @pytest.mark.parametrize("marks", MARKS)
 def test_reads_a_label_selected_as_answers(name: str, marks: str) -> None:
     reading = read(json_rows(("question", "passage", name), QUERIES, DOCS, MARKS[marks]), "set")
-    assert grades(reading) == [1] * 4
-    assert [question.answers for question in reading.question_set.questions] == [(str(mark),) for mark in MARKS[marks]]
+    assert grade_list(reading) == [1] * 4
+    assert answers(reading) == [(str(mark),) for mark in MARKS[marks]]
 
 
-def test_a_label_that_repeats_the_answers_is_unused() -> None:
+@pytest.mark.parametrize(
+    ("given_answers", "expected", "unused"),
+    [(MARKS["words"], [1] * 4, ("label",)), (("나무", "덩굴", "가을", "제주"), [*MARKS["numbers"]], ())],
+    ids=["marks that repeat the label", "other answers"],
+)
+def test_a_label_beside_answers_is_relevance_unless_they_repeat_it(
+    given_answers: tuple[object, ...], expected: list[int], unused: tuple[str, ...]
+) -> None:
     names = ("question", "passage", "answer", "label")
-    reading = read(json_rows(names, QUERIES, DOCS, MARKS["words"], MARKS["numbers"]), "set")
-    assert (grades(reading), reading.unused_columns) == ([1] * 4, ("label",))
-
-
-def test_a_label_beside_other_answers_is_relevance() -> None:
-    names = ("question", "passage", "answer", "label")
-    reading = read(json_rows(names, QUERIES, DOCS, ("나무", "덩굴", "가을", "제주"), MARKS["numbers"]), "set")
-    assert grades(reading) == [*MARKS["numbers"]]
+    reading = read(json_rows(names, QUERIES, DOCS, given_answers, MARKS["numbers"]), "set")
+    assert (grade_list(reading), reading.unused_columns) == (expected, unused)
 
 
 @pytest.mark.parametrize("names", [("a.json", "b.json"), ("b.json", "a.json")])
@@ -219,4 +213,4 @@ def test_uses_evidence_of_relevance_from_other_files(names: tuple[str, str]) -> 
     second = json_rows(NAMES[0], (QUERIES[2],) * 2, DOCS[2:], (1, 0))
     contents = dict(zip(names, (first, second), strict=True))
     reading = read_files([File(Content(contents[name]), name) for name in ("a.json", "b.json")])
-    assert sorted(grades(reading)) == [0, 0, 1, 1]
+    assert sorted(grade_list(reading)) == [0, 0, 1, 1]

@@ -1,6 +1,6 @@
 """Damaged files of each layout are read or rejected with a message, and undamaged content stays unchanged."""
 
-import gzip
+import copy
 import io
 import json
 import random
@@ -15,15 +15,14 @@ from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import QuestionSetReading, read
 from mrc_workbench.data.store import load, save_question_set, stored
-from tests.data.layouts.mutations import mutate, parse_values
 from tests.data.layouts.public_layouts import LAYOUTS as PUBLIC_LAYOUTS
 from tests.data.layouts.public_layouts import QUESTIONS, PublicLayout
 from tests.data.layouts.test_files import CORPORA, JUDGED, NAMING, SHARDS, TAGGED, TOPICS, squad
-from tests.data.layouts.test_reading import problems
 from tests.data.layouts.written import LAYOUTS, Files, read_all, zipped
+from tests.depth import sampled
 from tests.doubles import small_set
 
-VARIANTS = 200
+VARIANTS = sampled(200, 100)
 _PIECES = (b'"', b"\n", b"\t", b"<", b"</DOC>", b"<DOC>", b"{", b"]", b"\x00", b"\xff\xfe")
 _NAMES = (b'"_id"', b'"text"', b'"docid"', b'"query"', b"DOCNO", b"<num>", b'"corpus"', b"rating", b'"id"')
 
@@ -133,8 +132,7 @@ def _assert_other_files_unchanged(whole: QuestionSetReading, reading: QuestionSe
 
 
 def _assert_has_message(error: DataError) -> None:
-    assert len(str(error)) > 20
-    str(error).encode()
+    assert len(str(error).encode()) > 20
 
 
 @pytest.mark.parametrize("name", ["beir", "mteb", "trec_sgml"])
@@ -165,15 +163,6 @@ def test_rejects_zip_bombs_before_unpacking() -> None:
         read(zipped({f"{number}.tsv": b"1\ta" for number in range(10_001)}), "many.zip")
 
 
-def test_rejects_gzip_bombs() -> None:
-    bomb = gzip.compress(bytes(60 << 20))
-    for content, name in ((bomb, "corpus.jsonl.gz"), (zipped({"corpus.jsonl.gz": bomb}), "set.zip")):
-        with pytest.raises(DataError, match="unpacked bytes"):
-            read(content, name)
-    with pytest.raises(DataError, match="cannot be unpacked"):
-        read(gzip.compress(b"id\ttext\n" * 99)[:-9], "cut.gz")
-
-
 def test_rejects_zip_with_wrong_member_size() -> None:
     content = zipped({"corpus.jsonl": b'{"_id": "a", "title": "t", "text": "b"}\n' * 50})
     size = (50 * 40).to_bytes(4, "little")
@@ -200,7 +189,52 @@ def test_rejects_archives_with_descriptions_only() -> None:
         read(zipped({"README.md": b"# set", "LICENSE": b"CC0"}), "set.zip")
 
 
-SEEDS = range(200)
+_OTHERS: tuple[Any, ...] = (None, "", "글", 7, True, [], {}, ["글"], {"글": "글"}, [None], [[]], [{}], 1.5, " \n")
+
+
+def mutate(content: bytes, seed: int) -> bytes:
+    """Return a JSON or JSONL file with up to three random changes."""
+    rng = random.Random(seed)
+    values = parse_values(content.decode())
+    for _ in range(rng.randint(1, 3)):
+        positions = [position for value in values for position in _positions(value)]
+        if positions:
+            _change(*rng.choice(positions), rng)
+    lines = [json.dumps(value, ensure_ascii=False) for value in values]
+    return "\n".join(lines).encode()
+
+
+def parse_values(text: str) -> list[Any]:
+    """Return the value of a JSON text, or those of its lines."""
+    try:
+        return [json.loads(text)]
+    except json.JSONDecodeError:
+        return [json.loads(line) for line in text.splitlines() if line]
+
+
+def _positions(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each list or object, with each position or key in it."""
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from _positions(value[key])
+
+
+def _change(holder: Any, key: Any, rng: random.Random) -> None:
+    match rng.randint(0, 5):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder, dict):
+            value = holder.pop(key)
+            holder[rng.choice(["이름", "questions", "context", "data", "id", "text", "answers", f"{key}2"])] = value
+        case 2:
+            holder[key] = [copy.deepcopy(holder[key])]
+        case 3:
+            holder[key] = {rng.choice(["text", "data", "이름"]): copy.deepcopy(holder[key])}
+        case 4 if isinstance(holder, list):
+            holder.insert(rng.randint(0, len(holder)), copy.deepcopy(holder[key]))
+        case _:
+            holder[key] = copy.deepcopy(rng.choice(_OTHERS))
 
 
 def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,7 +262,7 @@ def _is_reported(question: str, content: bytes, reading: QuestionSetReading) -> 
 @pytest.mark.parametrize("name", PUBLIC_LAYOUTS)
 def test_reports_every_question_lost_by_mutation(name: str) -> None:
     refused = 0
-    for seed in SEEDS:
+    for seed in range(VARIANTS):
         content = mutate(PUBLIC_LAYOUTS[name].content, seed)
         try:
             reading = read(content, f"{seed}.json")
@@ -240,7 +274,7 @@ def test_reports_every_question_lost_by_mutation(name: str) -> None:
         expected = [question for question in QUESTIONS if json.dumps(question, ensure_ascii=False).encode() in content]
         lost = [question for question in expected if question not in texts]
         assert all(_is_reported(question, content, reading) for question in lost), (seed, lost)
-    assert refused < len(SEEDS) / 2
+    assert refused < VARIANTS / 2
 
 
 @pytest.mark.parametrize("layout", PUBLIC_LAYOUTS.values(), ids=PUBLIC_LAYOUTS)
@@ -270,18 +304,16 @@ ARCHIVES: dict[str, Files] = {
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_reads_or_rejects_damaged_archives_without_silent_loss(name: str) -> None:
     files = ARCHIVES[name]
-    messages: list[str] = []
-    for seed in range(200):
+    for seed in range(VARIANTS):
         draw = random.Random(seed)
         damaged_name = draw.choice([*files])
         mutation = DAMAGES[seed % len(DAMAGES)]
         try:
             reading = read(zipped(files | {damaged_name: mutation(files[damaged_name], draw)}), "set.zip")
         except DataError as error:
-            messages.append(str(error))
+            _assert_has_message(error)
             continue
         _assert_nothing_lost(reading, files, seed)
-    assert all(len(message) > 20 for message in messages)
 
 
 def _assert_nothing_lost(reading: QuestionSetReading, files: Files, seed: int) -> None:
@@ -292,4 +324,4 @@ def _assert_nothing_lost(reading: QuestionSetReading, files: Files, seed: int) -
     assert len(reading.rejected) == reading.left_out, seed
     known = {*reading.question_set.passages.ids}
     assert all(known.issuperset(question.grade_of) for question in reading.question_set.questions), seed
-    assert problems(reading) or reading.gaps or reading.question_set.questions, seed
+    assert reading.problems or reading.gaps or reading.question_set.questions, seed

@@ -1,6 +1,7 @@
 """Exports of labelling and evaluation tools, with nested fields as columns."""
 
 import json
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -9,10 +10,22 @@ from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.layouts.exports import flatten, parse_rating_lines, query_text
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import QuestionSetReading, read
+from mrc_workbench.data.questions.read import read
 from tests.data.layouts.test_lines import text_of
-from tests.data.layouts.test_reading import gaps, problems
-from tests.data.layouts.written import PASSAGES, QUESTIONS, jsonl, lines, read_all, rows
+from tests.data.layouts.written import (
+    JUDGED,
+    PASSAGES,
+    QUESTIONS,
+    answers,
+    corpus,
+    gaps,
+    jsonl,
+    lines,
+    named,
+    read_all,
+    refuses,
+    rows,
+)
 
 CONTEXT = "해금은 줄이 두 개인 악기이다. 활로 켜서 소리를 낸다."
 QUESTION = "해금은 줄이 몇 개인가?"
@@ -59,11 +72,7 @@ def in_forms(rows: Rows) -> dict[str, bytes]:
     return {"list": content, "lines": jsonl(rows), "object": json.dumps({"examples": rows}).encode()}
 
 
-def answers(reading: QuestionSetReading) -> dict[str, tuple[str, ...]]:
-    return {question.text: question.answers for question in reading.question_set.questions}
-
-
-EXPECTED = {QUESTION: ("두 개",), "해금은 무엇으로 켜나?": ("활",)}
+EXPECTED = [("두 개",), ("활",)]
 
 
 @pytest.mark.parametrize("form", ["list", "lines", "object"])
@@ -90,13 +99,6 @@ def test_flatten_keeps_both_values_of_a_repeated_name() -> None:
     assert row == {"id": 1, "q": 2, "outputs.id": 3, "example.id": 4}
 
 
-def test_reads_doccano_rows_as_passages() -> None:
-    rows = [{"id": n, "text": t, "label": [[0, 2, "악기"]]} for n, t in enumerate((CONTEXT, "장구는 타악기이다."))]
-    reading = read(jsonl(rows), "all.jsonl")
-    assert sorted(reading.question_set.passages.texts) == sorted([CONTEXT, "장구는 타악기이다."])
-    assert "label" in reading.unused_columns
-
-
 @pytest.mark.parametrize("broken", [{"id": "e3", "inputs": [], "outputs": None}, "text", 3, None, {"data": 1}])
 def test_reports_broken_entries(broken: object) -> None:
     for entries in (langsmith(), label_studio()):
@@ -121,16 +123,15 @@ def test_reads_labelled_questions_with_the_suggested_flag() -> None:
     rows = [{"id": n, "text": f"{n}번 해금은 줄이 몇 개인가?", "label": [f"두 개이다. {n}"]} for n in range(3)]
     with pytest.raises(DataError, match="--columns context=label"):
         read(jsonl(rows), "all.jsonl")
-    question_set = read(
-        jsonl(rows), "all.jsonl", QuestionColumns(question="text", context="label", id="id")
-    ).question_set
+    columns = QuestionColumns(question="text", context="label", id="id")
+    question_set = read(jsonl(rows), "all.jsonl", columns).question_set
     assert [question.text for question in question_set.questions] == [row["text"] for row in rows]
     assert [passage.text for passage in question_set.passages] == [f"두 개이다. {number}" for number in range(3)]
 
 
 DOCUMENTS: Rows = [{"title": title, "text": text} for title, text in PASSAGES.values()]
 QRELS = lines([["query-id", "corpus-id", "score"], *rows()])
-QUERIES = jsonl([{"_id": id_, "text": text} for id_, text in QUESTIONS.items()])
+QUERIES = jsonl(named("_id text", QUESTIONS.items()))
 
 
 def bulk(action: str = "index", wrap: bool = False) -> Rows:
@@ -166,18 +167,19 @@ def test_reads_search_engine_dumps_as_corpus(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "expected"),
+    "entries",
     [
-        ([{"delete": {"_id": "d1"}}], [(11, "broken_part")]),
-        ([{"index": {"_id": "x"}}], [(11, "broken_part")]),
-        ([{"title": "", "text": "행동이 없는 줄이다."}], [(11, "broken_part")]),
-        ([{"index": {"_id": "x"}}, {"index": {"_id": "y"}}, {"text": "하나이다."}], [(11, "broken_part")]),
+        [{"delete": {"_id": "d1"}}],
+        [{"index": {"_id": "x"}}],
+        [{"title": "", "text": "행동이 없는 줄이다."}],
+        [{"index": {"_id": "x"}}, {"index": {"_id": "y"}}, {"text": "하나이다."}],
     ],
+    ids=["deletion", "action at the end", "document without an action", "two actions"],
 )
-def test_reports_unpaired_bulk_lines(entries: Rows, expected: list[tuple[int, str]]) -> None:
+def test_reports_unpaired_bulk_lines(entries: Rows) -> None:
     content = jsonl([*bulk(), *entries])
     reading = read_all({"bulk.ndjson": content, "queries.jsonl": QUERIES, "qrels.tsv": QRELS})
-    assert [(row, code) for _, row, code in problems(reading)] == expected
+    assert [(problem.row, problem.code) for problem in reading.problems] == [(11, ProblemCode.BROKEN_PART)]
     assert len(reading.question_set.passages) >= len(PASSAGES)
 
 
@@ -219,23 +221,20 @@ JUDGEMENTS = {
 
 @pytest.mark.parametrize("name", JUDGEMENTS)
 def test_reads_judgements_of_search_tools(name: str) -> None:
-    corpus = jsonl([{"_id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()])
-    reading = read_all({"judgements": JUDGEMENTS[name], "corpus.jsonl": corpus})
-    grades = {question.text: question.grade_of for question in reading.question_set.questions if question.grade_of}
-    assert grades == {QUESTIONS["q1"]: {"d1": 2, "d3": 1, "d4": 0}, QUESTIONS["q2"]: {"d5": 1, "d2": 3}}
+    reading = read_all({"judgements": JUDGEMENTS[name], "corpus.jsonl": jsonl(corpus("_id title text"))})
+    judged = {question.text: question.grade_of for question in reading.question_set.questions if question.grade_of}
+    assert judged == {QUESTIONS[id_]: held for id_, held in JUDGED.items()}
     assert (reading.layout, reading.left_out, reading.judgement_count) == (Layout.ENGINE, 0, 5)
     assert gaps(reading).keys() <= {"unjudged_questions"}
 
 
 @pytest.mark.parametrize("name", JUDGEMENTS)
 def test_rejects_judgements_without_corpus(name: str) -> None:
-    with pytest.raises(DataError, match=r"Only judgements .* Add the corpus") as error:
+    with refuses(ProblemCode.ONLY_JUDGEMENTS, r"Only judgements .* Add the corpus"):
         read_all({"judgements": JUDGEMENTS[name]})
-    assert error.value.problem.code is ProblemCode.ONLY_JUDGEMENTS
 
 
 def test_does_not_read_other_lines_as_judgements() -> None:
-    assert parse_rating_lines(text_of("3 qid:1 # a\n0 qid:1 # b\n")) is not None
     for other in ("1 Q0 d1 1\n", "질문 qid:1은 무엇인가?\n둘째 줄\n", "# only a comment\n"):
         assert parse_rating_lines(text_of(other)) is None
 
@@ -249,14 +248,8 @@ def test_does_not_read_other_lines_as_judgements() -> None:
         ({"query": {"match_all": {}}}, ""),
         ({"size": 3}, ""),
         (None, ""),
+        (reduce(lambda inner, _: {"bool": [inner]}, range(500), {"match": {"a": "b"}}), ""),  # too deep
     ],
 )
 def test_finds_the_text_of_a_search_request(request_: object, text: str) -> None:
     assert query_text(request_) == text
-
-
-def test_returns_no_text_for_too_deep_requests() -> None:
-    request: dict[str, Any] = {"match": {"a": "b"}}
-    for _ in range(500):
-        request = {"bool": [request]}
-    assert query_text(request) == ""

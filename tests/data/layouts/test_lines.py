@@ -9,8 +9,7 @@ from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import is_known_column
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading
-from tests.data.layouts.test_reading import gaps
-from tests.data.layouts.written import read_all
+from tests.data.layouts.written import gaps, grades, read_all, relevant
 
 
 def text_of(given: str) -> EncodedText:
@@ -158,22 +157,22 @@ def sparse(judgements: str, queries: str) -> QuestionSetReading:
 @pytest.mark.parametrize("line", ["{0} {1} 1", "{0} 0 {1} 1"])
 def test_resolves_questions_by_position(queries: str, line: str) -> None:
     reading = sparse("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
-    assert [question.relevant for question in reading.question_set.questions] == [("1",), ("2",), ("3",)]
+    assert relevant(reading) == [("1",), ("2",), ("3",)]
     assert [p.code for p in reading.problems] == [ProblemCode.TITLE_AS_TEXT, ProblemCode.QUESTIONS_BY_POSITION]
     assert reading.gaps == ()
 
 
 @pytest.mark.parametrize(
-    ("judgements", "relevant"),
+    ("judgements", "expected"),
     [
         ("1 1 1\n4 2 1\n9 3 1", [("1",), ("2",), ("3",)]),  # ids
         ("1 1 1\n4 2 1\n7 3 1", [("1",), ("2",), ()]),  # ids, one of them unknown
         ("2 1 1", [(), (), ()]),  # a single question is no evidence
     ],
 )
-def test_prefers_ids_over_positions(judgements: str, relevant: list[tuple[str, ...]]) -> None:
+def test_prefers_ids_over_positions(judgements: str, expected: list[tuple[str, ...]]) -> None:
     reading = sparse(judgements, SPARSE)
-    assert [question.relevant for question in reading.question_set.questions] == relevant
+    assert relevant(reading) == expected
     assert ProblemCode.QUESTIONS_BY_POSITION not in [problem.code for problem in reading.problems]
 
 
@@ -197,8 +196,8 @@ def test_reads_smart_collections(judgements: str) -> None:
     assert texts["1"] == "The clock struck the hours by itself."
     assert texts["3"] == "Only a title"
     assert reading.question_set.passages.titles[0] == "Water clocks of Joseon"
-    relevant = {question.text.replace("\n", " "): set(question.relevant) for question in reading.question_set.questions}
-    assert relevant == {"What struck the hours?": {"1"}, "What measured the rain?": {"2", "3"}}
+    judged = {question.text.replace("\n", " "): set(question.relevant) for question in reading.question_set.questions}
+    assert judged == {"What struck the hours?": {"1"}, "What measured the rain?": {"2", "3"}}
     assert reading.layout is Layout.SMART
     assert gaps(reading) == {}
 
@@ -206,12 +205,11 @@ def test_reads_smart_collections(judgements: str) -> None:
 def test_detects_queries_by_judged_ids() -> None:
     reading = collection("1 3 0 0\n2 2 0 0\n", documents="a", queries="b")
     assert len(reading.question_set.passages) == 3
-    assert [question.relevant for question in reading.question_set.questions] == [("3",), ("2",)]
+    assert relevant(reading) == [("3",), ("2",)]
 
 
 def test_keeps_grade_zero_in_trec_judgements() -> None:
-    reading = collection("1 0 1 1\n1 0 2 0\n2 0 3 1\n")
-    assert reading.question_set.questions[0].grade_of == {"1": 1, "2": 0}
+    assert grades(collection("1 0 1 1\n1 0 2 0\n2 0 3 1\n")) == [{"1": 1, "2": 0}, {"3": 1}]
 
 
 def test_reports_entries_without_text() -> None:

@@ -1,39 +1,35 @@
-""" """
+"""JSON with documents, rows, texts, answers or judgements by id, and with several lists."""
 
-import io
 import json
-import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files
-from mrc_workbench.data.subprocess_reader import File
+from mrc_workbench.data.questions.read import QuestionSetReading, read
+from tests.data.layouts import written
 from tests.data.layouts.public_layouts import ANSWERS, QUESTIONS, ROWS, TEXTS, TITLES
-from tests.data.layouts.written import read_json
+from tests.data.layouts.written import answers, codes, grades, read_json, refuses, zipped
+from tests.data.sample_files import as_csv
 
 FLAT = [{"question": QUESTIONS[row], "context": TEXTS[row], "answer": ANSWERS[row]} for row in ROWS]
 DOCUMENTS = [{"id": f"d{row}", "title": TITLES[row], "text": TEXTS[row]} for row in ROWS]
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "titles"),
     [
-        {f"d{row}": {"text": TEXTS[row], "title": TITLES[row], "url": None} for row in ROWS},
-        {f"d{row}": {"본문": TEXTS[row], "제목": TITLES[row]} for row in ROWS},
+        ({f"d{row}": {"text": TEXTS[row], "title": TITLES[row], "url": None} for row in ROWS}, TITLES),
+        ({f"d{row}": {"본문": TEXTS[row], "제목": TITLES[row]} for row in ROWS}, TITLES),
+        ({f"d{row}": TEXTS[row] for row in ROWS}, ("", "", "")),
     ],
+    ids=["objects", "Korean objects", "texts"],
 )
-def test_reads_documents_by_id(value: Any) -> None:
-    question_set = read_json(value).question_set
-    expected = [(f"d{row}", TEXTS[row], TITLES[row]) for row in ROWS]
-    assert [(passage.id, passage.text, passage.title) for passage in question_set.passages] == expected
-
-
-def test_reads_texts_by_id() -> None:
-    question_set = read_json({f"d{row}": TEXTS[row] for row in ROWS}).question_set
-    assert [(p.id, p.text) for p in question_set.passages] == [(f"d{row}", TEXTS[row]) for row in ROWS]
+def test_reads_documents_by_id(value: Any, titles: tuple[str, ...]) -> None:
+    passages = read_json(value).question_set.passages
+    expected = [(f"d{row}", TEXTS[row], titles[row]) for row in ROWS]
+    assert [(passage.id, passage.text, passage.title) for passage in passages] == expected
 
 
 def test_does_not_read_settings_as_documents() -> None:
@@ -65,19 +61,20 @@ def test_reads_lists_named_as_parts_as_split(first: str, second: str) -> None:
     assert reading.unused_columns == ("version",)
 
 
-def test_joins_lists_with_the_same_keys() -> None:
-    assert len(read_json({"easy": FLAT[:1], "hard": FLAT[1:]}).question_set.questions) == 3
-
-
-def test_reports_lists_beside_the_data() -> None:
-    reading = read_json({"data": FLAT, "errors": [{"code": 1}], "contributors": [{"name": "가", "rank": 1}]})
-    assert len(reading.question_set.questions) == 3
-    assert reading.unused_columns == ("errors", "contributors")
-
-
-def test_reports_keys_beside_the_data() -> None:
-    reading = read_json({"version": "1", "data": FLAT, "license": {"name": "MIT"}})
-    assert reading.unused_columns == ("version", "license")
+@pytest.mark.parametrize(
+    ("value", "unused"),
+    [
+        ({"easy": FLAT[:1], "hard": FLAT[1:]}, ()),  # lists with the same keys
+        (
+            {"data": FLAT, "errors": [{"code": 1}], "contributors": [{"name": "가", "rank": 1}]},
+            ("errors", "contributors"),
+        ),
+        ({"version": "1", "data": FLAT, "license": {"name": "MIT"}}, ("version", "license")),
+    ],
+)
+def test_joins_lists_and_reports_keys_beside_them(value: Any, unused: tuple[str, ...]) -> None:
+    reading = read_json(value)
+    assert (len(reading.question_set.questions), reading.unused_columns) == (3, unused)
 
 
 def test_reads_several_lists_as_a_collection() -> None:
@@ -89,42 +86,41 @@ def test_reads_several_lists_as_a_collection() -> None:
 
 def test_rejects_ambiguous_lists() -> None:
     others = [{"query": question["question"], "passage": question["context"]} for question in FLAT]
-    with pytest.raises(DataError, match=r"several lists of objects \(gold, silver\)") as error:
+    with refuses(ProblemCode.WRONG_SHAPE, r"several lists of objects \(gold, silver\)"):
         read_json({"gold": FLAT, "silver": others})
-    assert error.value.problem.code is ProblemCode.WRONG_SHAPE
 
 
-def test_reads_objects_by_id_with_grades() -> None:
-    value = {
-        "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
-        "documents": {f"d{row}": DOCUMENTS[row] for row in ROWS},
-        "judgments": {f"q{row}": {f"d{row}": 2, f"d{(row + 1) % 3}": 0} for row in ROWS},
-    }
-    question_set = read_json(value).question_set
-    assert question_set.questions[0].grade_of == {"d0": 2, "d1": 0}
-    assert [passage.title for passage in question_set.passages] == list(TITLES)
-
-
-@pytest.mark.parametrize("named", [["d0"], "d0", [{"id": "d0"}], {"d0": 1}])
-def test_reads_judgements_by_id_in_every_form(named: Any) -> None:
-    corpus = {"d0": TEXTS[0], "d1": TEXTS[1]}
-    value = {"queries": {"q0": QUESTIONS[0]}, "corpus": corpus, "relevant_docs": {"q0": named}}
-    assert read_json(value).question_set.questions[0].relevant == ("d0",)
+@pytest.mark.parametrize(
+    ("name", "judged"),
+    [
+        ("relevant_docs", ["d0"]),
+        ("relevant_docs", "d0"),
+        ("relevant_docs", [{"id": "d0"}]),
+        ("judgments", {"d0": 2, "d1": 0}),
+    ],
+)
+def test_reads_judgements_by_id_in_every_form(name: str, judged: Any) -> None:
+    value = {"queries": {"q0": QUESTIONS[0]}, "corpus": {"d0": TEXTS[0], "d1": TEXTS[1]}, name: {"q0": judged}}
+    assert grades(read_json(value)) == [judged if isinstance(judged, dict) else {"d0": 1}]
 
 
 DOCUMENT = {"page_content": TEXTS[0], "metadata": {"source": "a.md", "title": TITLES[0]}, "type": "Document"}
 
 
+LANGCHAIN = [DOCUMENT, {**DOCUMENT, "page_content": TEXTS[1]}]
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        json.dumps([DOCUMENT, {**DOCUMENT, "page_content": TEXTS[1]}]),
-        json.dumps([json.dumps(DOCUMENT), json.dumps({**DOCUMENT, "page_content": TEXTS[1]})]),
-        "\n".join([json.dumps(json.dumps(DOCUMENT)), json.dumps(json.dumps({**DOCUMENT, "page_content": TEXTS[1]}))]),
-        "\n".join([json.dumps(DOCUMENT), json.dumps({**DOCUMENT, "page_content": TEXTS[1]})]),
-        json.dumps(json.dumps([DOCUMENT, {**DOCUMENT, "page_content": TEXTS[1]}])),
-        json.dumps([{"lc": 1, "kwargs": DOCUMENT}, {"lc": 1, "kwargs": {**DOCUMENT, "page_content": TEXTS[1]}}]),
+        json.dumps(LANGCHAIN),
+        json.dumps([*map(json.dumps, LANGCHAIN)]),
+        "\n".join(json.dumps(json.dumps(document)) for document in LANGCHAIN),
+        "\n".join(map(json.dumps, LANGCHAIN)),
+        json.dumps(json.dumps(LANGCHAIN)),
+        json.dumps([{"lc": 1, "kwargs": document} for document in LANGCHAIN]),
     ],
+    ids=["list", "texts", "lines of texts", "lines", "text of a list", "constructor arguments"],
 )
 def test_reads_langchain_documents(content: str) -> None:
     question_set = read(content.encode(), "docs.jsonl").question_set
@@ -140,25 +136,7 @@ def by_id(letter: str, values: Any) -> dict[str, Any]:
 
 def read_all(files: dict[str, Any], *, is_zip: bool = False) -> QuestionSetReading:
     contents = {n: (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)).encode() for n, v in files.items()}
-    if is_zip:
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            for name, content in contents.items():
-                archive.writestr(name, content)
-        contents = {"set.zip": out.getvalue()}
-    return read_files([File(Content(content), name) for name, content in contents.items()])
-
-
-def grades(reading: QuestionSetReading) -> list[dict[str, int]]:
-    return [question.grade_of for question in reading.question_set.questions]
-
-
-def answers(reading: QuestionSetReading) -> list[tuple[str, ...]]:
-    return [question.answers for question in reading.question_set.questions]
-
-
-def codes(reading: QuestionSetReading) -> list[ProblemCode]:
-    return [problem.code for problem in (*reading.problems, *reading.gaps)]
+    return written.read_all({"set.zip": zipped(contents)} if is_zip else contents)
 
 
 def squad(*, with_answers: bool) -> dict[str, Any]:
@@ -168,15 +146,14 @@ def squad(*, with_answers: bool) -> dict[str, Any]:
     return {"data": [{"title": "과일", "paragraphs": [{"context": TEXTS[row], "qas": [qas[row]]} for row in ROWS]}]}
 
 
-def csv(*columns: str, **cells: Any) -> str:
-    lines = [",".join(str(cells[column][row]) for column in columns) for row in ROWS]
-    return "\n".join([",".join(columns), *lines]) + "\n"
+def csv(**columns: Sequence[Any]) -> str:
+    return as_csv([{name: cells[row] for name, cells in columns.items()} for row in ROWS])
 
 
 IDS = [f"q{row}" for row in ROWS]
 QUESTION_FILES: dict[str, dict[str, Any]] = {
     "nested": {"dev.json": squad(with_answers=False)},
-    "rows": {"rows.csv": csv("id", "question", "context", id=IDS, question=QUESTIONS, context=TEXTS)},
+    "rows": {"rows.csv": csv(id=IDS, question=QUESTIONS, context=TEXTS)},
     "collection": {
         "queries.json": by_id("q", QUESTIONS),
         "corpus.json": by_id("d", TEXTS),
@@ -221,25 +198,17 @@ def test_reads_passage_objects_with_titles() -> None:
 @pytest.mark.parametrize("ids", [["d0", "d1", "d2"], ["apple", "grape", "pear"], ["a.txt", "b.txt", "c.txt"]])
 @pytest.mark.parametrize("column", ["doc_id", "source"])
 def test_reads_texts_by_id_as_passages_if_referenced(ids: list[str], column: str) -> None:
-    rows = csv("question", "answer", column, question=QUESTIONS, answer=ANSWERS, **{column: ids})
+    rows = csv(question=QUESTIONS, answer=ANSWERS, **{column: ids})
     reading = read_all({"x.json": dict(zip(ids, TEXTS, strict=True)), "q.csv": rows})
     assert (grades(reading), codes(reading)) == ([{id_: 1} for id_ in ids], [])
 
 
-def test_joins_objects_of_texts_into_a_corpus() -> None:
-    rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
-    first = {"d0": TEXTS[0], "d1": TEXTS[1]}
-    second = {"d2": TEXTS[2]}
-    reading = read_all({"a.json": first, "b.json": second, "q.csv": rows})
-    assert (grades(reading), codes(reading)) == (GRADES, [])
-
-
-def test_joins_lists_of_texts_by_id() -> None:
-    corpus = {f"d{row}": [TEXTS[row], "둘째 문장이다."] for row in ROWS}
-    rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
-    reading = read_all({"x.json": corpus, "q.csv": rows})
+def test_joins_objects_and_lists_of_texts_into_a_corpus() -> None:
+    rows = csv(question=QUESTIONS, doc_id=["d0", "d1", "d2"])
+    first = {"d0": [TEXTS[0], "둘째 문장이다."], "d1": [TEXTS[1]]}
+    reading = read_all({"a.json": first, "b.json": {"d2": TEXTS[2]}, "q.csv": rows})
     assert reading.question_set.passages[0].text == f"{TEXTS[0]} 둘째 문장이다."
-    assert grades(reading) == GRADES
+    assert (grades(reading), codes(reading)) == (GRADES, [])
 
 
 @pytest.mark.parametrize("questions", QUESTION_FILES)
@@ -251,18 +220,20 @@ def test_reads_answers_by_question_id(questions: str, kind: str) -> None:
     assert codes(reading) == [ProblemCode.ANSWERS_READ]
 
 
+SENTENCES = by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS])
+CANDIDATES = by_id(
+    "q", [[{"text": answer, "probability": 0.9}, {"text": "?", "probability": 0.1}] for answer in ANSWERS]
+)
+
+
 @pytest.mark.parametrize("questions", QUESTION_FILES)
 @pytest.mark.parametrize(
-    "value",
-    [
-        *ANSWER_FILES.values(),
-        by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS]),
-        by_id("q", [[{"text": answer, "probability": 0.9}, {"text": "?", "probability": 0.1}] for answer in ANSWERS]),
-    ],
+    ("name", "value"),
+    [*(("dev_predictions.json", value) for value in (*ANSWER_FILES.values(), SENTENCES)), ("b.json", CANDIDATES)],
     ids=[*ANSWER_FILES, "sentences", "candidates"],
 )
-def test_never_reads_predictions_as_passages(questions: str, value: Any) -> None:
-    reading = read_all({**QUESTION_FILES[questions], "dev_predictions.json": value})
+def test_never_reads_predictions_as_passages(questions: str, name: str, value: Any) -> None:
+    reading = read_all({**QUESTION_FILES[questions], name: value})
     assert len(reading.question_set.passages) == 3
     assert answers(reading) == [()] * 3
     assert codes(reading) == [ProblemCode.PREDICTIONS]
@@ -275,14 +246,8 @@ def test_reports_a_second_answers_file(kind: str) -> None:
     assert codes(reading) == [ProblemCode.PREDICTIONS]
 
 
-def test_detects_scored_candidates_as_predictions() -> None:
-    value = by_id("q", [[{"text": answer, "probability": 0.9}] for answer in ANSWERS])
-    reading = read_all({"dev.json": squad(with_answers=False), "b.json": value})
-    assert (answers(reading), codes(reading)) == ([()] * 3, [ProblemCode.PREDICTIONS])
-
-
 def test_reads_long_texts_with_question_numbers_as_passages() -> None:
-    rows = csv("id", "question", "context", id=[*ROWS], question=QUESTIONS, context=TEXTS)
+    rows = csv(id=[*ROWS], question=QUESTIONS, context=TEXTS)
     wider = {str(row): f"{row}번 글이다. " + "긴 본문이 이어진다. " * 30 for row in range(5)}
     assert len(read_all({"rows.csv": rows, "wiki.json": wider}).question_set.passages) == 8
 
@@ -301,20 +266,15 @@ def test_reports_objects_with_unknown_ids(value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
-        ("predictions.json", by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS]), ProblemCode.PREDICTIONS),
-        (
-            "nbest_predictions.json",
-            by_id("q", [[{"text": answer, "score": 1}] for answer in ANSWERS]),
-            ProblemCode.PREDICTIONS,
-        ),
+        ("predictions.json", SENTENCES, ProblemCode.PREDICTIONS),
+        ("nbest_predictions.json", CANDIDATES, ProblemCode.PREDICTIONS),
         ("relevant_docs.json", by_id("q", [["d1"], ["d2"]]), ProblemCode.WRONG_SHAPE),
     ],
     ids=["predictions", "candidates", "judgements"],
 )
 def test_rejects_an_object_by_question_without_passages(name: str, value: Any, code: ProblemCode) -> None:
-    with pytest.raises(DataError) as error:
+    with refuses(code):
         read_all({name: value})
-    assert error.value.problem.code is code
 
 
 def test_counts_unknown_questions_of_answers_files() -> None:

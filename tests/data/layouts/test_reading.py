@@ -24,12 +24,14 @@ from tests.data.layouts.written import (
     autorag,
     beir,
     files_in,
+    gaps,
     jsonl,
     lines,
     llama_index,
     miracl,
     mr_tydi,
     mteb,
+    named,
     parquet,
     quepid,
     ragas,
@@ -42,10 +44,6 @@ from tests.data.layouts.written import (
 
 UNTITLED = ("trec_lines", "ms_marco", "autorag", "llama_index", "ragas", "triples")
 OWN_IDS = ("ragas", "triples")
-
-
-def gaps(reading: QuestionSetReading) -> dict[str, dict[str, str | int]]:
-    return {gap.code.value: gap.details for gap in reading.gaps}
 
 
 def problems(reading: QuestionSetReading) -> list[tuple[str, int | None, str]]:
@@ -92,15 +90,11 @@ def test_file_order_and_zip_do_not_change_the_set(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_subprocess_reads_the_same(name: str) -> None:
+def test_subprocess_and_store_return_the_same_set(name: str) -> None:
     files = files_in(LAYOUTS[name]())
-    assert read_files_in_subprocess(files) == read_files(files)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_stores_grades_and_groups(name: str) -> None:
-    question_set = read_all(LAYOUTS[name]()).question_set
-    assert load(save_question_set(question_set).key) == question_set
+    expected = read_files(files)
+    assert read_files_in_subprocess(files) == expected
+    assert load(save_question_set(expected.question_set).key) == expected.question_set
 
 
 def test_reads_a_folder_and_names_the_set_after_it(tmp_path: Path) -> None:
@@ -121,18 +115,11 @@ def test_unpacks_compressed_files() -> None:
 
 def test_reports_unusable_rows_with_file_and_row() -> None:
     files = beir()
-    corpus = [
-        {"_id": "d1", "title": "", "text": "하나"},
-        {"_id": "", "title": "", "text": "둘"},
-        {"_id": "d1", "title": "", "text": "셋"},
-        {"_id": "d4", "title": "", "text": " "},
-        {"_id": "d5", "title": "제목뿐", "text": ""},
-        {"_id": "d6", "title": "", "text": ["여섯"]},
-        {"_id": "d7", "title": "", "text": "하나"},
-    ]
-    queries = [{"_id": "q1", "text": "무엇?"}, {"_id": "q2", "text": ""}, {"_id": "q1", "text": "왜?"}]
-    files["scifact/corpus.jsonl"] = jsonl(corpus) + b'{"_id": "d8", "te\n'
-    files["scifact/queries.jsonl"] = jsonl([*queries, {"_id": "q1", "text": "무엇?"}])
+    cells = [("d1", "", "하나"), ("", "", "둘"), ("d1", "", "셋"), ("d4", "", " "), ("d5", "제목뿐", "")]
+    cells += [("d6", "", ["여섯"]), ("d7", "", "하나")]
+    queries = [("q1", "무엇?"), ("q2", ""), ("q1", "왜?"), ("q1", "무엇?")]
+    files["scifact/corpus.jsonl"] = jsonl(named("_id title text", cells)) + b'{"_id": "d8", "te\n'
+    files["scifact/queries.jsonl"] = jsonl(named("_id text", queries))
     judged = [["q1", "d1", "1"], ["q1", "d5", "0.5"], ["q1", "d1", "2"], ["q1", "d5", "x"], ["q1", "d7", "3"]]
     judged += [["q1", "d5", ""], ["q1", "d5", "1001"], ["", "d5", "1"], ["q1", "d5", "-2"], ["q1"]]
     files["scifact/qrels/test.tsv"] = lines([["query-id", "corpus-id", "score"], *judged])
@@ -204,9 +191,7 @@ def test_reads_groups_of_autorag() -> None:
 def test_reads_nested_id_lists_as_groups(
     given: object, groups: tuple[tuple[str, ...], ...], relevant: tuple[str, ...]
 ) -> None:
-    qa = jsonl(
-        [{"qid": "1", "query": "무엇?", "retrieval_gt": given}, {"qid": "2", "query": "왜?", "retrieval_gt": []}]
-    )
+    qa = jsonl(named("qid query retrieval_gt", [("1", "무엇?", given), ("2", "왜?", [])]))
     reading = read_all({"qa.jsonl": qa, "corpus.parquet": autorag()["corpus.parquet"]})
     assert (reading.question_set.questions[0].groups, reading.question_set.questions[0].relevant) == (groups, relevant)
     expected = {"rows": 2, "ids": 1, "examples": "x"} if relevant == ("d1",) and isinstance(given, list) else None
@@ -308,9 +293,8 @@ def test_rejects_files_without_passages() -> None:
 
 
 def test_merges_rows_into_a_collection() -> None:
-    reading = read_all(
-        beir() | {"scifact/rows.csv": f"질문,지문\n무엇?,새로운 지문\n어디?,{PASSAGES['d4'][1]}\n".encode()}
-    )
+    rows = f"질문,지문\n무엇?,새로운 지문\n어디?,{PASSAGES['d4'][1]}\n"
+    reading = read_all(beir() | {"scifact/rows.csv": rows.encode()})
     assert len(reading.question_set.passages) == len(PASSAGES) + 1
     relevant = {question.text: question.relevant for question in reading.question_set.questions}
     assert relevant["어디?"] == ("d4",), "a text that the corpus has keeps its id"

@@ -17,8 +17,8 @@ from mrc_workbench.data.layouts.references import (
     part_from_path,
     published_parts,
 )
-from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.layouts.written import jsonl, relevant_texts, zipped
+from mrc_workbench.data.questions.read import read
+from tests.data.layouts.written import grades, jsonl, read_all, relevant, relevant_texts
 
 IDS = {
     "2023/휴가 규정.txt": 0,
@@ -151,6 +151,12 @@ def test_reads_the_part_from_paths(path: str, part: str) -> None:
     ("cell", "part"),
     [
         ("Train", "train"),
+        ("dev", "validation"),
+        ("TEST", "test"),
+        ("평가", "test"),
+        ("학습용", "train"),
+        ("기타", ""),
+        ("", ""),
         ("valid ", "validation"),
         ("시험용", "test"),
         ("what does a test measure?", ""),
@@ -174,10 +180,6 @@ TEXTS = ("두루미는 겨울에 철원 들판으로 날아온다.", "수달은 
 ROWS = (0, 1)
 
 
-def _read(files: dict[str, bytes]) -> QuestionSetReading:
-    return read(zipped(files), "files.zip")
-
-
 EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=True)}
 
 
@@ -193,7 +195,7 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
 def test_resolves_passages_by_a_name_column(column: str, names: Any, reference_column: str, named: Any) -> None:
     documents = [{"text": TEXTS[row], column: names[row]} for row in ROWS]
     questions = [{"question": QUESTIONS[row], reference_column: named[row]} for row in ROWS]
-    reading = _read({"documents.jsonl": jsonl(documents), "questions.jsonl": jsonl(questions)})
+    reading = read_all({"documents.jsonl": jsonl(documents), "questions.jsonl": jsonl(questions)})
     assert relevant_texts(reading) == EXPECTED
     assert {column, reference_column} <= {*reading.used_columns}
 
@@ -201,37 +203,42 @@ def test_resolves_passages_by_a_name_column(column: str, names: Any, reference_c
 def test_marks_every_chunk_of_a_named_file_relevant() -> None:
     chunks = [{"text": t, "source": "birds.pdf"} for t in TEXTS] + [{"text": "곰은 산에 산다.", "source": "bear.pdf"}]
     questions = [{"question": QUESTIONS[0], "source": "birds.pdf"}, {"question": QUESTIONS[1], "source": "bear.pdf"}]
-    reading = _read({"chunks.jsonl": jsonl(chunks), "questions.jsonl": jsonl(questions)})
-    assert [len(question.relevant) for question in reading.question_set.questions] == [2, 1]
+    reading = read_all({"chunks.jsonl": jsonl(chunks), "questions.jsonl": jsonl(questions)})
+    assert [len(ids) for ids in relevant(reading)] == [2, 1]
 
 
 @pytest.mark.parametrize(
-    ("column", "names"), [("문서", ("두루미", "수달")), ("relevant_docs", (["두루미.txt"], ["수달.txt"]))]
+    ("column", "names"),
+    [
+        ("문서", ("두루미", "수달")),
+        ("document", ("두루미.txt", "docs/수달.txt")),
+        ("relevant_docs", (["두루미.txt"], ["수달.txt"])),
+    ],
 )
 def test_resolves_documents_named_in_rows(column: str, names: Any) -> None:
     questions = [{"question": QUESTIONS[row], column: names[row]} for row in ROWS]
     files = {"docs/두루미.txt": TEXTS[0].encode(), "docs/수달.txt": TEXTS[1].encode(), "qa.jsonl": jsonl(questions)}
-    assert relevant_texts(_read(files)) == EXPECTED
+    assert relevant_texts(read_all(files)) == EXPECTED
 
 
 def test_resolves_passages_by_title_across_files() -> None:
     wiki = [{"title": f"제목 {row}", "text": TEXTS[row]} for row in ROWS]
     questions = [{"question": QUESTIONS[row], "article": f"제목 {row}"} for row in ROWS]
-    reading = _read({"a.jsonl": jsonl(questions), "wiki.jsonl": jsonl(wiki)})
+    reading = read_all({"a.jsonl": jsonl(questions), "wiki.jsonl": jsonl(wiki)})
     assert (relevant_texts(reading), len(reading.question_set.passages)) == (EXPECTED, 2)
 
 
 @pytest.mark.parametrize(
-    ("judged", "grades"),
+    ("judged", "expected"),
     [({"q0": {"d0": 1, "d1": 0}, "q1": {"d1": 2}}, [{"d0": 1, "d1": 0}, {"d1": 2}]), ({"q0": ["d0"]}, [{"d0": 1}, {}])],
 )
-def test_reads_judgements_by_question_id(judged: Any, grades: list[dict[str, int]]) -> None:
+def test_reads_judgements_by_question_id(judged: Any, expected: list[dict[str, int]]) -> None:
     files = {
         "corpus.json": json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode(),
         "queries.jsonl": jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
         "qrels.json": json.dumps(judged).encode(),
     }
-    assert [question.grade_of for question in _read(files).question_set.questions] == grades
+    assert grades(read_all(files)) == expected
 
 
 def test_ignores_run_scores_as_judgements() -> None:
@@ -240,7 +247,7 @@ def test_ignores_run_scores_as_judgements() -> None:
         "queries.jsonl": jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
         "relevance.json": json.dumps({"q0": {"d0": 12.5}}).encode(),
     }
-    assert [question.relevant for question in _read(files).question_set.questions] == [(), ()]
+    assert relevant(read_all(files)) == [(), ()]
 
 
 def test_reads_parts_with_a_single_row() -> None:
@@ -248,7 +255,7 @@ def test_reads_parts_with_a_single_row() -> None:
         f"{part}.jsonl": jsonl([{"query": QUESTIONS[row], "pos": [TEXTS[row]], "neg": []}])
         for row, part in enumerate(("train", "test"))
     }
-    assert relevant_texts(_read(files)) == EXPECTED
+    assert relevant_texts(read_all(files)) == EXPECTED
 
 
 def test_reports_questions_whose_lists_are_empty() -> None:

@@ -1,12 +1,8 @@
 """Roles of columns: by values, then by names; long texts do not suffice for a column of passages."""
 
-import io
-import json
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mrc_workbench.data.formats.columns import QuestionColumns
@@ -19,8 +15,10 @@ from mrc_workbench.data.layouts.roles import (
     missing_passages_error,
     sibling_columns,
 )
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import read
+from tests.data.layouts.written import refuses
+from tests.data.sample_files import as_jsonl, as_parquet
 
 Row = dict[str, object]
 
@@ -53,7 +51,13 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
             QuestionColumns("query", positives="relevant_docs", negatives="irrelevant_docs"),
         ),
         (("質問", "文書", "関連度", "番号"), QuestionColumns("質問", "文書", label="関連度", id="番号")),
+        (("質問", "本文", "回答"), QuestionColumns("質問", "本文", "回答")),
         (("问题", "段落", "答案"), QuestionColumns("问题", "段落", "答案")),
+        (("问题", "正文", "答案", "相关性"), QuestionColumns("问题", "正文", "答案", label="相关性")),
+        (
+            ("Frage", "Textstelle", "Antwort", "Relevanz"),
+            QuestionColumns("Frage", "Textstelle", "Antwort", label="Relevanz"),
+        ),
         (("Frage", "Textabschnitt", "Antwort"), QuestionColumns("Frage", "Textabschnitt", "Antwort")),
         (("평가질문", "문서내용"), QuestionColumns("평가질문", "문서내용")),
         (("text", "context", "question"), QuestionColumns("question", "context")),
@@ -80,18 +84,13 @@ def test_assigns_roles_by_names(names: tuple[str, ...], expected: QuestionColumn
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (
-            {"context": None, "text": "서울", "question": "수도?"},
-            QuestionColumns("question", "text"),
-        ),  # not an empty column
-        ({"context": "", "question": "?"}, QuestionColumns("question", "context")),  # better than no column
-        (
-            {"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"},
-            QuestionColumns("가"),
-        ),  # a long text does not suffice
-        ({"가": "수도는?", "나": "강은?"}, QuestionColumns()),  # two columns of questions are ambiguous
-        ({"question": "수도는?", "x": "서울"}, QuestionColumns("question")),  # short texts
+        ({"context": None, "text": "서울", "question": "수도?"}, QuestionColumns("question", "text")),
+        ({"context": "", "question": "?"}, QuestionColumns("question", "context")),
+        ({"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}, QuestionColumns("가")),
+        ({"가": "수도는?", "나": "강은?"}, QuestionColumns()),
+        ({"question": "수도는?", "x": "서울"}, QuestionColumns("question")),
     ],
+    ids=["a filled column", "an empty column alone", "a long text", "two columns of questions", "short texts"],
 )
 def test_assigns_roles_by_values(row: Row, expected: QuestionColumns) -> None:
     assert assign([row]) == expected
@@ -136,8 +135,7 @@ def test_reads_the_label_beside_a_question_and_its_passage() -> None:
 
 @pytest.mark.parametrize("cells", [["person", "place"], ["0.83", "0.41"], ["120", "98"]])
 def test_leaves_labels_that_are_no_grades_unused(cells: list[object]) -> None:
-    rows = rows_of(question=["a?", "b?"], passage=["x", "y"], label=cells)
-    assert assign(rows).label is None
+    assert assign(rows_of(question=["a?", "b?"], passage=["x", "y"], label=cells)).label is None
 
 
 def test_distinguishes_question_passage_and_document_ids() -> None:
@@ -225,7 +223,10 @@ def test_requests_the_documents_that_a_table_names() -> None:
 
 @pytest.mark.parametrize(
     ("yes", "no"),
-    [("O", "X"), ("○", "×"), ("예", "아니오"), ("관련 있음", "관련 없음"), ("はい", "いいえ"), ("ja", "nein")],
+    [
+        *(("O", "X"), ("○", "×"), ("예", "아니오"), ("관련 있음", "관련 없음"), ("관련", "무관")),
+        *(("はい", "いいえ"), ("ja", "nein"), ("entailment", "not_entailment")),
+    ],
 )
 def test_reads_right_and_wrong_marks_as_labels(yes: str, no: str) -> None:
     rows = rows_of(질문=["a?", "a?"], 문단=["x", "y"], 라벨=[yes, no])
@@ -238,28 +239,9 @@ def test_ignores_answer_columns_that_name_documents() -> None:
         assert assign(rows_of(질문=["a?", "b?"], **{name: ["D1, D2", "D3"]})).answers is None
 
 
-@pytest.mark.parametrize(
-    ("question", "context", "answers", "label"),
-    [
-        ("質問", "本文", "回答", "関連度"),
-        ("问题", "正文", "答案", "相关性"),
-        ("Frage", "Textstelle", "Antwort", "Relevanz"),
-    ],
-)
-def test_assigns_columns_in_other_languages(question: str, context: str, answers: str, label: str) -> None:
-    rows = rows_of(**{question: ["a?", "a?"], context: ["x y", "z"], answers: ["x", "x"], label: ["1", "0"]})
-    assert assign(rows) == QuestionColumns(question, context, answers, label=label)
-
-
 def test_keeps_passage_ids_of_repeated_passages() -> None:
     rows = rows_of(question=["a?", "b?", "c?"], pid=["c1", "c2", "c3"], context=["x y", "x y", "z"])
     assert assign(rows).passage_id == "pid"
-
-
-@pytest.mark.parametrize("marks", [("O", "X"), ("관련", "무관"), ("entailment", "not_entailment"), ("ja", "nein")])
-def test_reads_words_as_labels(marks: tuple[str, str]) -> None:
-    rows = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], label=[*marks])
-    assert assign(rows).label == "label"
 
 
 def test_does_not_read_lists_of_ids_as_positives() -> None:
@@ -288,8 +270,8 @@ def test_does_not_read_objects_without_text_as_passages() -> None:
     assert assign(rows_of(claim=["Cranes fly.", "Otters swim."], evidence=evidence)).context is None
 
 
-QUESTIONS = ["사과는 어디서 열리나?", "배는 언제 익나?"]
-TEXTS = ["사과는 나무에서 열린다.", "배는 가을에 익는다."]
+QUESTIONS: list[object] = ["사과는 어디서 열리나?", "배는 언제 익나?"]
+TEXTS: list[object] = ["사과는 나무에서 열린다.", "배는 가을에 익는다."]
 MEDIA: dict[str, Any] = {
     "image": {"bytes": b"\x89PNG\r\n", "path": "a.png"},
     "image without a path": {"bytes": b"\x89PNG\r\n", "path": None},
@@ -300,16 +282,11 @@ MEDIA: dict[str, Any] = {
 }
 
 
-def parquet(**columns: list[Any]) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("name", ["image", "document", "positive", "내용"])
 def test_reports_media_columns_as_unused(kind: str, name: str) -> None:
-    reading = read(parquet(**{"question": QUESTIONS, name: [MEDIA[kind]] * 2, "context": TEXTS}), "set.parquet")
+    rows = rows_of(**{"question": QUESTIONS, name: [MEDIA[kind]] * 2, "context": TEXTS})
+    reading = read(as_parquet(rows), "set.parquet")
     assert [passage.text for passage in reading.question_set.passages] == TEXTS
     assert reading.unused_columns == (name,)
     assert reading.problems == ()
@@ -319,16 +296,13 @@ def test_reports_media_columns_as_unused(kind: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["image", "document", "context"])
 def test_does_not_read_media_as_passages(kind: str, name: str) -> None:
     columns = {"question": QUESTIONS, "answers": ["나무에서 열린다.", "가을에 익는다."], name: [MEDIA[kind]] * 2}
-    with pytest.raises(DataError) as error:
-        read(parquet(**columns), "a")
-    assert error.value.problem.code is ProblemCode.ANSWERS_ALONE
+    with refuses(ProblemCode.ANSWERS_ALONE) as error:
+        read(as_parquet(rows_of(**columns)), "a")
     assert f"context={name}" not in str(error.value)
 
 
 def test_media_read_the_same_from_json_lines() -> None:
-    medium = MEDIA["image on disk"]
-    rows = [{"question": QUESTIONS[row], "context": TEXTS[row], "image": medium} for row in range(2)]
-    contents = ["\n".join(map(json.dumps, rows)).encode(), pd.DataFrame(rows).to_csv(index=False).encode()]
-    for content in contents:
-        reading = read(content, "set")
+    rows = rows_of(question=QUESTIONS, context=TEXTS, image=[MEDIA["image on disk"]] * 2)
+    for content in (as_jsonl(rows), pd.DataFrame(rows).to_csv(index=False)):
+        reading = read(content.encode(), "set")
         assert (len(reading.question_set.passages), reading.unused_columns) == (2, ("image",))

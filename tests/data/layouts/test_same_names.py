@@ -13,32 +13,44 @@ from datasets import Dataset, DatasetDict
 
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import list_files, missing_shards, select_data_files, with_distinct_names
+from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file, read_files, read_paths_in_subprocess
+from mrc_workbench.data.questions.read import (
+    QuestionSetReading,
+    export_archive,
+    read,
+    read_file,
+    read_files,
+    read_paths_in_subprocess,
+)
 from mrc_workbench.data.store import load, save_question_set
 from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
-from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, read_all, write_all, zipped
+from tests.data.layouts.written import (
+    LAYOUTS,
+    beir,
+    gaps,
+    jsonl,
+    judged_texts,
+    mteb_jsonl,
+    named,
+    read_all,
+    refuses,
+    write_all,
+    zipped,
+)
 
 CORPUS = jsonl([{"doc_id": f"d{n}", "contents": f"지문 {n}의 글이다."} for n in range(4)])
-
-
-def same_named(files: dict[str, bytes]) -> list[File]:
-    return [File(Content(content), "test.jsonl") for content in files.values()]
-
-
-def judgements(reading: QuestionSetReading) -> list[tuple[str, dict[str, int]]]:
-    return [(question.text, question.grade_of) for question in reading.question_set.questions]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_reads_files_with_equal_names(name: str) -> None:
     files = LAYOUTS[name]()
     expected = read_all(files)
-    reading = read_files(same_named(files))
+    reading = read_files([File(Content(content), "test.jsonl") for content in files.values()])
     assert reading.question_set.corpus_fingerprint == expected.question_set.corpus_fingerprint
-    assert judgements(reading) == judgements(expected)
+    assert judged_texts(reading) == judged_texts(expected)
     assert len({file.name for file in reading.files}) == len(expected.files), "each file has a distinct name"
 
 
@@ -88,46 +100,37 @@ def test_decodes_korean_member_names_without_utf8_flag(encoding: str) -> None:
     ]  # fmt: skip
 
 
-def test_reports_empty_members() -> None:
-    reading = read(zipped({**beir(), "scifact/dev.tsv": b""}), "scifact.zip")
-    (empty,) = [gap for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE]
-    assert empty.message.startswith("scifact/dev.tsv: The file is empty")
-
-
-def test_reports_empty_files_of_a_folder(tmp_path: Path) -> None:
-    write_all(tmp_path, {**beir(), "scifact/dev.tsv": b""})
-    reading = read_paths_in_subprocess([tmp_path / "scifact"])
-    assert {g.details.get("file") for g in reading.gaps if g.code is ProblemCode.EMPTY_FILE} == {"scifact/dev.tsv"}
+def test_reports_empty_files_of_an_archive_or_a_folder(tmp_path: Path) -> None:
+    files = {**beir(), "scifact/dev.tsv": b""}
+    write_all(tmp_path, files)
+    for reading in (read(zipped(files), "scifact.zip"), read_paths_in_subprocess([tmp_path / "scifact"])):
+        (empty,) = [gap for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE]
+        assert empty.message.startswith("scifact/dev.tsv: The file is empty")
 
 
 def test_rejects_an_empty_corpus_file() -> None:
     files = {name: b"" if "corpus" in name else content for name, content in beir().items()}
-    with pytest.raises(DataError, match=r"corpus\.jsonl: The file is empty") as error:
+    with refuses(ProblemCode.EMPTY_FILE, r"corpus\.jsonl: The file is empty"):
         read_all(files)
-    assert error.value.problem.code is ProblemCode.EMPTY_FILE
 
 
 def test_rejects_members_wrongly_listed_as_empty() -> None:
     content = bytearray(zipped(beir()))
     entry = content.index(b"PK\x01\x02")
     struct.pack_into("<I", content, entry + 24, 0)  # its size
-    with pytest.raises(
-        DataError, match=r"The archive scifact\.zip cannot be unpacked .*corpus\.jsonl is empty"
-    ) as error:
+    match = r"The archive scifact\.zip cannot be unpacked .*corpus\.jsonl is empty"
+    with refuses(ProblemCode.BROKEN_ARCHIVE, match):
         read(bytes(content), "scifact.zip")
-    assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
 def test_rejects_archives_with_trailing_bytes() -> None:
-    with pytest.raises(DataError, match=r"The archive scifact\.zip cannot be unpacked") as error:
+    with refuses(ProblemCode.BROKEN_ARCHIVE, r"The archive scifact\.zip cannot be unpacked"):
         read(zipped(beir()) + bytes(70_000), "scifact.zip")
-    assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
 def autorag(groups: list[list[str]]) -> QuestionSetReading:
-    first = {"qid": "q1", "query": "무엇?", "retrieval_gt": groups}
-    second = {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]}
-    return read_all({"qa.jsonl": jsonl([first, second]), "corpus.jsonl": CORPUS})
+    questions = named("qid query retrieval_gt", [("q1", "무엇?", groups), ("q2", "왜?", [["d0"]])])
+    return read_all({"qa.jsonl": jsonl(questions), "corpus.jsonl": CORPUS})
 
 
 @pytest.mark.parametrize(
@@ -149,56 +152,45 @@ def test_counts_missing_groups_as_not_met(groups: list[list[str]], recall: float
 
 def test_reports_and_stores_missing_groups() -> None:
     reading = autorag([["d1"], ["zz"]])
-    (gap_of_group,) = [gap for gap in reading.gaps if gap.code is ProblemCode.UNMET_GROUPS]
-    assert gap_of_group.details == {"ids": 1, "examples": "q1"}
-    stored_set = save_question_set(reading.question_set)
-    assert load(stored_set.key).questions == reading.question_set.questions
-    assert load(stored_set.key).relevant_from(1).questions[0].groups == (("d1",), ())
+    assert gaps(reading)["unmet_groups"] == {"ids": 1, "examples": "q1"}
+    loaded = load(save_question_set(reading.question_set).key)
+    assert loaded.questions == reading.question_set.questions
+    assert loaded.relevant_from(1).questions[0].groups == (("d1",), ())
 
 
 def test_keeps_questions_without_known_passages_unanswerable() -> None:
     reading = autorag([["yy"], ["zz"]])
     assert reading.question_set.questions[0].groups == ()
-    assert ProblemCode.UNMET_GROUPS not in {gap.code for gap in reading.gaps}
-    assert [gap.details["examples"] for gap in reading.gaps if gap.code is ProblemCode.UNJUDGED_QUESTIONS] == ["q1"]
+    assert "unmet_groups" not in gaps(reading)
+    assert gaps(reading)["unjudged_questions"]["examples"] == "q1"
 
 
 def test_exports_missing_groups() -> None:
-    from mrc_workbench.data.layouts.reading import Layout
-    from mrc_workbench.data.questions.read import export_archive
-
     question_set = autorag([["d1"], ["zz"]]).question_set
     again = read(export_archive(question_set, Layout.BEIR), "again.zip")
     assert again.question_set.questions == question_set.questions
-    assert json.loads(json.dumps(again.question_set.questions[0].groups)) == [["d1"], []]
-    assert ProblemCode.UNMET_GROUPS in {gap.code for gap in again.gaps}
+    assert again.question_set.questions[0].groups == (("d1",), ())
+    assert "unmet_groups" in gaps(again)
 
 
 ROWS = {"question": ["곰은?", "새는?", "강은?"], "context": ["곰은 산에 산다.", "새는 난다.", "강은 흐른다."]}
 
 
-def named(*names: str) -> list[File]:
+def files_named(*names: str) -> list[File]:
     return [File(Content(b"content"), name) for name in names]
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    folder = tmp_path / "stored"
-    Dataset.from_dict(ROWS).save_to_disk(folder, num_shards=1)
-    return folder
-
-
-def test_ignores_metadata_files_of_stored_datasets(stored: Path) -> None:
-    reading = read_file(stored)
+def test_ignores_metadata_files_of_stored_datasets(tmp_path: Path) -> None:
+    Dataset.from_dict(ROWS).save_to_disk(tmp_path / "stored", num_shards=1)
+    reading = read_file(tmp_path / "stored")
     assert [question.text for question in reading.question_set.questions] == ROWS["question"]
     assert reading.gaps == ()
 
 
 def test_ignores_metadata_files_of_dataset_dicts(tmp_path: Path) -> None:
     rows = Dataset.from_dict(ROWS)
-    DatasetDict({"train": rows, "validation": rows}).save_to_disk(
-        tmp_path / "set", num_shards={"train": 2, "validation": 1}
-    )
+    shards = {"train": 2, "validation": 1}
+    DatasetDict(dict.fromkeys(shards, rows)).save_to_disk(tmp_path / "set", num_shards=shards)
     data, notices = select_data_files(list_files(tmp_path / "set"))
     assert [file.name for file in data] == [
         "set/train/data-00000-of-00002.arrow",
@@ -218,21 +210,21 @@ def test_reports_missing_files_of_stored_datasets(tmp_path: Path) -> None:
 
 
 def test_detects_missing_shards_by_name() -> None:
-    assert missing_shards(named("train-00000-of-00002.parquet", "test-00000-of-00001.parquet")) == [
+    assert missing_shards(files_named("train-00000-of-00002.parquet", "test-00000-of-00001.parquet")) == [
         "train-00001-of-00002.parquet"
     ]
-    assert missing_shards(named("a/train-00000-of-00002.parquet", "a/train-00001-of-00002.parquet")) == []
-    assert len(missing_shards(named("x-00000-of-99999.arrow"))) < 2000
+    assert missing_shards(files_named("a/train-00000-of-00002.parquet", "a/train-00001-of-00002.parquet")) == []
+    assert len(missing_shards(files_named("x-00000-of-99999.arrow"))) < 2000
 
 
 @pytest.mark.parametrize(
     "state", [b"[]", b"{", b'{"_data_files": 3}', b'{"_data_files": [{"filename": null}, 4]}', b"\xff\xfe"]
 )
 def test_ignores_damaged_state_files(state: bytes) -> None:
-    assert missing_shards([File(Content(state), "set/state.json"), *named("set/data-00000-of-00001.arrow")]) == []
+    assert missing_shards([File(Content(state), "set/state.json"), *files_named("set/data-00000-of-00001.arrow")]) == []
 
 
 def test_reads_state_json_without_arrow_files_as_data() -> None:
-    files = [File(Content(json.dumps([{"text": "a"}]).encode()), "state.json"), *named("corpus.jsonl")]
+    files = [File(Content(json.dumps([{"text": "a"}]).encode()), "state.json"), *files_named("corpus.jsonl")]
     data, notices = select_data_files(files)
     assert (len(data), notices) == (2, ())

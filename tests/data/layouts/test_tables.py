@@ -1,16 +1,15 @@
-""" """
+"""Tables with objects or lists of passages in their cells."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import QuestionSetReading, read
+from mrc_workbench.data.questions.read import read
 from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS, ROWS, TEXTS, TITLES
-from tests.data.layouts.written import judged_texts, read_json, relevant_texts
+from tests.data.layouts.written import grades, jsonl, judged_texts, read_json, refuses, relevant_texts
 
 
 def _rows(row: Any) -> list[dict[str, Any]]:
@@ -46,30 +45,33 @@ def test_ignores_quotations_beside_a_passage() -> None:
 @pytest.mark.parametrize("name", ["passages", "documents", "paragraphs", "ctxs"])
 def test_requires_a_choice_for_unmarked_passage_lists(name: str) -> None:
     rows = _rows(lambda _: {name: list(TEXTS)})
-    with pytest.raises(DataError, match=f"--columns context={name}") as error:
+    with refuses(ProblemCode.UNMARKED_PASSAGES, f"--columns context={name}"):
         read_json(rows)
-    assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
-    assert [
-        len(judged)
-        for judged in judged_texts(read_json(rows, QuestionColumns(question="question", context=name))).values()
-    ] == [3, 3, 3]
+    assert [*map(len, grades(read_json(rows, QuestionColumns(question="question", context=name))))] == [3, 3, 3]
 
 
 def test_requires_a_choice_for_pairs_without_supporting_facts() -> None:
     rows = [{k: row[k] for k in ("_id", "question", "context")} for row in json.loads(LAYOUTS["HotpotQA"].content)]
-    with pytest.raises(DataError) as error:
+    with refuses(ProblemCode.UNMARKED_PASSAGES):
         read_json(rows)
-    assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
 
 
 def test_reads_a_single_unmarked_passage_as_relevant() -> None:
     assert list(judged_texts(read_json(_rows(lambda row: {"passages": [TEXTS[row]]}))).values()) == ALL_RELEVANT
 
 
-def test_reports_supporting_facts_as_used() -> None:
-    reading = read(LAYOUTS["HotpotQA"].content, "hotpot.json")
-    assert {"context", "supporting_facts"} <= set(reading.used_columns)
-    assert reading.unused_columns == ("level",)
+@pytest.mark.parametrize(
+    ("name", "used", "unused"),
+    [
+        ("HotpotQA", {"context", "supporting_facts"}, {"level"}),
+        ("BioASQ", {"snippets"}, {"documents"}),  # addresses
+        ("MuSiQue", {"paragraphs"}, {"question_decomposition"}),  # questions about parts of the question
+    ],
+)
+def test_reports_every_column_of_a_public_layout(name: str, used: set[str], unused: set[str]) -> None:
+    reading = read(LAYOUTS[name].content, "public.json")
+    assert used <= {*reading.used_columns}
+    assert unused <= {*reading.unused_columns}
 
 
 def test_joins_lists_with_the_same_role() -> None:
@@ -79,12 +81,7 @@ def test_joins_lists_with_the_same_role() -> None:
             "search_results": {"title": ["검색"], "search_context": [f"{TEXTS[row]} 더 있다."]},
         }
     )
-    assert [len(judged) for judged in judged_texts(read_json(rows)).values()] == [2, 2, 2]
-
-
-def test_does_not_read_addresses_as_passages() -> None:
-    reading = read(LAYOUTS["BioASQ"].content, "bioasq.json")
-    assert "documents" in reading.unused_columns
+    assert [*map(len, grades(read_json(rows)))] == [2, 2, 2]
 
 
 def test_reads_question_bodies_without_a_list_name() -> None:
@@ -94,9 +91,8 @@ def test_reads_question_bodies_without_a_list_name() -> None:
 
 def test_requests_the_files_that_snippets_name() -> None:
     snippets = [{"file_path": "contracts/apple.txt", "span": [0, 9], "answer": "가을"}]
-    with pytest.raises(DataError, match="snippets names files") as error:
+    with refuses(ProblemCode.DOCUMENTS_BY_NAME, "snippets names files"):
         read_json({"tests": _rows(lambda _: {"snippets": snippets})})
-    assert error.value.problem.code is ProblemCode.DOCUMENTS_BY_NAME
 
 
 def test_does_not_merge_entries_by_list_position_ids() -> None:
@@ -118,11 +114,6 @@ DOCS = ("Cranes spend the winter in the fields of Cheorwon.", "Otters catch fish
 BOTH = (0, 1)
 
 
-def _read_objects(rows: Sequence[Any]) -> QuestionSetReading:
-    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    return read(lines.encode(), "rows.jsonl")
-
-
 EXPECTED = {question: [text] for question, text in zip(QUERIES, DOCS, strict=True)}
 
 
@@ -135,36 +126,35 @@ EXPECTED = {question: [text] for question, text in zip(QUERIES, DOCS, strict=Tru
         [{"vars": json.dumps({"query": QUERIES[row]}), "context": DOCS[row]} for row in BOTH],
     ],
 )
-def test_reads_the_keys_of_objects_as_columns(rows: Sequence[Any]) -> None:
-    assert relevant_texts(_read_objects(rows)) == EXPECTED
+def test_reads_the_keys_of_objects_as_columns(rows: list[dict[str, Any]]) -> None:
+    assert relevant_texts(read(jsonl(rows), "rows.jsonl")) == EXPECTED
 
 
 def test_names_the_flag_for_answers_in_objects() -> None:
     rows = [{"input": {"question": text}, "expectedOutput": {"answer": "fish"}} for text in QUERIES]
     with pytest.raises(DataError, match="--columns context=answer"):
-        _read_objects(rows)
+        read(jsonl(rows), "rows.jsonl")
 
 
 def test_keeps_metadata_in_a_single_column() -> None:
     rows = [{"question": QUERIES[row], "context": DOCS[row], "metadata": {"query": "x"}} for row in BOTH]
-    assert "metadata" in _read_objects(rows).unused_columns
+    assert "metadata" in read(jsonl(rows), "rows.jsonl").unused_columns
 
 
 @pytest.mark.parametrize("name", ["abstract", "text", "contents"])
 def test_joins_a_list_of_sentences_into_a_passage(name: str) -> None:
     rows = [{"doc_id": 7 + row, "title": f"Title {row}", name: [DOCS[row], "They rest."]} for row in BOTH]
-    passages = _read_objects(rows).question_set.passages
+    passages = read(jsonl(rows), "rows.jsonl").question_set.passages
     assert [(passage.id, passage.title, passage.text) for passage in passages] == [
         (str(7 + row), f"Title {row}", f"{DOCS[row]} They rest.") for row in BOTH
     ]
 
 
 def test_keeps_contexts_without_questions_as_separate_passages() -> None:
-    assert len(_read_objects([{"contexts": [*DOCS]}, {"contexts": [DOCS[0]]}]).question_set.passages) == 2
+    rows = jsonl([{"contexts": [*DOCS]}, {"contexts": [DOCS[0]]}])
+    assert len(read(rows, "rows.jsonl").question_set.passages) == 2
 
 
 def test_ignores_pairs_without_sentences() -> None:
-    rows = [
-        {"question": QUERIES[0], "context": [["Crane", [DOCS[0]]], ["Otter", []]], "supporting_facts": [["Crane", 0]]}
-    ]
-    assert [passage.text for passage in _read_objects([*rows, *rows]).question_set.passages] == [DOCS[0]]
+    row = {"question": QUERIES[0], "context": [["Crane", [DOCS[0]]], ["Otter", []]], "supporting_facts": [["Crane", 0]]}
+    assert list(read(jsonl([row, row]), "rows.jsonl").question_set.passages.texts) == [DOCS[0]]

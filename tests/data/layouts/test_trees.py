@@ -1,16 +1,16 @@
-""" """
+"""Nested JSON: questions with the passages, titles and parts of the objects that enclose them."""
 
-import io
 import json
+from functools import reduce
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import read
 from tests.data.layouts.public_layouts import ANSWERS, LAYOUTS, QUESTIONS, ROWS, STARTS, TEXTS, TITLES
-from tests.data.layouts.written import read_json, relevant_texts
+from tests.data.layouts.written import answers, read_json, refuses, relevant, relevant_texts
+from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parquet
 
 QA: list[dict[str, Any]] = [{"question": QUESTIONS[row], "answer": ANSWERS[row]} for row in ROWS]
 
@@ -35,25 +35,8 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
 def test_reads_questions_at_any_nesting_level(value: Any) -> None:
     reading = read_json(value)
     assert relevant_texts(reading) == EXPECTED
-    assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
+    assert answers(reading) == [(answer,) for answer in ANSWERS]
     assert (reading.columns, reading.problems) == (None, ())
-
-
-def test_reads_nested_rows_alike_in_every_format() -> None:
-    rows = json.loads(LAYOUTS["CMRC 2018"].content)
-    texts = [{name: json.dumps(cell) if name == "qas" else cell for name, cell in row.items()} for row in rows]
-    parquet = io.BytesIO()
-    excel = io.BytesIO()
-    pd.DataFrame(rows).to_parquet(parquet, index=False)
-    pd.DataFrame(texts).to_excel(excel, index=False)
-    contents = [
-        json.dumps(rows).encode(),
-        "\n".join(map(json.dumps, rows)).encode(),
-        pd.DataFrame(texts).to_csv(index=False).encode(),
-        parquet.getvalue(),
-        excel.getvalue(),
-    ]
-    assert len({read(content, "rows").question_set.fingerprint for content in contents}) == 1
 
 
 def test_reads_titles_ids_and_answer_starts() -> None:
@@ -104,12 +87,6 @@ def test_reports_keys_that_only_later_rows_have() -> None:
     assert reading.unused_columns == ("more",)
 
 
-def test_does_not_read_subquestions_as_questions() -> None:
-    reading = read(LAYOUTS["MuSiQue"].content, "musique.jsonl")
-    assert "question_decomposition" in reading.unused_columns
-    assert len(reading.question_set.questions) == 3
-
-
 def test_questions_inherit_the_published_part_of_their_article() -> None:
     data = [{"split": p, "context": TEXTS[row], "qas": [QA[row]]} for row, p in enumerate(("train", "dev", "test"))]
     reading = read_json(data)
@@ -124,16 +101,17 @@ def test_reports_broken_parts_and_reads_the_rest() -> None:
     assert codes == [(ProblemCode.BROKEN_PART, f"data[{row}]") for row in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("value", [{"paragraphs": None}, [{"paragraphs": 7}], {"data": [{"paragraphs": [[]]}]}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"paragraphs": None},
+        [{"paragraphs": 7}],
+        {"data": [{"paragraphs": [[]]}]},
+        reduce(lambda inner, _: {"data": [inner]}, range(60), {"context": TEXTS[0], "qas": [QA[0]]}),
+    ],
+    ids=["no list", "number", "empty list", "too deep"],
+)
 def test_rejects_invalid_paragraphs(value: Any) -> None:
-    with pytest.raises(DataError):
-        read_json(value)
-
-
-def test_rejects_too_deep_nesting() -> None:
-    value: Any = {"context": TEXTS[0], "qas": [QA[0]]}
-    for _ in range(60):
-        value = {"data": [value]}
     with pytest.raises(DataError):
         read_json(value)
 
@@ -148,29 +126,21 @@ def test_reads_the_start_beside_an_answer(start: str) -> None:
 
 def test_reads_questions_of_chunks() -> None:
     chunks = [{"chunk_id": "c1", "chunk_text": "Otters catch fish.", "questions": ["What do otters catch?", "Who?"]}]
-    questions = read_json(chunks).question_set.questions
-    assert [question.relevant for question in questions] == [("c1",), ("c1",)]
+    assert relevant(read_json(chunks)) == [("c1",), ("c1",)]
 
 
 OTHER = [TEXTS[(row + 1) % 3] for row in ROWS]
 
+ALL = [{"id": f"d{row}", "text": TEXTS[row]} for row in ROWS]
 OWN_PASSAGES: dict[str, list[dict[str, Any]]] = {
     "texts": [{"contexts": [TEXTS[row]]} for row in ROWS],
     "object": [{"context": {"title": "과일", "text": TEXTS[row]}} for row in ROWS],
     "objects": [{"contexts": [{"title": "과일", "text": TEXTS[row]}]} for row in ROWS],
-    "marked": [
-        {"passages": [{"text": TEXTS[row], "is_selected": 1}, {"text": OTHER[row], "is_selected": 0}]} for row in ROWS
-    ],
+    "marked": [{"passages": [{"text": text, "is_selected": int(text == own)} for text in TEXTS]} for own in TEXTS],
     "positives and negatives": [
         {"positive_ctxs": [{"text": TEXTS[row]}], "negative_ctxs": [{"text": OTHER[row]}]} for row in ROWS
     ],
-    "named by id": [
-        {
-            "passages": [{"id": f"d{(row + 1) % 3}", "text": OTHER[row]}, {"id": f"d{row}", "text": TEXTS[row]}],
-            "gold": [f"d{row}"],
-        }
-        for row in ROWS
-    ],
+    "named by id": [{"passages": ALL, "gold": [f"d{row}"]} for row in ROWS],
 }
 LEVELS: dict[str, Any] = {
     "a list in an entry": lambda items: {"data": [{"topic": "과일", "qas": items}]},
@@ -199,14 +169,8 @@ def test_reads_questions_with_own_passages_at_any_level(level: str, kind: str) -
 BESIDE: dict[str, Any] = {
     "one text": lambda row: {"contexts": [TEXTS[row]], "qas": [question(row)]},
     "one object": lambda row: {"passages": [{"title": "과일", "text": TEXTS[row]}], "qas": [question(row)]},
-    "marked": lambda row: {
-        "passages": [{"text": TEXTS[row], "is_relevant": True}, {"text": OTHER[row], "is_relevant": False}],
-        "qas": [question(row)],
-    },
-    "named by id": lambda row: {
-        "passages": [{"id": f"d{number}", "text": TEXTS[number]} for number in ROWS],
-        "qas": [question(row) | {"passage_id": f"d{row}"}],
-    },
+    "marked": lambda row: {**OWN_PASSAGES["marked"][row], "qas": [question(row)]},
+    "named by id": lambda row: {"passages": ALL, "qas": [question(row) | {"passage_id": f"d{row}"}]},
 }
 
 
@@ -220,17 +184,14 @@ def test_questions_inherit_passage_lists_beside_them(kind: str, *, is_deep: bool
 
 def test_requires_a_choice_for_unmarked_passages() -> None:
     value = {"data": [{"passages": [{"text": text} for text in TEXTS], "qas": [question(row) for row in ROWS]}]}
-    with pytest.raises(DataError) as error:
+    with refuses(ProblemCode.UNMARKED_PASSAGES, "--columns context=passages"):
         read_json(value)
-    assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
-    assert "--columns context=passages" in str(error.value)
 
 
 def test_does_not_read_retrieved_texts_as_passages() -> None:
     items = [question(row) | {"retrieved_contexts": [TEXTS[row]]} for row in ROWS]
-    with pytest.raises(DataError) as error:
+    with refuses(ProblemCode.EVALUATION_OUTPUT):
         read_json(LEVELS["three levels"](items))
-    assert error.value.problem.code is ProblemCode.EVALUATION_OUTPUT
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -250,17 +211,17 @@ def test_reports_every_enclosing_key() -> None:
     assert [read_question.part for read_question in reading.question_set.questions] == ["train", "validation", "test"]
 
 
-def test_reads_rows_alike_in_every_format() -> None:
-    rows = [{"topic": "과일", "qas": [question(row) | OWN_PASSAGES["marked"][row]]} for row in ROWS]
-    texts = [{**row, "qas": json.dumps(row["qas"])} for row in rows]
-    parquet = io.BytesIO()
-    pd.DataFrame(rows).to_parquet(parquet, index=False)
-    contents = [
-        json.dumps(rows).encode(),
-        "\n".join(map(json.dumps, rows)).encode(),
-        pd.DataFrame(texts).to_csv(index=False).encode(),
-        parquet.getvalue(),
-    ]
+@pytest.mark.parametrize(
+    "rows",
+    [
+        json.loads(LAYOUTS["CMRC 2018"].content),
+        [{"topic": "과일", "qas": [question(row) | OWN_PASSAGES["marked"][row]]} for row in ROWS],
+    ],
+    ids=["nested", "flat"],
+)
+def test_reads_rows_alike_in_every_format(rows: list[dict[str, Any]]) -> None:
+    texts = [as_json(rows), as_jsonl(rows), as_csv(rows)]
+    contents = [*map(str.encode, texts), as_parquet(rows), as_excel(rows)]
     assert len({read(content, "rows").question_set.fingerprint for content in contents}) == 1
 
 

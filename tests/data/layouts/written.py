@@ -1,18 +1,22 @@
 """A small collection in each published layout."""
 
-import csv
 import io
 import json
 import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files
 from mrc_workbench.data.subprocess_reader import File
+from tests.data.sample_files import as_csv
 
 Files = dict[str, bytes]
 
@@ -28,16 +32,27 @@ JUDGED = {"q1": {"d1": 2, "d3": 1, "d4": 0}, "q2": {"d5": 1, "d2": 3}}
 RELEVANT = {"q1": ("d1", "d3"), "q2": ("d5", "d2"), "q3": ()}
 
 
-def rows(*columns: str) -> list[list[Any]]:
-    """The judgements as rows of question, passage and grade."""
-    return [[question, passage, grade] for question, held in JUDGED.items() for passage, grade in held.items()]
+def rows(*between: Any) -> list[list[Any]]:
+    """The judgements as rows of question, passage and grade, with other cells after the question."""
+    judgements = [(question, *judged) for question, held in JUDGED.items() for judged in held.items()]
+    return [[question, *between, *judged] for question, *judged in judgements]
+
+
+def named(names: str, cells: Iterable[Iterable[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(names.split(), row, strict=True)) for row in cells]
+
+
+def corpus(names: str) -> list[dict[str, Any]]:
+    """The passages with their id, title and text, or id and text, under these names."""
+    has_titles = len(names.split()) == 3
+    return named(names, ((id_, *held) if has_titles else (id_, held[1]) for id_, held in PASSAGES.items()))
 
 
 def jsonl(entries: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode()
 
 
-def lines(cells: list[list[Any]], between: str = "\t") -> bytes:
+def lines(cells: Iterable[Iterable[Any]], between: str = "\t") -> bytes:
     return "".join(between.join(map(str, row)) + "\n" for row in cells).encode()
 
 
@@ -67,6 +82,34 @@ def read_json(value: Any, columns: QuestionColumns | None = None) -> QuestionSet
     return read(json.dumps(value, ensure_ascii=False).encode(), "set.json", columns)
 
 
+def codes(reading: QuestionSetReading) -> list[ProblemCode]:
+    return [problem.code for problem in (*reading.problems, *reading.gaps)]
+
+
+def gaps(reading: QuestionSetReading) -> dict[str, dict[str, str | int]]:
+    return {gap.code.value: gap.details for gap in reading.gaps}
+
+
+def grades(reading: QuestionSetReading) -> list[dict[str, int]]:
+    return [question.grade_of for question in reading.question_set.questions]
+
+
+def answers(reading: QuestionSetReading) -> list[tuple[str, ...]]:
+    return [question.answers for question in reading.question_set.questions]
+
+
+def relevant(reading: QuestionSetReading) -> list[tuple[str, ...]]:
+    return [question.relevant for question in reading.question_set.questions]
+
+
+@contextmanager
+def refuses(code: ProblemCode, match: str | None = None) -> Iterator[pytest.ExceptionInfo[DataError]]:
+    """Expect that the block refuses a file for this reason."""
+    with pytest.raises(DataError, match=match) as error:
+        yield error
+    assert error.value.problem.code is code
+
+
 def judged_texts(reading: QuestionSetReading) -> dict[str, dict[str, int]]:
     """Question -> text of each judged passage -> grade."""
     text_of = {passage.id: passage.text for passage in reading.question_set.passages}
@@ -86,32 +129,28 @@ def write_all(folder: Path, contents: Files) -> None:
 
 def beir() -> Files:
     return {
-        "scifact/corpus.jsonl": jsonl(
-            [{"_id": id_, "title": title, "text": text, "metadata": {}} for id_, (title, text) in PASSAGES.items()]
-        ),
-        "scifact/queries.jsonl": jsonl([{"_id": id_, "text": text, "metadata": {}} for id_, text in QUESTIONS.items()]),
+        "scifact/corpus.jsonl": jsonl([row | {"metadata": {}} for row in corpus("_id title text")]),
+        "scifact/queries.jsonl": jsonl([row | {"metadata": {}} for row in named("_id text", QUESTIONS.items())]),
         "scifact/qrels/test.tsv": lines([["query-id", "corpus-id", "score"], *rows()]),
     }
 
 
 def mteb() -> Files:
-    corpus = [{"_id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()]
-    queries = [{"_id": id_, "text": text} for id_, text in QUESTIONS.items()]
+    passages = pd.DataFrame(corpus("_id title text"))
+    judgements = pd.DataFrame(named("query-id corpus-id score", rows()))
     return {
-        "ko-corpus/corpus-00000-of-00002.parquet": parquet(pd.DataFrame(corpus[:2])),
-        "ko-corpus/corpus-00001-of-00002.parquet": parquet(pd.DataFrame(corpus[2:])),
-        "ko-queries/queries-00000-of-00001.parquet": parquet(pd.DataFrame(queries)),
-        "ko-default/test-00000-of-00001.parquet": parquet(
-            pd.DataFrame(rows(), columns=["query-id", "corpus-id", "score"]).astype({"score": float})
-        ),
+        "ko-corpus/corpus-00000-of-00002.parquet": parquet(passages[:2]),
+        "ko-corpus/corpus-00001-of-00002.parquet": parquet(passages[2:]),
+        "ko-queries/queries-00000-of-00001.parquet": parquet(pd.DataFrame(named("_id text", QUESTIONS.items()))),
+        "ko-default/test-00000-of-00001.parquet": parquet(judgements.astype({"score": float})),
     }
 
 
 def mteb_jsonl() -> Files:
     return {
-        "corpus/test.jsonl": jsonl([{"id": id_, "title": t, "text": text} for id_, (t, text) in PASSAGES.items()]),
-        "queries/test.jsonl": jsonl([{"id": id_, "text": text} for id_, text in QUESTIONS.items()]),
-        "qrels/test.jsonl": jsonl([{"query-id": q, "corpus-id": d, "score": grade} for q, d, grade in rows()]),
+        "corpus/test.jsonl": jsonl(corpus("id title text")),
+        "queries/test.jsonl": jsonl(named("id text", QUESTIONS.items())),
+        "qrels/test.jsonl": jsonl(named("query-id corpus-id score", rows())),
     }
 
 
@@ -124,8 +163,7 @@ def trec_sgml() -> Files:
         f"<DOC>\n<DOCNO> {id_} </DOCNO>\n<HEADLINE>{title}</HEADLINE>\n<TEXT>\n<P>\n{text}\n</P>\n</TEXT>\n</DOC>\n"
         for id_, (title, text) in PASSAGES.items()
     )
-    judged = [[question, 0, passage, grade] for question, passage, grade in rows()]
-    return {"topics.txt": topics.encode(), "docs.trectext": documents.encode(), "qrels.txt": lines(judged, " ")}
+    return {"topics.txt": topics.encode(), "docs.trectext": documents.encode(), "qrels.txt": lines(rows(0), " ")}
 
 
 def trec_xml() -> Files:
@@ -146,61 +184,41 @@ def trec_xml() -> Files:
 
 
 def trec_lines() -> Files:
-    judged = [[question, "Q0", passage, grade] for question, passage, grade in rows()]
-    return {
-        "a": lines([[id_, text] for id_, text in QUESTIONS.items()]),
-        "b": jsonl([{"id": id_, "contents": text} for id_, (_, text) in PASSAGES.items()]),
-        "c": lines(judged),
-    }
+    return {"a": lines(QUESTIONS.items()), "b": jsonl(corpus("id contents")), "c": lines(rows("Q0"))}
 
 
 def ms_marco() -> Files:
     return {
-        "collection.tsv": lines([[id_, text] for id_, (_, text) in PASSAGES.items()]),
-        "queries.dev.tsv": lines([[id_, text] for id_, text in QUESTIONS.items()]),
-        "qrels.dev.tsv": lines([[question, 0, passage, grade] for question, passage, grade in rows()]),
+        "collection.tsv": lines(row.values() for row in corpus("id text")),
+        "queries.dev.tsv": lines(QUESTIONS.items()),
+        "qrels.dev.tsv": lines(rows(0)),
     }
 
 
 def miracl() -> Files:
     return {
-        "miracl-corpus-v1.0-ko/docs-0.jsonl": jsonl(
-            [{"docid": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()]
-        ),
-        "miracl-v1.0-ko/topics/topics.miracl-v1.0-ko-dev.tsv": lines([[id_, text] for id_, text in QUESTIONS.items()]),
-        "miracl-v1.0-ko/qrels/qrels.miracl-v1.0-ko-dev.tsv": lines(
-            [[question, "Q0", passage, grade] for question, passage, grade in rows()]
-        ),
+        "miracl-corpus-v1.0-ko/docs-0.jsonl": jsonl(corpus("docid title text")),
+        "miracl-v1.0-ko/topics/topics.miracl-v1.0-ko-dev.tsv": lines(QUESTIONS.items()),
+        "miracl-v1.0-ko/qrels/qrels.miracl-v1.0-ko-dev.tsv": lines(rows("Q0")),
     }
 
 
 def mr_tydi() -> Files:
-    def held(question: str, *, positive: bool) -> list[dict[str, str]]:
+    def held(question: str, *, positive: bool) -> list[dict[str, Any]]:
         ids = [id_ for id_, grade in JUDGED.get(question, {}).items() if (grade > 0) is positive]
-        return [{"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]} for id_ in ids]
+        return named("docid title text", ((id_, *PASSAGES[id_]) for id_ in ids))
 
-    return {
-        "train.jsonl": jsonl(
-            [
-                {
-                    "query_id": id_,
-                    "query": text,
-                    "positive_passages": held(id_, positive=True),
-                    "negative_passages": held(id_, positive=False),
-                }
-                for id_, text in QUESTIONS.items()
-            ]
-        )
-    }
+    cells = ((id_, text, held(id_, positive=True), held(id_, positive=False)) for id_, text in QUESTIONS.items())
+    return {"train.jsonl": jsonl(named("query_id query positive_passages negative_passages", cells))}
 
 
 def autorag() -> Files:
-    corpus = [{"doc_id": id_, "contents": text, "metadata": {"page": 1}} for id_, (_, text) in PASSAGES.items()]
+    passages = [row | {"metadata": {"page": 1}} for row in corpus("doc_id contents")]
     qa = [
         {"qid": "q1", "query": QUESTIONS["q1"], "retrieval_gt": [["d1", "d3"], ["d2"]], "generation_gt": ["장영실"]},
         {"qid": "q2", "query": QUESTIONS["q2"], "retrieval_gt": [["d5"]], "generation_gt": ["A gauge", "측우기"]},
     ]
-    return {"qa.parquet": parquet(pd.DataFrame(qa)), "corpus.parquet": parquet(pd.DataFrame(corpus))}
+    return {"qa.parquet": parquet(pd.DataFrame(qa)), "corpus.parquet": parquet(pd.DataFrame(passages))}
 
 
 def llama_index() -> Files:
@@ -231,12 +249,8 @@ def ragas() -> Files:
 
 
 def quepid() -> Files:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["query", "docid", "rating"])
-    writer.writerows([QUESTIONS[question], passage, grade] for question, passage, grade in rows())
-    corpus = [{"id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()]
-    return {"case.csv": out.getvalue().encode(), "docs.json": json.dumps(corpus).encode()}
+    ratings = named("query docid rating", ((QUESTIONS[question], *judged) for question, *judged in rows()))
+    return {"case.csv": as_csv(ratings).encode(), "docs.json": json.dumps(corpus("id title text")).encode()}
 
 
 def triples() -> Files:

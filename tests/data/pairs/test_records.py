@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.layouts.references import parse_part
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, number_sentences, sentence_set, split_pairs
 from mrc_workbench.data.pairs.builder import (
     ColumnValues,
@@ -70,11 +69,6 @@ def test_reads_parts_from_names(name: str, part: Part | None) -> None:
     assert part_from_name(name) is part
 
 
-def test_reads_parts_from_cells() -> None:
-    named = [parse_part(text) for text in ("Train", "dev", "TEST", "평가", "학습용", "기타", "")]
-    assert named == [Part.TRAIN, Part.VALIDATION, Part.TEST, Part.TEST, Part.TRAIN, "", ""]
-
-
 @pytest.mark.parametrize(
     ("name", "rest"), [("korsts_train", "korsts"), ("xnli.dev.ko", "xnli-ko"), ("test", ""), ("뉴스 학습", "뉴스")]
 )
@@ -95,16 +89,12 @@ def test_strips_the_part_from_names(name: str, rest: str) -> None:
         (("-7", "300.5"), (-7, 301)),
         (("250", "250"), (250, 251)),
         ((), (0, 1)),
+        ((*"012345" * 200, "45"), (0, 5)),  # a single outlier of many
+        ((*"012345" * 3, "45"), (0, 100)),
     ],
 )
 def test_guesses_scales(texts: tuple[str, ...], scale: tuple[float, float]) -> None:
     assert values(*texts).guess_scale() == scale
-
-
-def test_outliers_do_not_change_the_scale() -> None:
-    many = [str(number % 6) for number in range(1000)]
-    assert values(*many, "45").guess_scale() == (0, 5)
-    assert values(*many[:20], "45").guess_scale() == (0, 100)
 
 
 NUMBERED = values("0", "1", "2", "-1")
@@ -144,15 +134,20 @@ def scored(*scores: float, scale: tuple[float, float] = (0.0, 5.0)) -> PairSet:
     return PairSet.from_columns("짝", PairKind.SCORED, [first, ["같은 문장"] * len(scores)], scores, scale=scale)
 
 
-def test_rejects_columns_of_different_lengths() -> None:
-    with pytest.raises(ValueError, match="texts"):
-        PairSet.from_columns("짝", PairKind.TRIPLETS, [["가"], ["나"]])
-    with pytest.raises(ValueError, match="values"):
-        PairSet.from_columns("짝", PairKind.LABELLED, [["가"], ["나"]])
-    with pytest.raises(ValueError, match="values"):
-        PairSet.from_columns("짝", PairKind.PARALLEL, [["가"], ["나"]], [1])
-    with pytest.raises(ValueError, match="differ in length"):
-        PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "다"], ["나"]])
+@pytest.mark.parametrize(
+    ("kind", "columns", "given_values", "match"),
+    [
+        (PairKind.TRIPLETS, ["가", "나"], [], "texts"),
+        (PairKind.LABELLED, ["가", "나"], [], "values"),
+        (PairKind.PARALLEL, ["가", "나"], [1], "values"),
+        (PairKind.PARALLEL, ["가다", "나"], [], "differ in length"),
+    ],
+)
+def test_rejects_columns_of_different_lengths(
+    kind: PairKind, columns: list[str], given_values: list[int], match: str
+) -> None:
+    with pytest.raises(ValueError, match=match):
+        PairSet.from_columns("짝", kind, columns, given_values)
 
 
 @pytest.mark.parametrize("scores", [(5.1,), (-0.1, 3), (float("nan"),)])

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import product
 
 import pytest
 from pydantic import BaseModel
@@ -74,16 +74,26 @@ def test_concurrent_judgements_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"questions": 3}', '{"questions": [{"question": 1}]}', '{"questions": [["a", "b"]]}']
+    ("folder", "content"),
+    [
+        *product(("judgements", "remarks"), ("", "{", "[]")),
+        ("judgements", '{"questions": 3}'),
+        ("judgements", '{"questions": [{"question": 1}]}'),
+        ("judgements", '{"questions": [["a", "b"]]}'),
+        ("remarks", '{"negatives": 3}'),
+        ("remarks", '{"negatives": [["q1"], "q1", ["q1", 3], {}], "notes": null}'),
+    ],
 )
-def test_backs_up_a_damaged_file_before_writing(content: str) -> None:
-    path = workspace() / "judgements" / f"{CORPUS}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+def test_backs_up_a_damaged_file_before_writing(folder: str, content: str) -> None:
+    path = annotation_path(folder, CORPUS if folder == "judgements" else OF)
+    path.parent.mkdir(parents=True)
     path.write_text(content)
-    assert load_judgements(CORPUS) == ()
+    assert (load_judgements(CORPUS), load_remarks(OF)) == ((), Remarks())
     assert damaged_files(CORPUS, OF) == [path], "reading changes nothing"
     judge_passage(CORPUS, "질문", "p1", RelevanceVerdict.RIGHT)
+    mark_negative(OF, "q1", "p2")
     assert load_judgements(CORPUS) == (JudgedQuestion("질문", ("p1",)),)
+    assert load_remarks(OF) == Remarks((("q1", "p2"),))
     copy = path.with_name(f"{path.name}.damaged")
     assert copy.read_text() == content
     assert damaged_files(CORPUS, OF) == [copy]
@@ -166,18 +176,16 @@ def test_builds_a_set_from_judged_questions() -> None:
 def test_adds_judged_passages_to_existing_questions() -> None:
     first = SET.questions[0]
     other = next(id_ for id_ in SET.passages.ids if id_ not in first.relevant)
-    both = merge_judgements(
-        SET, (JudgedQuestion(f" {first.text} ", (other, *first.relevant)),), "both", only_judged=False
-    )
+    judged = JudgedQuestion(f" {first.text} ", (other, *first.relevant))
+    both = merge_judgements(SET, (judged,), "both", only_judged=False)
     assert len(both.questions) == len(SET.questions)
     assert both.questions[0] == replace(first, relevant=(*first.relevant, other))
 
 
 def test_right_passages_get_a_positive_grade() -> None:
     first = Question.from_grades("q1", SET.questions[0].text, {"p1": 2, "p2": 0})
-    both = merge_judgements(
-        replace(SET, questions=(first,)), (JudgedQuestion(first.text, ("p1", "p2", "p3")),), "both", only_judged=False
-    )
+    judged = JudgedQuestion(first.text, ("p1", "p2", "p3"))
+    both = merge_judgements(replace(SET, questions=(first,)), (judged,), "both", only_judged=False)
     assert both.questions[0].relevant == ("p1", "p2", "p3")
     assert both.questions[0].grade_of == {"p1": 2, "p2": 1, "p3": 1}
 
@@ -279,10 +287,6 @@ remarks.write_note(sys.argv[1], "q2", "second")
 """
 
 
-def file() -> Path:
-    return workspace() / "remarks" / f"{OF}.json"
-
-
 def test_stores_and_removes_remarks_in_order() -> None:
     assert load_remarks(OF) == Remarks()
     mark_negative(OF, "q1", "p3")
@@ -309,30 +313,13 @@ def test_truncates_long_notes() -> None:
     assert [path.name for path in (workspace() / "remarks").glob("*.json")] == [f"{OF}.json"]
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"negatives": 3}', '{"negatives": [["q1"], "q1", ["q1", 3], {}], "notes": null}']
-)
-def test_backs_up_damaged_remarks_before_writing(content: str) -> None:
-    file().parent.mkdir(parents=True)
-    file().write_text(content)
-    assert load_remarks(OF) == Remarks()
-    mark_negative(OF, "q1", "p2")
-    assert load_remarks(OF).negatives == (("q1", "p2"),)
-    copy = file().with_name(f"{file().name}.damaged")
-    assert copy.read_text() == content
-    assert damaged_files(CORPUS, OF) == [copy]
-
-
 def test_skips_a_damaged_remark_and_keeps_the_others() -> None:
     write_note(OF, "q1", "first")
-    mark_negative(OF, "q1", "p1")
-    content = json.loads(file().read_text())
-    content["negatives"].append(["q2", None])
-    file().write_text(damaged := json.dumps(content))
+    path = annotation_path("remarks", OF)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"negatives": [["q1", "p1"], ["q2", None]]}))
     assert load_remarks(OF) == Remarks((("q1", "p1"),), (("q1", "first"),))
     write_note(OF, "q2", "second")
     assert load_remarks(OF) == Remarks((("q1", "p1"),), (("q1", "first"), ("q2", "second")))
-    assert file().with_name(f"{file().name}.damaged").read_text() == damaged
 
 
 @pytest.mark.slow
@@ -342,7 +329,7 @@ def test_killed_write_keeps_the_old_remarks() -> None:
     assert done.returncode == -9
     assert load_remarks(OF).notes == (("q1", "first"),)
     write_note(OF, "q2", "second")  # the lock is released
-    assert json.loads(file().read_text(encoding="utf-8"))["notes"] == [["q1", "first"], ["q2", "second"]]
+    assert load_remarks(OF).notes == (("q1", "first"), ("q2", "second"))
 
 
 def test_remarks_table_matches_expected_rows() -> None:

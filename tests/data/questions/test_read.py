@@ -72,21 +72,12 @@ def test_adds_the_answers_of_repeated_rows() -> None:
 
 
 def test_reads_blank_cells() -> None:
-    reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,t\nc?,y,u\n")
-    expected_problems = [
-        (3, ProblemCode.EMPTY_CONTEXT),
-        (None, ProblemCode.SEVERAL_TITLES),
-        (None, ProblemCode.NO_QUESTION_IN_ROW),
-    ]
-    assert _problems(reading) == expected_problems
+    reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,\nc?,y,t\nd?,y,u\n")
+    whole = [(None, ProblemCode.SEVERAL_TITLES), (None, ProblemCode.NO_QUESTION_IN_ROW)]
+    assert _problems(reading) == [(3, ProblemCode.EMPTY_CONTEXT), *whole]
     assert [(p.text, p.title) for p in reading.question_set.passages] == [("x", ""), ("y", "t")]
-    assert (reading.row_count, reading.paragraph_count) == (4, 3)
+    assert (reading.row_count, reading.paragraph_count) == (5, 4)
     assert reading.problems[-1].details == {"rows": 1, "first": 2}
-
-
-def test_keeps_the_first_title_and_fills_blank_titles() -> None:
-    reading = _read("question,context,title\na?,x,\nb?,x,t\nc?,x,u\n")
-    assert reading.question_set.passages[0].title == "t"
 
 
 def test_repairs_and_reports_invalid_characters() -> None:
@@ -104,11 +95,8 @@ def test_reports_values_that_are_not_text() -> None:
         "set",
     )
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("3.10", "12")
-    assert _problems(reading) == [
-        (3, ProblemCode.EMPTY_CONTEXT),
-        (4, ProblemCode.NOT_TEXT),
-        (None, ProblemCode.NO_QUESTION_IN_ROW),
-    ]
+    rows = [(3, ProblemCode.EMPTY_CONTEXT), (4, ProblemCode.NOT_TEXT)]
+    assert _problems(reading) == [*rows, (None, ProblemCode.NO_QUESTION_IN_ROW)]
     assert reading.rejected["question"].tolist() == ["a", '{"a": "1"}']
 
 
@@ -116,11 +104,8 @@ def test_rejected_rows_include_their_content() -> None:
     rejected = _read("question,context\na?,b\nc?\ne?, \n").rejected
     assert list(rejected.columns) == ["row", "problem", "question", "context"]
     assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "e?", ""]]
-
-
-def test_keeps_a_column_named_row() -> None:
-    rejected = _read("row,question,context\n7,a?,b\n8,c?,\n").rejected
-    assert rejected[["row", "row (2)"]].values.tolist() == [[3, "8"]]
+    named_row = _read("row,question,context\n7,a?,b\n8,c?,\n").rejected
+    assert named_row[["row", "row (2)"]].values.tolist() == [[3, "8"]]
 
 
 def test_accepts_rows_with_different_columns() -> None:
@@ -228,11 +213,8 @@ def test_reads_passages_without_questions(name: str, content: bytes) -> None:
 def test_keeps_ids_of_passages_without_questions() -> None:
     reading = _read("id,text\nd7,서울은 수도이다.\n,부산은 항구이다.\nd7,한강은 길다.\nd9,\n")
     assert list(reading.question_set.passages.ids) == ["d7", "p1", "p2"]
-    assert [(problem.code, problem.row) for problem in reading.problems] == [
-        (ProblemCode.EMPTY_CONTEXT, 5),
-        (ProblemCode.CHANGED_IDS, None),
-        (ProblemCode.GENERATED_IDS, None),
-    ]
+    whole = [(None, ProblemCode.CHANGED_IDS), (None, ProblemCode.GENERATED_IDS)]
+    assert _problems(reading) == [(5, ProblemCode.EMPTY_CONTEXT), *whole]
     assert reading.row_count == 4
 
 

@@ -29,28 +29,27 @@ from tests.data.split.worlds import chain
 READING = read("질문,지문,난이도,메모\n수도는?,서울은 수도이다.,상,가\n강은?,한강이다.,하,나\n".encode(), "set.csv")
 
 
-def test_reading_lists_used_metadata_and_unused_columns() -> None:
-    columns = {"used_columns": ("질문", "지문"), "metadata_columns": ("난이도",), "unused_columns": ("메모",)}
+ROLES = QuestionColumns("질문", "지문")
+
+
+@pytest.mark.parametrize(
+    ("roles", "used", "metadata", "unused", "expected"),
+    [
+        (ROLES, "", "난이도", "메모", ["Metadata columns: 난이도", "Unused columns: 메모"]),
+        (ROLES, "난이도", "", "메모", ["Used columns: 난이도", "Unused columns: 메모"]),
+        (None, "난이도", "", "", ["Used columns: 질문, 지문, 난이도"]),
+        (ROLES, "", "", "", []),
+    ],
+    ids=["metadata and unused", "used without a role", "no roles", "only roles"],
+)
+def test_reading_lists_columns_by_use(
+    roles: QuestionColumns | None, used: str, metadata: str, unused: str, expected: list[str]
+) -> None:
+    columns = {"used_columns": ("질문", "지문", *filter(None, [used])), "columns": roles}
+    columns |= {"metadata_columns": (*filter(None, [metadata]),), "unused_columns": (*filter(None, [unused]),)}
     lines = reading_lines(replace(READING, **columns))
-    assert lines[2:5] == [
-        "Columns: question <- 질문, context <- 지문",
-        "Metadata columns: 난이도",
-        "Unused columns: 메모",
-    ]
-
-
-def test_reading_lists_used_columns_without_a_role() -> None:
-    columns = {"used_columns": ("질문", "지문", "난이도"), "unused_columns": ("메모",)}
-    assert "Used columns: 난이도" in reading_lines(replace(READING, **columns))
-    assert "Used columns: 질문, 지문, 난이도" in reading_lines(replace(READING, columns=None, **columns))
-
-
-def test_reading_omits_empty_column_lists() -> None:
-    columns = {"used_columns": ("질문", "지문"), "metadata_columns": (), "unused_columns": ()}
-    lines = "\n".join(reading_lines(replace(READING, **columns)))
-    assert "question <- 질문, context <- 지문" in lines
-    assert "Metadata" not in lines
-    assert "Unused" not in lines
+    assert [line for line in lines if "columns: " in line] == expected
+    assert ("Columns: question <- 질문, context <- 지문" in lines) is (roles is not None)
 
 
 def test_split_lines_describe_the_method_and_warn_of_few_questions() -> None:
@@ -83,10 +82,7 @@ def test_rejection_lists_candidate_readings_with_flags() -> None:
 
 def test_rejection_lists_encodings_with_samples() -> None:
     proposal = Proposal(QuestionColumns(), encodings=(EncodingCandidate("shift_jis", "首都は?"),))
-    doubtful = DataError.from_code(
-        ProblemCode.DOUBTFUL_ENCODING, candidates="Shift-JIS: 首都は?", flags="--encoding NAME"
-    )
-    error = UnusableFileError(doubtful, proposal)
+    error = UnusableFileError(DataError.from_code(ProblemCode.EMPTY_FILE), proposal)
     assert rejection_lines(error)[1:] == ["Possible encodings:", "  --encoding shift_jis    首都は?"]
 
 
@@ -246,29 +242,23 @@ def test_folder_name_is_never_a_path(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata",
+    ("metadata", "generator"),
     [
-        {"answers": {"a": 1}, "groups": "x"},
-        {"answers": ["답"], "starts": [10**12]},
-        {"made": "<b>nobody</b>"},
-        {"hidden": [], "kind": "x"},
-        {"kind": {"a": [1]}},
-        {"groups": [["nowhere"]], "rejected": ["nowhere"]},
-        "{",
-        ["answers"],
-        None,
-        7,
+        ({"made": "title"}, "title"),  # the name in earlier versions
+        ({"answers": {"a": 1}, "groups": "x"}, ""),
+        ({"answers": ["답"], "starts": [10**12]}, ""),
+        ({"made": "<b>nobody</b>"}, ""),
+        ({"hidden": [], "kind": "x"}, ""),
+        ({"kind": {"a": [1]}}, ""),
+        ({"groups": [["nowhere"]], "rejected": ["nowhere"]}, ""),
+        ("{", ""),
+        (["answers"], ""),
+        (None, ""),
+        (7, ""),
     ],
 )
-def test_ignores_metadata_of_other_programs(metadata: object) -> None:
+def test_ignores_metadata_of_other_programs(metadata: object, generator: str) -> None:
     query = json.dumps({"_id": "1", "text": "무엇?", "metadata": metadata})
     corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
     files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}
-    assert read(zipped(files), "set.zip").question_set.questions == (Question("1", "무엇?"),)
-
-
-def test_reads_earlier_names_of_exported_metadata() -> None:
-    query = json.dumps({"_id": "1", "text": "무엇?", "metadata": {"made": "title"}})
-    corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
-    files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}
-    assert read(zipped(files), "set.zip").question_set.questions[0].generator == "title"
+    assert read(zipped(files), "set.zip").question_set.questions == (Question("1", "무엇?", generator=generator),)

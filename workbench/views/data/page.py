@@ -11,16 +11,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data import subprocess_reader
-from mrc_workbench.data.generate import (
-    FailedPassage,
-    GeneratedQuestions,
-    GenerationOptions,
-    PromptLanguage,
-    QuestionsError,
-    generate_questions,
-    prompts,
-)
+from mrc_workbench.data import generate, subprocess_reader
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions import Audit
 from mrc_workbench.data.questions.read import EXPORT_LAYOUTS, export_archive, folder_name
@@ -165,17 +156,16 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
         make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
         label = word("made.try_five" if by_model else "made.preview")
         is_preview = st.button(label, icon=":material/visibility:", key="made_preview")
-        kwargs: dict[str, Any] = {"icon": ":material/inventory_2:", "key": "made_make_kept"}
-        make_stored = by_model and st.button(word("made.make_kept"), **kwargs)
+        make_stored = by_model and st.button(word("made.make_kept"), "made_make_kept", icon=":material/inventory_2:")
     container = st.empty()
     if st.session_state.pop(_STOPPED, False):
         container.info(word("made.stopped"), icon=":material/info:")
     try:
         if is_preview:
-            options = GenerationOptions(**settings | {"limit": min(_PREVIEWED, settings["limit"])})
+            options = generate.GenerationOptions(**settings | {"limit": min(_PREVIEWED, settings["limit"])})
             _draw_preview(_generate(questions, options, container, server))
         elif make or make_stored:
-            options = GenerationOptions(**settings)
+            options = generate.GenerationOptions(**settings)
             name = word("made.name", data=set_name(data.name), by=generator_name(options.generator_label))
             generated = _generate(questions, options, container, None if make_stored else server, name)
             stored = save_question_set(generated.question_set, source=data.name)
@@ -183,7 +173,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
             use_set(stored.key)
             st.toast(word("made.done", name=plain(stored.name)), icon=":material/check_circle:")
             st.rerun()
-    except (EndpointError, LimitError, QuestionsError) as error:
+    except (EndpointError, LimitError, generate.QuestionsError) as error:
         container.error(plain(failure_text(error)), icon=":material/error:")
         if isinstance(error, EndpointError):
             st.caption(word("made.kept_words"))
@@ -198,7 +188,7 @@ def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[
     st.markdown(word(f"made.about_{by}"))
     left, right, _ = st.columns([1, 1, 2])
     unit, count = ("most_titles", articles) if by is QuestionGenerator.TITLE else ("most", passages)
-    settings: dict[str, Any] = {"by": by, "language": PromptLanguage(language())}
+    settings: dict[str, Any] = {"by": by, "language": generate.PromptLanguage(language())}
     with left:
         settings["limit"] = _number(unit, max(1, count), min(max(1, count), _DEFAULT_PASSAGES))
     if by is not QuestionGenerator.TITLE:
@@ -211,7 +201,8 @@ def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[
     address = _text(columns[0], "address", placeholder="http://localhost:8000/v1") if with_address else ""
     settings["model"] = _text(columns[1], "model", value=os.environ.get(MODEL, "")).strip()
     key = _text(columns[2], "secret", type="password", autocomplete="off") if with_address else ""
-    kwargs = {"value": prompts()[language()]["instruction"].strip(), "height": 180, "key": f"made_prompt_{language()}"}
+    instruction = generate.prompts()[language()]["instruction"].strip()
+    kwargs = {"value": instruction, "height": 180, "key": f"made_prompt_{language()}"}
     settings["prompt"] = st.text_area(**label_and_help("made.prompt"), **kwargs)
     return settings, (address, key)
 
@@ -227,11 +218,11 @@ def _text(column: DeltaGenerator, name: str, **kwargs: Any) -> str:
 
 def _generate(
     questions: QuestionSet,
-    options: GenerationOptions,
+    options: generate.GenerationOptions,
     container: DeltaGenerator,
     server: tuple[str, str] | None,
     name: str = "",
-) -> GeneratedQuestions:
+) -> generate.GeneratedQuestions:
     """Generate questions with a progress bar and a stop button; without a `server`, only from stored answers."""
     last_rendered = 0.0
     endpoint = Endpoint.from_input(*server) if server and options.by is QuestionGenerator.MODEL else None
@@ -247,12 +238,12 @@ def _generate(
         bar = st.progress(0.0, word("made.working", done="0", total=f"{options.limit:,}"))
         stop = partial(st.session_state.update, {_STOPPED: True})
         st.button(word("made.stop"), on_click=stop, icon=":material/stop:", key="made_stop")
-    generated = generate_questions(questions, options, endpoint, name=name, on_progress=follow)
+    generated = generate.generate_questions(questions, options, endpoint, name=name, on_progress=follow)
     container.empty()
     return generated
 
 
-def _draw_preview(generated: GeneratedQuestions) -> None:
+def _draw_preview(generated: generate.GeneratedQuestions) -> None:
     trained = strip_hidden_text(generated.question_set)
     for question in generated.question_set.questions[:_PREVIEWED]:
         passage = trained.passages[trained.row_of_passage[question.relevant[0]]]
@@ -263,13 +254,13 @@ def _draw_preview(generated: GeneratedQuestions) -> None:
     _draw_unanswered(generated.question_set, generated.failed_passages)
 
 
-def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[FailedPassage]) -> None:
+def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[generate.FailedPassage]) -> None:
     if not unanswered:
         return
     with st.expander(word("made.unanswered", count=f"{len(unanswered):,}"), icon=":material/warning:"):
         rows = []
         for item in unanswered[: data_audit.MAX_ROWS]:
-            reason = failure_text(QuestionsError(item.code, item.answer_excerpt, **item.details))
+            reason = failure_text(generate.QuestionsError(item.code, item.answer_excerpt, **item.details))
             rows.append((questions.passages[item.row].text[:_PREVIEW_CHARACTERS], reason, item.answer_excerpt))
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
         tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)

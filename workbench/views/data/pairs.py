@@ -113,8 +113,8 @@ def _draw_sentences(used: StoredSet) -> None:
     with st.container(border=True):
         about, button_column = st.columns([3, 1], vertical_alignment="center")
         about.caption(word("pairs_page.sentences_about", name=plain(set_name(used.name))))
-        kwargs: dict[str, Any] = {"icon": ":material/notes:", "width": "stretch"}
-        if not button_column.button(word("pairs_page.sentences"), key="take_sentences", **kwargs):
+        label = word("pairs_page.sentences")
+        if not button_column.button(label, "take_sentences", icon=":material/notes:", width="stretch"):
             return
     with show_errors():
         with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
@@ -184,8 +184,7 @@ def _draw_counts(result: AuditedPairs) -> None:
     }
     with st.container(horizontal=True):
         for name, value in values.items():
-            kwargs: dict[str, Any] = {"value": f"{value:,}", "border": True, "width": _COUNT_WIDTH}
-            st.metric(**label_and_help(f"pairs_page.{name}"), **kwargs)
+            st.metric(**label_and_help(f"pairs_page.{name}"), value=f"{value:,}", border=True, width=_COUNT_WIDTH)
     if len(audit.repeated):
         with st.expander(word("pairs_page.see_repeated", count=f"{len(audit.repeated):,}")):
             _draw_table(pairs, result.rows, audit.repeated)

@@ -12,20 +12,8 @@ from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import CollectionFile, QuestionSetReading
 from mrc_workbench.data.split import PARTS, SplitMethod
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.workbench.views.data import preview
+from mrc_workbench.workbench.views.data import preview, widgets
 from mrc_workbench.workbench.views.data.preview import AuditedDataset, DatasetPreview
-from mrc_workbench.workbench.views.data.widgets import (
-    draw_discard_button,
-    draw_first_rows,
-    draw_problems,
-    draw_status,
-    draw_store_button,
-    forget_store_click,
-    left_out_words,
-    pick_column,
-    pick_encoding,
-    reading_progress,
-)
 from mrc_workbench.workbench.views.names import few_questions_text, set_name, split_text
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.tables import draw_heading
@@ -56,14 +44,16 @@ def draw(current: DatasetPreview) -> None:
                 _pick_reading(current)
                 _pick_encoding(current, current.encoding)
             if current.read is None:
-                forget_store_click()
+                widgets.forget_store_click()
                 _draw_buttons(current)
                 return
             reading = current.read.reading
-            warnings = [*left_out_words([reading]), *_gap_texts(reading, is_serious=True)]
+            warnings = [*widgets.left_out_words([reading]), *_gap_texts(reading, is_serious=True)]
             if labels := current.read.audit.labels:
                 warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
-            draw_status(_summary(current, current.read), warnings, _notes(current.read), is_clean=not reading.problems)
+            widgets.draw_status(
+                _summary(current, current.read), warnings, _notes(current.read), is_clean=not reading.problems
+            )
             _draw_buttons(current)
             _pick_encoding(current, current.encoding or reading.encoding, is_folded=True)
             _draw_columns(reading)
@@ -73,7 +63,7 @@ def draw(current: DatasetPreview) -> None:
             if notices := [problem for problem in reading.problems if problem.row is None]:
                 draw_heading(word("data_page.notices"))
                 st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))
-            draw_problems([reading], current.title)
+            widgets.draw_problems([reading], current.title)
 
 
 def _summary(current: DatasetPreview, result: AuditedDataset) -> str:
@@ -123,13 +113,13 @@ def _gap_texts(reading: QuestionSetReading, *, is_serious: bool) -> list[str]:
 
 
 def _pick_encoding(current: DatasetPreview, used: str, *, is_folded: bool = False) -> None:
-    encoding = pick_encoding(current.encodings, used, f"encoding_{current.key}", is_folded=is_folded)
+    encoding = widgets.pick_encoding(current.encodings, used, f"encoding_{current.key}", is_folded=is_folded)
     if encoding is not None:
         _read_again(replace(current, encoding=encoding, number=current.number + 1), None)
 
 
 def _read_again(current: DatasetPreview, columns: QuestionColumns | None) -> None:
-    with reading_progress() as progress:
+    with widgets.reading_progress() as progress:
         preview.STATE.show(preview.read_again(current, columns, progress))
     st.rerun()
 
@@ -140,7 +130,9 @@ def _draw_column_choice(current: DatasetPreview) -> None:
     first = [role for role in current_columns if role in _FIRST_ROLES or current_columns[role] is not None]
     more = [role for role in current_columns if role not in first]
     columns = _pick_columns(first, current)
-    draw_first_rows(current.first_rows, current.available, {_ROLE_KEYS[role]: name for role, name in columns.items()})
+    widgets.draw_first_rows(
+        current.first_rows, current.available, {_ROLE_KEYS[role]: name for role, name in columns.items()}
+    )
     if more:
         with st.expander(word("data_page.more_roles"), key=f"more_roles_{current.key}"):
             columns |= _pick_columns(more, current)
@@ -155,7 +147,7 @@ def _pick_columns(roles: Sequence[str], current: DatasetPreview) -> dict[str, st
         for role, container in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
             column = getattr(current.columns, role)
             key = _key(role, current)
-            columns[role] = pick_column(container, _ROLE_KEYS[role], column, current.available, key)
+            columns[role] = widgets.pick_column(container, _ROLE_KEYS[role], column, current.available, key)
     return columns
 
 
@@ -190,7 +182,7 @@ def _draw_buttons(current: DatasetPreview) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if current.read is not None:
             button = label_and_help("data_page.use") | {"key": "use"}
-            name = draw_store_button(current.title, set_name(current.title), current.key, **button)
+            name = widgets.draw_store_button(current.title, set_name(current.title), current.key, **button)
             if name is not None:
                 with show_errors():
                     with st.spinner(word("data_page.keeping")):
@@ -198,7 +190,7 @@ def _draw_buttons(current: DatasetPreview) -> None:
                     st.rerun()
             if current.read.audit.labels:
                 st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
-        draw_discard_button("discard", preview.drop)
+        widgets.draw_discard_button("discard", preview.drop)
 
 
 def _pick_reading(current: DatasetPreview) -> None:

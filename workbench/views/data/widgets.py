@@ -132,8 +132,8 @@ def _row(
                 return
             with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{stored_set.key}"):
                 new_name = _draw_name_field(label, f"name_{stored_set.key}")
-                kwargs: dict[str, Any] = {"type": "primary", "key": f"rename_yes_{stored_set.key}"}
-                if st.button(word("data_page.rename_yes"), disabled=not new_name, **kwargs):
+                key = f"rename_yes_{stored_set.key}"
+                if st.button(word("data_page.rename_yes"), key, type="primary", disabled=not new_name):
                     with show_errors():
                         if new_name != label:  # a translated name stays as stored
                             store_module.rename(stored_set.key, new_name)

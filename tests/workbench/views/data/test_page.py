@@ -12,6 +12,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from mrc_workbench.data.store import CATALOG, load, stored
 from mrc_workbench.workbench.views.data.audit import _marked
+from mrc_workbench.workbench.views.resources.sets import audit_of, question_set, split_of
 from tests.data.layouts.written import beir, zipped
 from tests.data.sample_files import ROWS, as_csv, as_squad
 from tests.workbench.views.driving import data_page, keys, opened, press, run, texts
@@ -19,7 +20,6 @@ from tests.workbench.views.driving import data_page, keys, opened, press, run, t
 KORQUAD = "korquad-v1-dev"
 TABLE = as_csv(ROWS).encode("cp949", "replace")
 OTHER = "질문,지문\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
-UNNAMED = "칸1,칸2\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
 NEXT_STEPS = ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
 FAULTY = "질문,지문\n수도는?,서울은 수도이다.\n,부산은 항구이다.\n=1+1,\n강은?,한강은 서울을 지난다.\n"
 
@@ -132,15 +132,6 @@ def test_reports_location_in_broken_file_and_keeps_data(app: AppTest) -> None:
     assert "첫 번째 문제: 2행: 질문(질문)이 비어 있습니다" in texts(app), "of rows, none of which is good"
 
 
-def test_selects_columns_that_cannot_be_guessed(app: AppTest) -> None:
-    upload(app, UNNAMED)
-    assert "지문 열을 찾지 못했습니다" in texts(app)
-    column(app, "context").select("칸2")
-    run(app)
-    assert not app.error
-    assert counts(app) == ["2", "2", "–"]
-
-
 @pytest.mark.slow
 def test_reads_again_with_changed_column(app: AppTest) -> None:
     upload(app, TABLE)
@@ -151,6 +142,9 @@ def test_reads_again_with_changed_column(app: AppTest) -> None:
     column(app, "context").select_index(0)
     run(app)
     assert "지문 열을 찾지 못했습니다" in texts(app)
+    column(app, "context").select("지문")
+    assert counts(run(app)) == ["2", "3", "2"]
+    assert not app.error
 
 
 def test_click_beside_changed_column_uses_new_reading(app: AppTest) -> None:
@@ -301,8 +295,6 @@ def test_reports_damaged_stored_set(app: AppTest, tmp_path: Path) -> None:
     dataset = next(dataset for dataset in stored() if dataset.name == "내 질문")
     folder = tmp_path / "workspace" / "datasets" / dataset.key
     (folder / "questions.parquet").write_bytes(b"PAR1 damaged")
-    from mrc_workbench.workbench.views.resources.sets import audit_of, question_set, split_of
-
     for cached in (audit_of, question_set, split_of):
         cached.clear()
     run(app)

@@ -12,9 +12,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
+from mrc_workbench.data import store
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, load, stored
 from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of
 from tests.data.sample_files import ROWS, as_squad
 from tests.workbench.views.driving import keys, opened, press, run, texts
 
@@ -73,32 +75,37 @@ def test_stores_kind_of_data_in_address() -> None:
     assert "Set in use" not in texts(app)
 
 
-def test_previews_and_stores_scored_sample(app: AppTest) -> None:
+def test_previews_stores_lists_and_removes_samples(app: AppTest) -> None:
     press(app, "look_sample-sts")
     assert "300 rows → 300 scored pairs" in texts(app)
     assert metric_values(app)["Rows"] == "300"
     assert "No sentence occurs in more than one" in texts(app)
     assert stored() == []
     press(app, "keep_pairs")
-    (pairs_set,) = stored()
-    assert (pairs_set.name, pairs_set.source, pairs_set.rows, pairs_set.kind) == (
-        "Korean sample, similarity", "sample-sts", 300, PairKind.SCORED,
-    )  # fmt: skip
+    (similarity,) = stored()
+    assert (similarity.name, similarity.source) == ("Korean sample, similarity", "sample-sts")
+    assert (similarity.rows, similarity.kind) == (300, PairKind.SCORED)
     assert "“Korean sample: similarity” was saved." in texts(app)
     assert "Stored dataset: Korean sample: similarity" in texts(app)
     ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
     assert ways == [
-        ("Evaluate encoders with this dataset", f"pairs={pairs_set.key}"),
-        ("Train with this dataset", f"train=sentences&pairs={pairs_set.key}"),
+        ("Evaluate encoders with this dataset", f"pairs={similarity.key}"),
+        ("Train with this dataset", f"train=sentences&pairs={similarity.key}"),
     ]
-
-
-def test_displays_labels_of_labelled_sample(app: AppTest) -> None:
     press(app, "look_sample-nli")
     table = next(element.value for element in app.dataframe if "share" in element.value and "label" in element.value)
     assert table["label"].tolist() == ["entailment", "neutral", "contradiction"]
     assert table["count"].sum() == 300
     assert table["share"].sum() == pytest.approx(1)
+    press(app, "keep_pairs")
+    (inference,) = [pairs_set for pairs_set in stored() if pairs_set != similarity]
+    assert "Stored dataset: Korean sample: inference" in texts(app)
+    press(app, f"see_{similarity.key}")
+    assert "Stored dataset: Korean sample: similarity" in texts(app)
+    assert app.query_params["pairs"] in (similarity.key, [similarity.key])
+    press(app, f"remove_yes_{similarity.key}")
+    assert stored() == [inference]
+    assert "Stored dataset: Korean sample: inference" in texts(app)
 
 
 @pytest.mark.slow
@@ -245,10 +252,7 @@ def test_creates_set_from_sentences_of_dataset(app: AppTest) -> None:
     (pairs_set,) = stored()
     pairs = load(pairs_set.key)
     assert (pairs.kind, pairs_set.name) == (PairKind.SENTENCES, "Sentences of Korean sample")
-    from mrc_workbench.data.store import load as load_questions
-    from mrc_workbench.data.store import stored as stored_questions
-
-    questions = load_questions(stored_questions()[0].key)
+    questions = store.load(store.stored()[0].key)
     passages = "\n".join(questions.passages.texts)
     assert len(pairs) == len(set(pairs.sentences)) > len(questions.passages)
     assert all(sentence in passages for sentence in pairs.sentences)
@@ -288,26 +292,10 @@ def test_explains_failed_download(app: AppTest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_lists_previews_and_removes_stored_sets(app: AppTest) -> None:
-    press(press(app, "look_sample-sts"), "keep_pairs")
-    press(press(app, "look_sample-nli"), "keep_pairs")
-    inference, similarity = stored()
-    assert "Stored dataset: Korean sample: inference" in texts(app)
-    press(app, f"see_{similarity.key}")
-    assert "Stored dataset: Korean sample: similarity" in texts(app)
-    assert app.query_params["pairs"] in (similarity.key, [similarity.key])
-    press(app, f"remove_yes_{similarity.key}")
-    assert stored() == [inference]
-    assert "Stored dataset: Korean sample: inference" in texts(app)
-
-
-@pytest.mark.slow
 def test_reports_damaged_set(app: AppTest, tmp_path: Path) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     folder = tmp_path / "workspace" / "pairs" / stored()[0].key
     (folder / "pairs.arrow").write_bytes(b"ARROW1 damaged")
-    from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of
-
     for cached in (pair_audit, parts_of, pair_set):
         cached.clear()
     run(app)

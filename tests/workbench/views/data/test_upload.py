@@ -1,11 +1,13 @@
 """Uploads on the Data page: replaced and completed files, the report of a reading, and possible readings."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import TextInput
 
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
@@ -20,7 +22,7 @@ from mrc_workbench.data.subprocess_reader import UnusableFileError
 from mrc_workbench.workbench.views.data.page import sample_csv
 from mrc_workbench.workbench.views.data.preview import AuditedDataset, DatasetPreview, preview_of, preview_with
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
-from tests.data.formats.test_refusals import DOCX, PDF
+from tests.data.formats.test_refusals import DOCX, HWPX, PDF
 from tests.data.layouts.written import beir
 from tests.workbench.views.data.test_page import OTHER, counts, drop, statuses, upload
 from tests.workbench.views.driving import data_page, keys, opened, press, run, texts
@@ -39,6 +41,10 @@ def errors(app: AppTest) -> str:
     return " ".join(element.value for element in app.error)
 
 
+def name_field(app: AppTest) -> TextInput:
+    return next(element for element in app.text_input if (element.key or "").startswith("set_name_"))
+
+
 def test_replaces_unreadable_file(app: AppTest) -> None:
     upload(app, DOCX, "manual.docx")
     assert "문서를 읽을 수 없습니다" in errors(app)
@@ -55,6 +61,14 @@ def test_replaces_unreadable_file(app: AppTest) -> None:
 
 
 def test_reports_all_dropped_files(app: AppTest) -> None:
+    for content in (DOCX, PDF, HWPX):
+        upload(app, content, "a")
+        assert "문서를 읽을 수 없습니다" in texts(app)
+        assert "텍스트(.txt)" in texts(app), "what to do"
+    drop(app, {"manual.docx": DOCX, "cut.json": b'{"data": ['})
+    assert re.search(r"manual\.docx: 문서를 읽을 수 없습니다.*cut\.json: JSON", texts(app), re.DOTALL)
+    assert statuses(app) == ["error"]
+    assert "use" not in keys(app)
     drop(app, {"manual.docx": DOCX, "my3.csv": OTHER.encode(), "paper.pdf": PDF})
     assert statuses(app) == ["warning"]
     assert "모든 행을 문제없이 읽었습니다" not in texts(app)
@@ -141,7 +155,7 @@ def test_displays_formats_and_sample_csv(app: AppTest) -> None:
 
 def test_names_set_in_preview(app: AppTest) -> None:
     upload(app, OTHER, "my30_cp949.csv")
-    field = next(element for element in app.text_input if (element.key or "").startswith("set_name_"))
+    field = name_field(app)
     assert (field.label, field.value) == ("이름", "my30_cp949")
     field.input("  사내\n규정\x07 ../**FAQ**  ")
     press(app, "use")
@@ -150,7 +164,7 @@ def test_names_set_in_preview(app: AppTest) -> None:
     assert dataset.key == load(dataset.key).fingerprint[:16], "the name is no part of the key"
     assert r"사용 중인 데이터셋: 사내 규정 \.\./\*\*FAQ\*\*" in [element.value for element in app.header]
     upload(app, LARGER, "file.csv")
-    next(element for element in app.text_input if (element.key or "").startswith("set_name_")).input(" \t ")
+    name_field(app).input(" \t ")
     press(app, "use")
     assert stored()[0].name == "file", "an emptied name is that of the file"
     press(app, "look_sample")
@@ -181,7 +195,7 @@ def test_names_and_renames_pairs() -> None:
     assert "저장된 데이터셋: 우리 쌍" in texts(app)
     rows = "sentence1\tsentence2\tscore\n" + "".join(f"가 {row}\t나 {row}\t{row % 6}\n" for row in range(12))
     drop(app, {"a.tsv": rows.encode()})
-    next(element for element in app.text_input if (element.key or "").startswith("set_name_")).input("평가용 쌍")
+    name_field(app).input("평가용 쌍")
     press(app, "keep_pairs")
     assert {pairs_set.name for pairs_set in pair_store.stored()} == {"평가용 쌍", "우리 쌍"}
 
@@ -224,7 +238,8 @@ TABLE = "질문,지문,<b>난이도</b>,메모\n수도는?,서울은 수도이�
 
 
 def page_with(preview: DatasetPreview) -> AppTest:
-    app = opened(data_page, lang="ko")
+    app = AppTest.from_function(data_page, default_timeout=60)
+    app.query_params["lang"] = "ko"
     app.session_state["preview"] = preview
     return run(app)
 
@@ -239,22 +254,11 @@ def refused(
     candidates: tuple[QuestionColumns, ...] = (), encodings: tuple[EncodingCandidate, ...] = ()
 ) -> DatasetPreview:
     rows = ({"질문": "배송은 며칠 걸리나요?", "답변": "보통 이틀 걸립니다.", "상담 기록": "확인함"},)
-    proposal = Proposal(
-        QuestionColumns("질문", answers="답변"), ("질문", "답변", "상담 기록"), rows, candidates, encodings
-    )
+    columns = QuestionColumns("질문", answers="답변")
+    proposal = Proposal(columns, ("질문", "답변", "상담 기록"), rows, candidates, encodings)
     error = UnusableFileError(DataError.from_code(ProblemCode.NO_QUESTION), proposal)
-    return DatasetPreview(
-        "faq.csv",
-        "faq.csv",
-        files=((FAQ.encode(), "faq.csv"),),
-        key="0" * 16,
-        columns=proposal.columns,
-        available=proposal.available,
-        first_rows=proposal.first_rows,
-        candidates=candidates,
-        encodings=encodings,
-        error=error,
-    )
+    files = ((FAQ.encode(), "faq.csv"),)
+    return DatasetPreview("faq.csv", "faq.csv", files=files, key="0" * 16, **proposal._asdict(), error=error)
 
 
 def test_lists_files_in_natural_order() -> None:
@@ -268,47 +272,17 @@ def in_english(app: AppTest) -> str:
     return texts(run(app))
 
 
-def test_marks_part_with_too_few_questions() -> None:
-    parts = ["test", *["train"] * 39]
-    rows = "".join(f"{number}번 질문?,{number}번 지문이다.,{part}\n" for number, part in enumerate(parts))
-    app = page_with(preview_of([(f"질문,지문,split\n{rows}".encode(), "set.csv")]))
-    assert "평가 질문이 1개뿐" in texts(app)
-    assert "Too few test questions: 1." in in_english(app)
-
-
-def test_shortens_many_readings() -> None:
-    app = page_with(refused(tuple(QuestionColumns("질문", f"칸{number}") for number in range(7))))
-    assert len([key for key in keys(app) if key.startswith("reading_")]) == 5
-    assert "열이 2개 더 있습니다." in texts(app)
-    assert "Other possible columns: 2." in in_english(app)
-
-
-def test_reports_use_of_every_column_without_markup() -> None:
-    columns = {
-        "used_columns": ("질문", "지문"),
-        "metadata_columns": ("<b>난이도</b>",),
-        "unused_columns": ("**굵게**",),
-    }
-    app = page_with(preview_with_report(**columns))
+def test_reports_use_of_every_column_without_markup_and_notices_about_files() -> None:
+    whole = Problem.from_code(ProblemCode.DECIMAL_COMMA, column="점수", value="3,5", read="3.5")
+    of_row = Problem.from_code(ProblemCode.TITLE_AS_TEXT, 3, id="p7")
+    report = {"used_columns": ("질문", "지문"), "metadata_columns": ("<b>난이도</b>",), "unused_columns": ("**굵게**",)}
+    app = page_with(preview_with_report(**report, problems=(whole, of_row), problem_count=2))
     (listed,) = [element.value for element in app.markdown if "사용하지 않음" in element.value]
     assert "#### 열과 키" in texts(app)
     assert "- **사용**: 질문 (질문), 지문 (지문)" in listed
     assert r"- **메타데이터로 저장**: \<b\>난이도" in listed
     assert r"- **사용하지 않음**: \*\*굵게\*\*" in listed
-
-
-def test_reports_whether_split_is_published() -> None:
-    app = page_with(preview_of([(TABLE.encode(), "set.csv")]))
     assert "파일에 정해진 분할이 없어 질문을 새로 나눴습니다: 학습용 2" in texts(app)
-    parts = "질문,지문,split\n수도는?,서울은 수도이다.,train\n강은?,한강이다.,test\n"
-    published = page_with(preview_of([(parts.encode(), "set.csv")]))
-    assert "파일에 정해진 분할을 그대로 사용합니다: 학습용 1, 검증용 0, 평가용 1" in texts(published)
-
-
-def test_reports_notices_about_files_but_not_rows() -> None:
-    whole = Problem.from_code(ProblemCode.DECIMAL_COMMA, column="점수", value="3,5", read="3.5")
-    of_row = Problem.from_code(ProblemCode.TITLE_AS_TEXT, 3, id="p7")
-    app = page_with(preview_with_report(problems=(whole, of_row), problem_count=2))
     (notices,) = [element.value for element in app.markdown if "소수점" in element.value]
     assert notices.startswith("- ")
     assert "p7" not in notices
@@ -316,44 +290,34 @@ def test_reports_notices_about_files_but_not_rows() -> None:
     assert ["p7" in element.value for element in others.text] == [True]
 
 
-def test_offers_two_readings_with_first_rows() -> None:
-    app = page_with(refused((QuestionColumns("질문", "답변"), QuestionColumns("질문", "상담 기록"))))
+def test_marks_published_part_with_too_few_questions() -> None:
+    parts = ["test", *["train"] * 39]
+    rows = "".join(f"{number}번 질문?,{number}번 지문이다.,{part}\n" for number, part in enumerate(parts))
+    app = page_with(preview_of([(f"질문,지문,split\n{rows}".encode(), "set.csv")]))
+    assert "파일에 정해진 분할을 그대로 사용합니다: 학습용 34, 검증용 5, 평가용 1" in texts(app)
+    assert "평가 질문이 1개뿐" in texts(app)
+    assert "Too few test questions: 1." in in_english(app)
+
+
+def test_offers_readings_with_first_rows() -> None:
+    others = (QuestionColumns("질문", f"칸{number}") for number in range(5))
+    app = page_with(refused((QuestionColumns("질문", "답변"), QuestionColumns("질문", "상담 기록"), *others)))
     page_text = texts(app)
     assert "#### 파일을 어떻게 읽을지 골라 주세요" in page_text
     assert "질문 ← 질문 · 지문 ← 상담 기록" in page_text
-    tables = [table.value for table in app.dataframe]
-    assert {"질문 (질문)": "배송은 며칠 걸리나요?", "지문 (상담 기록)": "확인함"} in [
-        table.iloc[0].to_dict() for table in tables
-    ]
-    press(app, f"reading_{'0' * 16}_1")
+    first_rows = [table.value.iloc[0].to_dict() for table in app.dataframe]
+    assert {"질문 (질문)": "배송은 며칠 걸리나요?", "지문 (상담 기록)": "확인함"} in first_rows
+    readings = [f"reading_{'0' * 16}_{number}" for number in range(7)]
+    assert keys(app).intersection(readings) == {*readings[:5]}
+    assert "열이 2개 더 있습니다." in page_text
+    assert app.button(key=readings[0]).label == "답변을 지문으로 검색"
+    assert "Other possible columns: 2." in in_english(app)
+    assert app.button(key=readings[0]).label == "Search the answers"
+    press(app, readings[1])
     assert not app.error
     assert counts(app) == ["2", "2", "–"]
     assert next(box.value for box in app.selectbox if (box.key or "").startswith("column_context_")) == "상담 기록"
     press(app, "use")
-
-
-def test_searches_faq_answers_on_click() -> None:
-    app = page_with(refused((QuestionColumns("질문", "답변"),)))
-    in_english(app)
-    assert "Search the answers" in [element.label for element in app.button]
-    app.query_params["lang"] = "ko"
-    button = next(element for element in run(app).button if (element.key or "").startswith("reading_"))
-    assert button.label == "답변을 지문으로 검색"
-    press(app, str(button.key))
-    assert counts(app) == ["2", "2", "–"]
-    assert "use" in keys(app)
-
-
-def test_offers_encodings_with_first_line() -> None:
-    app = page_with(
-        refused(encodings=(EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("gb18030", "庱搒偼")))
-    )
-    box = next(element for element in app.selectbox if element.label == "인코딩")
-    assert box.options == ["shift_jis", "gb18030"]
-    assert [code.value for code in app.code] == ["首都は?"]
-    box.select("gb18030")
-    app.run()
-    assert [code.value for code in app.code] == ["庱搒偼"]
 
 
 # characters that several encodings decode, and one whose encoding is a guess
@@ -365,8 +329,9 @@ def test_uses_named_encoding_and_can_change_it() -> None:
     preview = refused(encodings=(EncodingCandidate("Windows-1251", "а"), EncodingCandidate("KOI8-R", "б")))
     files = ((CYRILLIC.replace("вопрос,текст", "question,context").encode("koi8_r"), "set.csv"),)
     app = page_with(replace(preview, files=files))
+    assert [code.value for code in app.code] == ["а"]
     next(element for element in app.selectbox if element.label == "인코딩").select("KOI8-R")
-    run(app)
+    assert [code.value for code in run(app).code] == ["б"]
     press(app, f"encoding_{'0' * 16}")
     assert not app.error
     assert "KOI8-R" in texts(app)
