@@ -19,8 +19,7 @@ from starlette.testclient import TestClient
 from mrc_workbench.retrieval.milvus_connection import MilvusSettings, is_reachable
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
-from mrc_workbench.workbench.serving.app import create_app
-from mrc_workbench.workbench.serving.batches import Batches
+from mrc_workbench.workbench.serving.app import Batches, create_app
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
 from mrc_workbench.workbench.serving.protocol import AccessLog, Logging, Metrics, RequestLimits, access_logger
 from tests.doubles import PASSAGES, QUESTIONS

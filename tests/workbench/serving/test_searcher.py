@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from mrc_workbench.retrieval.searcher import Searcher, SearchHit, open_searcher, open_searchers
-from mrc_workbench.workbench.serving.batches import Batches
+from mrc_workbench.workbench.serving.app import Batches
 from mrc_workbench.workbench.serving.cli import describe_searchers
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import MAKERS, MANY, QUERIES, bm25
