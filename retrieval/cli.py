@@ -191,9 +191,8 @@ def export_command(
     end_progress_line()
     rows = []
     for metric in exported.metrics:
-        cells = (
-            f"{100 * value:+.2f}" for value in (metric.engine_score - metric.workbench_score, metric.low, metric.high)
-        )
+        difference = metric.engine_score - metric.workbench_score
+        cells = [f"{100 * value:+.2f}" for value in (difference, metric.low, metric.high)]
         rows.append((metric.engine.value, [f"{100 * metric.engine_score:.2f}", *cells]))
     print_line("in percent; the last two columns are the 95% interval of the difference")
     print_line("\n".join(format_table([label(MEASURE), "difference", "low", "high"], rows, 10)))
@@ -222,25 +221,16 @@ def tune_command(
     retriever: Annotated[str, Parameter(help="name of a BM25 or of late interaction in the experiment")],
     /,
     *,
-    k1: tuple[float, ...] = labs.K1S,
-    b: tuple[float, ...] = labs.BS,
+    k1: Annotated[tuple[float, ...], Parameter(help="values of k1, 0 to 10")] = labs.K1S,
+    b: Annotated[tuple[float, ...], Parameter(help="values of b, 0 to 1")] = labs.BS,
     analyzer: Annotated[tuple[Analyzer, ...], Parameter(help="analyzers to try; by default that of the BM25")] = (),
-    metric: str = "ndcg@10",
+    metric: Annotated[str, Parameter(help="metric that selects the best setting")] = "ndcg@10",
     add: Annotated[bool, Parameter(negative="", help="add the best setting to the experiment file")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Tune a retriever of an experiment on validation data.
 
     Prints the cross-validated gain of the best setting. Tunes k1 and b of a BM25, or the layers of late interaction.
-
-    Parameters
-    ----------
-    k1
-        values of k1, 0 to 10
-    b
-        values of b, 0 to 1
-    metric
-        metric that selects the best setting
     """
     parsed = read_experiment(experiment)
     tuning = _tuning_experiment(parsed, retriever, analyzer, (k1, b), metric)

@@ -18,16 +18,15 @@ from mrc_workbench.api.experiment import (
     require_scores,
     store_rankings,
 )
-from mrc_workbench.api.retrievers import Item, Items, build_request
-from mrc_workbench.api.values import ApiError, accept_earlier_keywords, progress_bar
+from mrc_workbench.api.retrievers import Item, Items, RetrieverRequest, build_request
+from mrc_workbench.api.values import ApiError, OnProgress, accept_earlier_keywords, progress_bar
 from mrc_workbench.data.problems import raise_missing_extra
-from mrc_workbench.data.records import RELEVANT_GRADE
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
 from mrc_workbench.data.workspace import error_message
 from mrc_workbench.retrieval.analysis.evidence import default_baseline, displayed_measures, label
 from mrc_workbench.retrieval.comparison import compare as comparing
-from mrc_workbench.retrieval.comparison.compare import provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable
 from mrc_workbench.retrieval.comparison.store import find_comparison, list_comparisons, store_comparison
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
@@ -163,24 +162,21 @@ def compare(
     store: bool = True,
     progress: bool = True,
 ) -> ComparisonResult:
-    """Search every question with every retriever, and score the rankings.
+    """Search every question with every retriever, and score the rankings. Raises `ApiError`.
 
     Parameters
     ----------
     data
         A `Dataset`, or anything that `load` takes; None for the data of an experiment in `retrievers`.
-        `compare("experiment.toml")` also works.
     retrievers
-        One or several of: names of default retrievers ("bm25", "bm25-words", "dense", "lsa", "late", "hybrid",
-        "rerank", "mix") and of registered ones; dictionaries and `Spec` objects with the fields of an experiment file;
-        the path of an experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question
-        id), which the Compare page lists from then on; models that `train` returned; and retrievers from outside:
-        objects or classes with `search(query, k)`, functions, retrievers of LangChain and LlamaIndex. A mapping names
-        them: `{"mine": search, "baseline": "bm25"}`. The components of a retriever are added. By default those that the
-        Compare page selects first.
+        One or several, by default those that the Compare page selects first: names of default retrievers ("bm25",
+        "bm25-words", "dense", "lsa", "late", "hybrid", "rerank", "mix") and of registered ones; dictionaries and `Spec`
+        objects with the fields of an experiment file; an experiment or its path; runs (a TREC file, a table, scores by
+        passage id by question id), which the Compare page lists from then on; models of `train`; objects, classes and
+        functions that search, and retrievers of LangChain and LlamaIndex. Components are added. A mapping names them:
+        `{"mine": search, "baseline": "bm25"}`.
     part
-        Questions to search: "all", "train", "validation" or "test". By default all, or "test" with a model that
-        `train` returned.
+        Questions to search: "all", "train", "validation" or "test", the default with a model of `train`, else all.
     split
         The split of the dataset; by default that of the trained model, or else that of the Compare page.
     ks
@@ -189,52 +185,43 @@ def compare(
         The minimum grade of a relevant passage, for all metrics except nDCG.
     store
         Whether to store the dataset and the result in the workspace, for the app, `mrc serve` and exports.
-    progress
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    ComparisonResult
-        Its tables have the retrievers in the order given. A retriever that failed is listed in its `failures`.
-
-    Raises
-    ------
-    ApiError
-        If an argument cannot be used, or if every retriever failed.
 
     Examples
     --------
     >>> import mrc_workbench as mrc
     >>> result = mrc.compare("sample", ["bm25", "bm25-words"], progress=False)
-    >>> result.table(["nDCG@10", "AP", "P@5"]).round(2).loc["BM25"].tolist() == [
-    ...     round(float(result.per_question(metric)["BM25"].mean()), 2) for metric in ("nDCG@10", "AP", "P@5")]
-    True
     >>> result.differences("bm25").columns[:4].tolist()
     ['retriever', 'baseline', 'metric', 'difference']
-    >>> result["bm25"].search("자격루는 누가 만들었는가?", k=1, progress=False)["rank"].tolist()
-    [1]
     """
     dataset, items = dataset_and_items(data, retrievers)
     request = build_request(items, dataset.question_set)
-    if not request.specs:
-        raise ApiError("no_retriever", "compare needs at least one retriever")
     base = base_experiment(request, part=part, split=split, ks=ks, relevance_level=relevance_level)
-    require_questions(base, dataset.question_set)
     with progress_bar("Comparing", enabled=progress) as report:
-        errors = store_rankings(request, base, dataset.question_set, report)
-        experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
-        experiment = make_storable(experiment, dataset.question_set, Path.cwd())
-        comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
+        comparison = _compare(request, base, dataset.question_set, report)
+    return ComparisonResult(comparison, dataset, _store(comparison, dataset) if store else "")
+
+
+def _compare(
+    request: RetrieverRequest, base: Experiment, question_set: QuestionSet, report: OnProgress
+) -> comparing.Comparison:
+    require_questions(base, question_set)
+    errors = store_rankings(request, base, question_set, report)
+    experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
+    experiment = make_storable(experiment, question_set, Path.cwd())
+    comparison = comparing.compare(experiment, question_set, base=Path.cwd(), on_progress=report)
     require_scores(comparison, errors)
-    key = ""
-    if store:
-        origin = provenance(comparison, dataset.question_set, Path.cwd())
-        try:
-            key = str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
-        except OSError as error:
-            message = f"the comparison is not stored in the workspace: {error_message(error)}"
-            warnings.warn(message, stacklevel=2)
-    return ComparisonResult(comparison, dataset, key)
+    return comparison
+
+
+def _store(comparison: comparing.Comparison, dataset: Dataset) -> str:
+    """Store a comparison in the workspace, and return its key; a full or read-only disk is a warning."""
+    origin = comparing.provenance(comparison, dataset.question_set, Path.cwd())
+    try:
+        return str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
+    except OSError as error:
+        message = f"the comparison is not stored in the workspace: {error_message(error)}"
+        warnings.warn(message, stacklevel=3)
+        return ""
 
 
 def comparisons() -> pd.DataFrame:
@@ -258,10 +245,7 @@ def comparisons() -> pd.DataFrame:
 def open_comparison(reference: str) -> ComparisonResult:
     """Open a stored comparison by its key, by its experiment file, or by the folder of `mrc compare --out`.
 
-    Raises
-    ------
-    ComparisonNotFoundError
-        If no comparison is stored there.
+    Raises `ComparisonNotFoundError` if no comparison is stored there.
 
     Examples
     --------
@@ -285,31 +269,14 @@ def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
 
 @raise_missing_extra("mrc_workbench.search")
 def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, progress: bool = True) -> pd.DataFrame:
-    """Search the passages of a dataset.
+    """Return the best k passages, best first: rank, score (higher is better), passage_id, title, text.
 
     Parameters
     ----------
     data
         A `Dataset`, or anything that `load` takes.
-    query
-        The question.
     retriever
-        A default retriever by its name, a dictionary or `Spec` object, a model that `train` returned, or an experiment
-        file, which searches with its last retriever; see `compare`.
-    k
-        How many passages to return.
-    progress
-        Whether to show a progress bar while an index is built.
-
-    Returns
-    -------
-    DataFrame
-        The best k passages, best first: rank, score (higher is better), passage_id, title, text.
-
-    Raises
-    ------
-    ApiError
-        If an argument cannot be used.
+        One of those that `compare` takes, except runs and retrievers from outside; of an experiment file, the last.
 
     Examples
     --------

@@ -117,7 +117,7 @@ Source: TypeAlias = (
 
 
 def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str = "", encoding: str = "") -> Dataset:
-    """Load questions and passages.
+    """Load questions and passages. Raises `DataError`, with the reason and a solution.
 
     Parameters
     ----------
@@ -132,11 +132,6 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
         The name to display; by default that of the file, or for data of Python its size: "Table of 120 questions".
     encoding
         Encoding of text files; detected by default.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be used; the message has the reason and a solution.
 
     Examples
     --------

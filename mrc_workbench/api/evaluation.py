@@ -281,7 +281,7 @@ class Evaluation(ScoredRankings):
 
 
 def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS) -> Evaluation:
-    """Evaluate runs of any system.
+    """Evaluate runs of any system. Raises `RunError`, and `MetricError` with suggestions.
 
     Parameters
     ----------
@@ -295,13 +295,6 @@ def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS
     metrics
         Names or measures of ir_measures, such as `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)` or `ERR@10`. A run has no hits
         below its last rank, and 0 for questions that it lacks.
-
-    Raises
-    ------
-    MetricError
-        If a metric is unknown or cannot be computed; the message suggests names.
-    RunError
-        If a run cannot be read, or names none of the passages or questions.
 
     Examples
     --------
@@ -329,24 +322,14 @@ def significance(
     *,
     data: Source | Any = None,
 ) -> pd.DataFrame:
-    """Test whether retrievers differ, by paired randomisation tests over questions about the same passages.
+    """Test whether retrievers differ, by paired randomisation tests: a row per pair, as of `differences`.
 
     Parameters
     ----------
     result
         What `compare` or `evaluate` returned, or runs by name; `data` are then their judgements, as for `evaluate`.
-    metric
-        One or several names of metrics.
     baseline
         The retriever that the others are tested against; by default every pair is tested.
-    data
-        The judgements of runs.
-
-    Returns
-    -------
-    DataFrame
-        A row per pair: retriever, baseline, metric, difference, low, high, p, p_corrected, significant, wins, ties,
-        losses; see `ComparisonResult.differences`.
 
     Examples
     --------

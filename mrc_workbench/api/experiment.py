@@ -58,6 +58,8 @@ def base_experiment(
 ) -> Experiment:
     """Return the experiment without its retrievers: split, part, cutoffs and relevance level."""
     experiment = request.experiment
+    if not request.specs:
+        raise ApiError("no_retriever", "compare needs at least one retriever")
     if part is not None and part not in [*Part]:
         raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
     if split is not None and not isinstance(split, SplitOptions):

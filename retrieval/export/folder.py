@@ -113,14 +113,7 @@ def export_retriever(
     paths of models start at `base`. Raises `ExportError` if the engine supports no component, if the retriever failed
     in the comparison, or if the folder contains other files, and the errors of a model.
     """
-    if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
-        message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
-        raise ExportError("folder_in_use", message, folder=str(folder))
-    if name not in (names := [result.name for result in comparison.results]):
-        message = f"no retriever of this comparison is called {name!r}; there are: {', '.join(names)}"
-        raise ExportError("retriever_failed", message, name=name)
-    if name not in comparison.rankings:
-        raise ExportError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
+    _require_exportable(comparison, name, folder)
     on_progress("metrics", 0.0)
     evaluated = comparison.question_set
     context = build_context(comparison.experiment, evaluated, base, whole=full_set)
@@ -153,11 +146,22 @@ def export_retriever(
     return metrics, models
 
 
+def _require_exportable(comparison: Comparison, name: str, folder: Path) -> None:
+    if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
+        message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
+        raise ExportError("folder_in_use", message, folder=str(folder))
+    if name not in (names := [result.name for result in comparison.results]):
+        message = f"no retriever of this comparison is called {name!r}; there are: {', '.join(names)}"
+        raise ExportError("retriever_failed", message, name=name)
+    if name not in comparison.rankings:
+        raise ExportError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
+
+
 def _measure_engines(
     comparison: Comparison, signal_rankings: SignalRankings | None, name: str, on_progress: Progress
 ) -> list[EngineMetrics]:
     """Measure the fusion of every engine; libraries call the search of this program, with the same results."""
-    metrics = list[EngineMetrics]()
+    metrics = []
     evaluated = comparison.question_set
     rankings = comparison.rankings[name]
     for number, engine in enumerate(TRAITS, start=1):

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import Fusion
-from mrc_workbench.retrieval.comparison.compare import Comparison, build_context, compare
+from mrc_workbench.retrieval.comparison.compare import build_context, compare
 from mrc_workbench.retrieval.export.fusion import (
     MEASURE,
     TRAITS,
@@ -33,7 +32,7 @@ from mrc_workbench.retrieval.export.signals import (
     round_to_nine_bits,
 )
 from mrc_workbench.retrieval.mix import LearnedMix
-from tests.doubles import small_set
+from tests.doubles import small_set, texts_of
 from tests.engines.base import nine_bits
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
 
@@ -60,6 +59,9 @@ class Scored(Given, Vectors): ...
 
 
 class LateScored(Given, LateTokens): ...
+
+
+class TermsScored(Given, SparseTerms): ...
 
 
 def signals(seed: int, few: bool = False) -> list[np.ndarray]:
@@ -204,9 +206,6 @@ def test_exports_heaviest_signals_if_engine_takes_few() -> None:
     assert ([signal.name for signal in mix.signals], mix.weights, mix.left_out) == (["signal_0"], (1.0,), ("signal_1",))
 
 
-class TermsScored(Given, SparseTerms): ...
-
-
 @pytest.mark.parametrize("engine", TRAITS)
 def test_exports_only_supported_signal_kinds(engine: ExportTarget) -> None:
     scores = np.random.default_rng(2).uniform(0.1, 1, (3, 6, N))
@@ -267,25 +266,15 @@ HYBRID = {
 RERANKED = {"name": "again", "kind": "rerank", "first_stage": "mix", "model": "starter"}
 
 
-def compared(*specs: dict[str, object]) -> tuple[Comparison, QuestionSet]:
-    return compare(experiment_of(*specs), small_set()), small_set()
-
-
 def test_term_hybrid_is_identical_with_exact_lengths() -> None:
-    comparison, whole = compared(BIGRAMS, WORDS, HYBRID)
-    lists = SignalRankings(
-        plan_export("mix", build_context(comparison.experiment, whole)), [question.text for question in whole.questions]
-    )
-    for engine in (
-        ExportTarget.ELASTICSEARCH,
-        ExportTarget.OPENSEARCH,
-    ):  # passages are short: a byte holds their lengths
+    whole = small_set()
+    comparison = compare(experiment_of(BIGRAMS, WORDS, HYBRID), whole)
+    lists = SignalRankings(plan_export("mix", build_context(comparison.experiment, whole)), texts_of(whole.questions))
+    # passages are short: a byte holds their lengths
+    for engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH):
         metrics = measure_engine(build_mix(engine, lists), comparison.rankings["mix"], lists, whole)
-        assert (
-            metrics.engine_score
-            == metrics.workbench_score
-            == comparison.scores["mix"].means().get(MEASURE, metrics.workbench_score)
-        )
+        expected = comparison.scores["mix"].means().get(MEASURE, metrics.workbench_score)
+        assert metrics.engine_score == metrics.workbench_score == expected
         assert (metrics.low, metrics.high, metrics.differences) == (0, 0, ("lengths",))
 
 
