@@ -65,10 +65,7 @@ def compare_command(
     question_set = find(parsed.data, base)
     gate = QualityGate.of(parsed, question_set, at_least, not_below, metric)  # before hours of work
     with stop_message(_STOPPED_MESSAGE):
-        report_progress("", 0.0)
-        storable = make_storable(parsed, question_set, base)
-        comparison = compare(storable, question_set, base=base, on_progress=report_progress)
-        end_progress_line()
+        comparison = _compare(make_storable(parsed, question_set, base), question_set, base)
         origin = provenance(comparison, question_set, base)
         print_line(format_comparison(comparison))  # before storing: a full disk loses no metrics
         print_split(comparison)
@@ -84,6 +81,13 @@ def compare_command(
 
             save(comparison, out, origin, language)
     return status
+
+
+def _compare(experiment: Experiment, question_set: QuestionSet, base: Path) -> Comparison:
+    report_progress("", 0.0)
+    comparison = compare(experiment, question_set, base=base, on_progress=report_progress)
+    end_progress_line()
+    return comparison
 
 
 def print_failures(comparison: Comparison, gate: QualityGate | None = None) -> int:
@@ -236,9 +240,7 @@ def tune_command(
     tuning = _tuning_experiment(parsed, retriever, analyzer, (k1, b), metric)
     question_set = find(parsed.data, experiment.parent)
     with stop_message(_STOPPED_MESSAGE):
-        report_progress("", 0.0)
-        comparison = compare(tuning, question_set, base=experiment.parent, on_progress=report_progress)
-    end_progress_line()
+        comparison = _compare(tuning, question_set, experiment.parent)
     groups = question_groups(comparison.question_set)
     scores = labs.lab_results(comparison, metric, groups)
     if scores.empty:
@@ -247,11 +249,10 @@ def tune_command(
     best_setting = labs.best_setting_name(scores)
     spec = labs.selected_spec(tuning, best_setting)
     if as_json:
-        columns = [name for name in _SETTING_COLUMNS if name in scores]
         content = {
             "measure": metric,
             "questions": len(comparison.question_set.questions),
-            "settings": scores[columns].to_dict("records"),
+            "settings": scores.filter(_SETTING_COLUMNS).to_dict("records"),
             "best": best_setting,
             "cross_validated": None if fit is None else {**asdict(fit.test), "selections": dict(fit.selections)},
             "retriever": spec.model_dump(mode="json", exclude_none=True),

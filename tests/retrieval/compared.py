@@ -41,6 +41,18 @@ def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
     return Rankings(indices, scores)
 
 
+def assert_equal_rankings(actual: Rankings, expected: Rankings, **tolerance: float) -> None:
+    """Assert the same passages, and scores within `rtol` and `atol`, by default 0."""
+    np.testing.assert_array_equal(actual.indices, expected.indices)
+    np.testing.assert_allclose(actual.scores, expected.scores, **{"rtol": 0, **tolerance})
+
+
+def hits_of(rankings: Rankings) -> list[dict[int, float]]:
+    """Return the scores of each question's hits by passage."""
+    pairs = zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
+    return [{row: score for row, score in zip(*hits, strict=True) if row >= 0} for hits in pairs]
+
+
 def comparison_of(
     rows_by_retriever: Mapping[str, Sequence[Sequence[int]] | None],
     question_set: QuestionSet | None = None,

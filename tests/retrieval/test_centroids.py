@@ -12,6 +12,7 @@ from mrc_workbench.retrieval.centroids import CANDIDATES, Block, TokenIndex, map
 from mrc_workbench.retrieval.dense import LateIndex, LateInteraction, max_sim
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate
 from tests.doubles import PASSAGES, QUESTIONS, KeywordTokens, texts_of
+from tests.retrieval.compared import assert_equal_rankings
 
 pytestmark = pytest.mark.slow  # compiles, and reads FAISS
 
@@ -195,6 +196,5 @@ def test_late_interaction_returns_same_hits_with_index(first: bool) -> None:
     )
     expected = alone.search(queries, 5)
     rankings = late.search(queries, 5)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
+    assert_equal_rankings(rankings, expected, rtol=1e-6)
     assert late.memory_bytes > 0

@@ -18,6 +18,7 @@ from mrc_workbench.retrieval.combine import Fusion, PairScores, RerankedRetrieve
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
+from tests.retrieval.compared import assert_equal_rankings
 
 N_PASSAGES = 7
 SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)
@@ -186,8 +187,7 @@ def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
     counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
     expected = combine.Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
     rankings = combine.Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
-    assert rankings.indices.tolist() == expected.indices.tolist()
-    np.testing.assert_allclose(rankings.scores, expected.scores)
+    assert_equal_rankings(rankings, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])

@@ -25,6 +25,7 @@ from mrc_workbench.retrieval.dense import (
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTokens, texts_of
+from tests.retrieval.compared import assert_equal_rankings
 
 APPROXIMATE = [IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8]
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=9)
@@ -205,8 +206,7 @@ def test_deeper_search_extends_ranking(k: int) -> None:
     questions = texts_of(QUESTIONS)
     whole = retriever.search(questions, 8)
     part = retriever.search(questions, k)
-    assert whole.first(k).indices.tolist() == part.indices.tolist()
-    assert whole.first(k).scores.tolist() == part.scores.tolist()
+    assert_equal_rankings(whole.first(k), part)
 
 
 class WindowedRows(RowEncoder):

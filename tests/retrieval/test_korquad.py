@@ -20,6 +20,7 @@ from mrc_workbench.retrieval.mix import FittedMix, fit_mix, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.trec import write_qrels, write_run
 from tests.depth import sampled
+from tests.retrieval.compared import assert_equal_rankings
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
@@ -79,8 +80,7 @@ def test_search_ranks_scores_of_documented_formula(
     for k in (1, 10, 100, len(questions.passages)):
         rankings = bm25.search(texts, k)
         expected = top_k(scores, k)
-        np.testing.assert_array_equal(rankings.indices, expected.indices)
-        np.testing.assert_array_equal(rankings.scores, expected.scores)
+        assert_equal_rankings(rankings, expected)
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
     documents = (questions.passages.indexed_texts(title=True), texts)
     analyzed = [tokens_of(bm25.analysis, part).texts() for part in documents]

@@ -47,6 +47,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.milvus_server import serving
 from tests.programs import free_port
+from tests.retrieval.compared import assert_equal_rankings
 
 QUERIES = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
@@ -100,8 +101,7 @@ def test_milvus_bm25_equals_bm25_with_empty_passages() -> None:
 def test_milvus_vectors_match_local_index(index: IndexKind) -> None:
     rankings = milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder(), index=index)).search(QUERIES, 5)
     expected = Dense("dense", PASSAGES, KeywordEncoder(), index=index).search(QUERIES, 5)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6, atol=1e-7)
+    assert_equal_rankings(rankings, expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.slow

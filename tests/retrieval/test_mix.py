@@ -25,6 +25,7 @@ from mrc_workbench.retrieval.mix import (
 )
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
+from tests.retrieval.compared import assert_equal_rankings
 
 N_PASSAGES = 30
 DEPTH = 12
@@ -76,8 +77,7 @@ def test_untrained_mix_fuses_components_by_z_score() -> None:
     learned = fit_mix(rankings, nothing, PARTS, N_PASSAGES)
     mixed_rankings = rank_by_mix(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10)
     expected = untrained_mix(rankings)
-    np.testing.assert_array_equal(mixed_rankings.indices, expected.indices)
-    np.testing.assert_allclose(mixed_rankings.scores, expected.scores, rtol=1e-6)
+    assert_equal_rankings(mixed_rankings, expected, rtol=1e-6)
 
 
 def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
@@ -101,8 +101,7 @@ def test_scaling_scores_does_not_change_ranking(factor: float, signal: int, seed
     question_set, scores = world(seed=seed)
     other = [signal_scores * factor if row == signal else signal_scores for row, signal_scores in enumerate(scores)]
     rankings, again = (ranked_by(fit_to_scores(question_set, of), question_set, of) for of in (scores, other))
-    np.testing.assert_array_equal(rankings.indices, again.indices)
-    np.testing.assert_allclose(rankings.scores, again.scores, atol=1e-4)
+    assert_equal_rankings(rankings, again, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from mrc_workbench.retrieval import trec
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import QUESTIONS, small_set, texts_of
+from tests.retrieval.compared import assert_equal_rankings
 
 MEASURES = {"recall@1": R @ 1, "recall@5": R @ 5, "recall@20": R @ 20, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
 MERGED = QuestionSet(
@@ -254,8 +255,7 @@ def test_round_trips_run(seed: int, tmp_path: Path) -> None:
     trec.write_run(tmp_path / "run", native, question_set, "our own")
     queries = texts_of(questions)
     imported = trec.ImportedRun("imported", tmp_path / "run", question_set).search(queries, 15)
-    np.testing.assert_array_equal(imported.indices, native.indices)
-    np.testing.assert_array_equal(imported.scores, native.scores)
+    assert_equal_rankings(imported, native)
 
 
 @pytest.mark.parametrize(

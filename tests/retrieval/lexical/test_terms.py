@@ -25,6 +25,7 @@ from mrc_workbench.retrieval.explain import BM25Explainer, WindowedBM25Explainer
 from mrc_workbench.retrieval.lexical import terms
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25, windows
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 # enough of each particle that they are known as such
 _PARTICLES = " ".join(
@@ -303,11 +304,9 @@ def test_windowed_scores_are_maxima_of_bm25_over_windows(texts: list[list[str]],
     rankings = WindowedBM25("windowed", passages, WORD, sentences=sentences).search(["a b", "c d d", "e"], len(texts))
     for question in range(3):
         best: dict[int, float] = {}
-        for window_row, score in zip(plain.indices[question].tolist(), plain.scores[question].tolist(), strict=True):
-            if window_row >= 0:
-                best.setdefault(cut[window_row][0], score)
-        hits = zip(rankings.indices[question].tolist(), rankings.scores[question].tolist(), strict=True)
-        assert {row: score for row, score in hits if row >= 0} == best
+        for window_row, score in hits_of(plain)[question].items():
+            best.setdefault(cut[window_row][0], score)
+        assert hits_of(rankings)[question] == best
 
 
 @pytest.mark.slow
@@ -316,8 +315,7 @@ def test_whole_passage_windows_equal_bm25() -> None:
     queries = texts_of(sample.questions[::16])
     longest = WindowedBM25("windowed", sample.passages, sentences=10_000).search(queries, 20)
     plain = BM25("plain", sample.passages).search(queries, 20)
-    np.testing.assert_array_equal(longest.indices, plain.indices)
-    np.testing.assert_array_equal(longest.scores, plain.scores)
+    assert_equal_rankings(longest, plain)
 
 
 @pytest.mark.parametrize("texts", [[], ["..."], ["...", ""]])
@@ -330,24 +328,15 @@ def test_passages_without_tokens_are_never_returned(texts: list[str]) -> None:
 
 def test_builds_windowed_bm25_from_experiment_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
+    options = 'sentences = 2\nanalyzer = "bigram"\nk1 = 0.4\nb = 0.6\ntitle = false\n'
     path.write_text(
-        """data = "small"
-[[retriever]]
-name = "Sentences"
-kind = "bm25-windows"
-sentences = 2
-analyzer = "bigram"
-k1 = 0.4
-b = 0.6
-title = false
-""",
-        encoding="utf-8",
+        f'data = "small"\n[[retriever]]\nname = "Sentences"\nkind = "bm25-windows"\n{options}', encoding="utf-8"
     )
     queries = texts_of(QUESTIONS)
     (retriever,) = build_context(read_experiment(path), small_set()).retrievers.values()
     assert isinstance(retriever, CachedRetriever)
-    options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
-    expected = WindowedBM25("Sentences", PASSAGES, options, sentences=2).search(queries, 5)
+    bm25_options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
+    expected = WindowedBM25("Sentences", PASSAGES, bm25_options, sentences=2).search(queries, 5)
     np.testing.assert_array_equal(retriever.search(queries, 5).indices, expected.indices)
     np.testing.assert_array_equal(retriever.search(queries, 5).scores, expected.scores)
     path.write_text(path.read_text(encoding="utf-8").replace("sentences = 2", "sentences = 0"), encoding="utf-8")

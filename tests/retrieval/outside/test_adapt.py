@@ -17,6 +17,7 @@ from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.report.words import retriever_cost
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.retrieval.compared import assert_equal_rankings
 from tests.search_server import scored
 
 QUERIES = texts_of(QUESTIONS)
@@ -84,8 +85,7 @@ def test_every_search_form_returns_same_hits(item: Any) -> None:
     expected = as_retriever(Single(), SET).search(QUERIES, 3)
     retriever = as_retriever(item, SET)
     rankings = retriever.search(QUERIES, 3)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_array_equal(rankings.scores, expected.scores)
+    assert_equal_rankings(rankings, expected)
     assert retriever.measured_seconds > 0
     assert retriever.notes["latency"].keys() == {"mean", "p50", "p95"}
 

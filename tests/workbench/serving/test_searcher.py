@@ -72,9 +72,7 @@ def test_returns_equal_results_alone_together_and_in_batches(make: Callable[...,
 
 
 @pytest.mark.slow
-def test_opens_experiment_and_stored_comparison_with_equal_results(tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+def test_opens_experiment_and_stored_comparison_with_equal_results(file: Path) -> None:
     progress: list[tuple[str, float]] = []
     searchers = open_searchers(file, on_progress=lambda *arguments: progress.append(arguments))
     question_set = find("sample")
@@ -93,6 +91,13 @@ def test_opens_experiment_and_stored_comparison_with_equal_results(tmp_path: Pat
     assert {name for name, _ in progress} == {"BM25", "Words", "Hybrid"}
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+    return path
+
+
 def files() -> set[Path]:
     return {path for path in workspace().rglob("*") if path.is_file()}
 
@@ -102,9 +107,7 @@ def information(file: Path, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_information_identifies_index_without_folders(tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+def test_information_identifies_index_without_folders(file: Path, tmp_path: Path) -> None:
     description = information(file, "Hybrid")
     assert description["corpus_fingerprint"] == find("sample").passages.fingerprint
     assert description["retrievers"] == [{"name": "Hybrid", "kind": "hybrid", "models": {}}]
@@ -119,19 +122,19 @@ def test_information_identifies_index_without_folders(tmp_path: Path) -> None:
     assert other["corpus_fingerprint"] != description["corpus_fingerprint"]
 
 
-def test_reports_unopenable_retrievers(tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
-    with pytest.raises(ValueError, match="BM25, Words, Hybrid"):
-        open_searcher(file)
-    with pytest.raises(ValueError, match="'Dense'"):
-        open_searcher(file, "Dense")
-    with pytest.raises(ValueError, match="there is no comparison"):
-        open_searcher("0123456789abcdef")
+def test_reports_unopenable_retrievers(file: Path, tmp_path: Path) -> None:
     run = '[[retriever]]\nname = "elsewhere"\nkind = "run"\npath = "a.trec"\n'
-    file.write_text(f'data = "sample"\n{run}', encoding="utf-8")
-    with pytest.raises(ValueError, match="elsewhere"):
-        open_searcher(file, "elsewhere")
+    with_run = tmp_path / "run.toml"
+    with_run.write_text(f'data = "sample"\n{run}', encoding="utf-8")
+    messages = {
+        (file, ""): "BM25, Words, Hybrid",
+        (file, "Dense"): "'Dense'",
+        ("0123456789abcdef", ""): "there is no comparison",
+        (with_run, "elsewhere"): "elsewhere",
+    }
+    for arguments, message in messages.items():
+        with pytest.raises(ValueError, match=message):
+            open_searcher(*arguments)
 
 
 class Counting:
