@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,14 @@ def assert_equal_rankings(actual: Rankings, expected: Rankings, **tolerance: flo
     """Assert the same passages, and scores within `rtol` and `atol`, by default 0."""
     np.testing.assert_array_equal(actual.indices, expected.indices)
     np.testing.assert_allclose(actual.scores, expected.scores, **{"rtol": 0, **tolerance})
+
+
+def ir_measures_by_name(ks: Sequence[int]) -> dict[str, Any]:
+    """Return the measures of ir_measures by our names."""
+    from ir_measures import RR, R, Success, nDCG
+
+    kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
+    return {f"{name}@{k}": measure @ k for name, measure in kinds.items() for k in ks}
 
 
 def hits_of(rankings: Rankings) -> list[dict[int, float]]:

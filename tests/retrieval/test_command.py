@@ -15,7 +15,6 @@ from typing import Any
 import ir_measures
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
-from ir_measures import RR, R, Success, nDCG
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import find, save_question_set
@@ -27,10 +26,10 @@ from mrc_workbench.retrieval.report import exports
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.programs import run_module
+from tests.retrieval.compared import ir_measures_by_name
 
 KS = (1, 5, 10, 20)
-MEASURES = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
-THEIRS = {f"{name}@{k}": measure @ k for name, measure in MEASURES.items() for k in KS}
+THEIRS = ir_measures_by_name(KS)
 EVERY_KIND = """
 data = "sample"
 split = "test"

@@ -6,7 +6,6 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 import pytest
-from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
 from mrc_workbench.data.questions.read import read_file
@@ -20,14 +19,14 @@ from mrc_workbench.retrieval.mix import FittedMix, fit_mix, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.trec import write_qrels, write_run
 from tests.depth import sampled
-from tests.retrieval.compared import assert_equal_rankings
+from tests.retrieval.compared import assert_equal_rankings, ir_measures_by_name
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
 ]
-THEIRS = {"recall@1": R @ 1, "recall@10": R @ 10, "hit@10": Success @ 10, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+THEIRS = ir_measures_by_name((1, 10))
 RETRIEVERS = (
     {"name": "bm25", "kind": "bm25"},
     {"name": "dense", "kind": "dense"},

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
 import pytest
-from ir_measures import RR, R, Success, nDCG
 
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.questions.read import read
@@ -28,6 +28,7 @@ from mrc_workbench.retrieval.report import report
 from mrc_workbench.workbench.cli import main
 from tests.data.layouts.public_layouts import LAYOUTS, NEXT, QUESTIONS, TEXTS
 from tests.doubles import small_set
+from tests.retrieval.compared import ir_measures_by_name
 
 HEAD = "ks = [1, 10]\n"
 WORDS = '[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
@@ -180,14 +181,8 @@ def test_ctrl_c_reports_stored_work_and_rerun_continues(tmp_path: Path) -> None:
     (tmp_path / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{retriever}', encoding="utf-8")
     command = [sys.executable, "-m", "mrc_workbench", "compare", str(tmp_path / "e.toml"), "--progress", "json"]
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace())}
-    options = {
-        "cwd": PROJECT,
-        "env": environment,
-        "stderr": subprocess.PIPE,
-        "text": True,
-        "preexec_fn": _listen_to_ctrl_c,
-    }
-    with subprocess.Popen(command, **options) as process:  # type: ignore[call-overload]
+    options: dict[str, Any] = {"cwd": PROJECT, "env": environment, "preexec_fn": _listen_to_ctrl_c}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
         first = process.stderr.readline()
         assert json.loads(first)["fraction"] < 1
         time.sleep(2)
@@ -261,44 +256,29 @@ def test_metric_without_judged_passages_falls_back_to_ir_measures() -> None:
     assert measures.score_by_name(single_ranking, plain, ["Judged@2"])["Judged@2"].tolist() == [0.5]
 
 
-@pytest.mark.parametrize("name", ["nDCX@10", "", "AP)(", "__import__('os')", "P@ten"])
-def test_rejects_unknown_metric(name: str) -> None:
-    with pytest.raises(measures.MetricError, match="no metric is called"):
-        measures.check_metric(name)
-
-
-def test_suggests_similar_names() -> None:
-    with pytest.raises(measures.MetricError, match="did you mean nDCG@10"):
-        measures.check_metric("ndgc@10")
-
-
-@pytest.mark.parametrize("name", ["P@0", "nDCG@0", "R@0", "RR@0", "P@-1", "AP@99999999999", "P(rel=0)@5", "AP(rel=-1)"])
-def test_rejects_parameters_out_of_range(name: str) -> None:
-    """trec_eval ends the process for a cutoff of 0."""
-    with pytest.raises(measures.MetricError, match=r"must be a whole number from 1|no metric is called"):
-        measures.check_metric(name)
-    with pytest.raises(measures.MetricError):
-        measures.score_by_name(RANKINGS, question_set(), [name])
+OUT_OF_RANGE = ("P@0", "nDCG@0", "R@0", "RR@0", "P@-1", "AP@99999999999", "P(rel=0)@5", "AP(rel=-1)")
 
 
 @pytest.mark.parametrize(
-    ("name", "example"),
+    ("name", "message"),
     [
-        ("P", "P@10"),
-        ("IPrec", "IPrec@0.5"),
-        ("INSQ", r"INSQ\(max_rel=1\)"),
-        ("BPM", r"BPM\(max_rel=1\)@10"),
-        ("SDCG@5", r"SDCG\(max_rel=1\)@5"),
+        *((name, "no metric is called") for name in ("nDCX@10", "", "AP)(", "__import__('os')", "P@ten")),
+        ("ndgc@10", "did you mean nDCG@10"),
+        # trec_eval ends the process for a cutoff of 0
+        *((name, r"must be a whole number from 1|no metric is called") for name in OUT_OF_RANGE),
+        ("P", "needs a value of .*: write for example P@10$"),
+        ("IPrec", "needs a value of .*: write for example IPrec@0.5$"),
+        ("INSQ", r"needs a value of .*: write for example INSQ\(max_rel=1\)$"),
+        ("BPM", r"needs a value of .*: write for example BPM\(max_rel=1\)@10$"),
+        ("SDCG@5", r"needs a value of .*: write for example SDCG\(max_rel=1\)@5$"),
+        ("Rprec@5", "Rprec takes no cutoff"),
     ],
 )
-def test_names_missing_parameters_with_example(name: str, example: str) -> None:
-    with pytest.raises(measures.MetricError, match=f"needs a value of .*: write for example {example}$"):
+def test_rejects_invalid_metric(name: str, message: str) -> None:
+    with pytest.raises(measures.MetricError, match=message):
         measures.check_metric(name)
-
-
-def test_rejects_unknown_parameters() -> None:
-    with pytest.raises(measures.MetricError, match="Rprec takes no cutoff"):
-        measures.check_metric("Rprec@5")
+    with pytest.raises(measures.MetricError):
+        measures.score_by_name(RANKINGS, question_set(), [name])
 
 
 def test_questions_without_results_score_0() -> None:
@@ -332,8 +312,7 @@ def test_metrics_of_a_public_layout_equal_ir_measures(name: str, seed: int) -> N
     qrels = {str(row): {str(row): 1} for row in range(len(QUESTIONS))}
     if LAYOUTS[name].not_relevant:
         qrels = {question: {**judged, str(NEXT[int(question)]): 0} for question, judged in qrels.items()}
-    kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
-    theirs = {f"{kind}@{k}": measure @ k for kind, measure in kinds.items() for k in KS}
+    theirs = ir_measures_by_name(KS)
     expected = ir_measures.calc_aggregate([*theirs.values()], qrels, run)
     expected_values = {key: expected[metric] for key, metric in theirs.items()}
     assert {key: ours[key] for key in theirs} == pytest.approx(expected_values)

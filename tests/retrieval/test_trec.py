@@ -12,16 +12,15 @@ import pytest
 import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
-from ir_measures import RR, R, nDCG
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval import trec
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import QUESTIONS, small_set, texts_of
-from tests.retrieval.compared import assert_equal_rankings
+from tests.retrieval.compared import assert_equal_rankings, ir_measures_by_name
 
-MEASURES = {"recall@1": R @ 1, "recall@5": R @ 5, "recall@20": R @ 20, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+MEASURES = ir_measures_by_name((1, 5, 10, 20))
 MERGED = QuestionSet(
     "merged",
     (Passage("p1", "one"), Passage("p2", "two"), Passage("p3", "three")),

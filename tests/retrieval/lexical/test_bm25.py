@@ -162,13 +162,6 @@ def test_passages_without_tokens_are_never_returned(engine: BM25Engine, texts: l
     assert retriever.search([], 2).indices.shape == (0, width)
 
 
-@pytest.mark.parametrize("engine", list(BM25Engine))
-def test_a_passage_without_a_word_beside_others(engine: BM25Engine) -> None:
-    retriever = BM25("bm25", passages("...", "a b", "c d", "e f"), BM25Options(Analyzer.WORD, engine=engine))
-    expected = [[1, -1, -1, -1], *[[-1] * 4] * 3]
-    assert retriever.search(["b ...", "...", "", "unknown words"], 4).indices.tolist() == expected
-
-
 def test_searches_several_blocks_of_questions() -> None:
     retriever = BM25("bm25", passages("a", "b", "c c"), BM25Options(Analyzer.WORD))
     queries = ["a", "b c", "", "c"] * 150  # two blocks

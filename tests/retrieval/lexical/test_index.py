@@ -125,12 +125,6 @@ def test_searches_zipf_distributed_terms() -> None:
     np.testing.assert_allclose(scores, np.where(expected > 0, expected, -np.inf), rtol=1e-6)
 
 
-def test_breaks_ties_by_row_across_segments() -> None:
-    documents = [[1, 2], [3], [1, 2, 2], [0]] * 50
-    rankings = postings_with(documents, size=16).search(*query_arrays([[2, 1]]), 60)
-    assert rankings.indices[0].tolist() == [*range(2, 200, 4), *range(0, 40, 4)]
-
-
 def test_unknown_terms_return_no_hits() -> None:
     postings = postings_with([[1], [2]])
     rankings = postings.search(*query_arrays([[5], [], [6, 6]]), 2)
