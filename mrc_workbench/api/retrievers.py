@@ -89,7 +89,7 @@ def _with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
     Unnamed runs and objects get numbered names. Names of other items may stay empty.
     """
     listed = [(name or _name_of_spec(item), item) for name, item in items]
-    taken = {name or (_full_name(item) if isinstance(item, str) else "") for name, item in listed}
+    taken = {name or (SHORT_NAMES.get(item.casefold(), item) if isinstance(item, str) else "") for name, item in listed}
     named: list[tuple[str, Item]] = []
     returned: set[int] = set()
     for name, item in listed:
@@ -101,10 +101,6 @@ def _with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
             taken.add(new_name)
             named.append((new_name, item))
     return named
-
-
-def _full_name(name: str) -> str:
-    return SHORT_NAMES.get(name.casefold(), name)
 
 
 def _is_searchable(item: object) -> bool:

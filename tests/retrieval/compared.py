@@ -34,12 +34,11 @@ def rankings(*rows: list[int]) -> Rankings:
 
 
 def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
-    indices = np.full((len(rows), depth), -1, dtype=np.int32)
-    scores = np.full((len(rows), depth), -np.inf, dtype=np.float32)
+    ranked = Rankings.empty(len(rows), depth)
     for row, passages in enumerate(rows):
-        indices[row, : len(passages)] = passages
-        scores[row, : len(passages)] = np.arange(len(passages), 0, -1)
-    return Rankings(indices, scores)
+        ranked.indices[row, : len(passages)] = passages
+        ranked.scores[row, : len(passages)] = np.arange(len(passages), 0, -1)
+    return ranked
 
 
 def assert_equal_rankings(actual: Rankings, expected: Rankings, **tolerance: float) -> None:
@@ -102,9 +101,8 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     def shifted(rows: Sequence[Sequence[int]]) -> list[list[int]]:
         return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
 
-    return question_set, comparison_of(
-        {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, question_set
-    )
+    rows = {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}
+    return question_set, comparison_of(rows, question_set)
 
 
 def partly_judged(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:

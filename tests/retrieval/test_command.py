@@ -14,6 +14,7 @@ from typing import Any
 
 import ir_measures
 import pytest
+import tomli_w
 from beir.datasets.data_loader import GenericDataLoader
 
 from mrc_workbench.data.jobs.folder import State
@@ -30,27 +31,13 @@ from tests.retrieval.compared import ir_measures_by_name
 
 KS = (1, 5, 10, 20)
 THEIRS = ir_measures_by_name(KS)
-EVERY_KIND = """
-data = "sample"
-split = "test"
-ks = [1, 5, 10, 20]
-[[retriever]]
-name = "BM25 (words)"
-kind = "bm25"
-analyzer = "word"
-[[retriever]]
-name = "../dense/starter"
-kind = "dense"
-[[retriever]]
-name = "qrels"
-kind = "hybrid"
-retrievers = ["BM25 (words)", "../dense/starter"]
-[[retriever]]
-name = ".."
-kind = "rerank"
-first_stage = "qrels"
-rerank_top_k = 10
-"""
+SPECS = [
+    {"name": "BM25 (words)", "kind": "bm25", "analyzer": "word"},
+    {"name": "../dense/starter", "kind": "dense"},
+    {"name": "qrels", "kind": "hybrid", "retrievers": ["BM25 (words)", "../dense/starter"]},
+    {"name": "..", "kind": "rerank", "first_stage": "qrels", "rerank_top_k": 10},
+]
+EVERY_KIND = tomli_w.dumps({"data": "sample", "split": "test", "ks": KS, "retriever": SPECS})
 RUNS = {
     "BM25 (words)": "BM25_words_.trec",
     "../dense/starter": "_dense_starter.trec",
@@ -58,10 +45,24 @@ RUNS = {
     "..": "retriever.trec",
 }
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
+OTHER_FIELDS = {
+    *("build_seconds", "query_seconds", "model_seconds", "memory_bytes"),
+    *("incomplete", "unanswered", "interval"),
+}
 ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
     *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html", "manifest.json"),
 }
+WITHOUT_TORCH = """
+import sys
+from mrc_workbench.data.records import Passage
+from mrc_workbench.retrieval.explain import BM25Explainer
+assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0
+print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))
+from mrc_workbench.workbench.cli import main
+assert main(sys.argv[1:]) == 0
+print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))
+"""
 LOST = '[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
 LOST_FIRST = WORDS.replace("[[", f"{LOST}[[", 1)
 
@@ -108,9 +109,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     assert list(scores["retrievers"]) == list(RUNS)
     for measured in scores["retrievers"].values():
         assert list(measured)[: len(THEIRS)] == list(measured["interval"]) == list(THEIRS)
-        costs = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes"}
-        expected_keys = costs | {"incomplete", "unanswered", "interval"}
-        assert set(measured) - set(THEIRS) == expected_keys
+        assert set(measured) - set(THEIRS) == OTHER_FIELDS
         assert all(low <= measured[name] <= high for name, (low, high) in measured["interval"].items())
         assert all(0 <= measured[name] <= 1 for name in THEIRS)
         assert measured["recall@20"] > 0.5
@@ -183,18 +182,7 @@ def test_prints_same_metrics_as_file(every_kind: Run) -> None:
 
 @pytest.mark.slow
 def test_compares_lexical_retrievers_without_torch(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from mrc_workbench.data.records import Passage\n"
-        "from mrc_workbench.retrieval.explain import BM25Explainer\n"
-        "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0\n"
-        "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))\n"
-        "from mrc_workbench.workbench.cli import main\n"
-        "import mrc_workbench.retrieval.comparison.compare\n"
-        "assert main(sys.argv[1:]) == 0\n"
-        "print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))\n"
-    )
-    command = [sys.executable, "-c", program, *words_of(WORDS, tmp_path)]
+    command = [sys.executable, "-c", WITHOUT_TORCH, *words_of(WORDS, tmp_path)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     assert (done.stdout.splitlines()[0], done.stdout.splitlines()[-1]) == ("[]", "[]")
 

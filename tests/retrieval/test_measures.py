@@ -11,24 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
-from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.questions.read import read_files
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.measures import Measure, evaluate, first_relevant_ranks, measure_names, required_depth
 from mrc_workbench.retrieval.rankings import Rankings, top_k
-from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT
 from tests.retrieval.compared import hits_of, ir_measures_by_name
 
 KS = (1, 3, 5, 10, 20)
 THEIRS = ir_measures_by_name(KS)
 BY_JUDGEMENTS = {**{f"judged@{k}": Judged @ k for k in KS}, "bpref@20": Bpref}
 EXPONENTIAL = {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in KS}
-LAYOUT_KS = (1, 2, 3, 5)
-GRADED = ("beir", "mteb", "mteb_jsonl", "trec_sgml", "trec_xml", "trec_lines", "ms_marco", "miracl", "quepid")
-BINARY = ("mr_tydi", "llama_index", "ragas")
-IDS = {text: id_ for id_, (_, text) in PASSAGES.items()}
-QUESTION_IDS = {text: id_ for id_, text in QUESTIONS.items()}
 
 
 def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most_relevant: int) -> QuestionSet:
@@ -259,44 +250,3 @@ def test_parses_measure_and_returns_names() -> None:
 def test_rejects_unknown_measure(text: str) -> None:
     with pytest.raises(ValueError, match=r"measure|int"):
         Measure.parse(text)
-
-
-def scored(name: str, seed: int) -> tuple[QuestionSet, dict[str, float], dict[str, dict[str, float]]]:
-    """What can be scored of a layout's set, our means, and the run: questions by their number, passages by id."""
-    read = read_files([File(Content(content), path) for path, content in LAYOUTS[name]().items()]).question_set
-    question_set = read.with_questions(read.answerable)
-    scores = np.random.default_rng(seed).normal(size=(len(question_set.questions), len(question_set.passages)))
-    texts = [question_set.passages[row].text for row in range(len(question_set.passages))]
-    run = {
-        QUESTION_IDS[question.text][1:]: {IDS[text]: float(score) for text, score in zip(texts, row, strict=True)}
-        for question, row in zip(question_set.questions, scores, strict=True)
-    }
-    return question_set, evaluate(top_k(scores, len(texts)), question_set, LAYOUT_KS).means(), run
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", [*GRADED, *BINARY])
-def test_public_layout_scores_equal_ir_measures(name: str, seed: int) -> None:
-    _, ours, run = scored(name, seed)
-    binary = {question: dict.fromkeys(RELEVANT[question], 1) for question in JUDGED}
-    reference = JUDGED if name in GRADED else binary
-    judged = {question[1:]: held for question, held in reference.items()}  # gdeval asks for ids that are numbers
-    theirs = ir_measures_by_name(LAYOUT_KS)
-    if name in GRADED:
-        theirs |= {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in LAYOUT_KS}
-    expected = ir_measures.calc_aggregate([*theirs.values()], judged, run)
-    expected_scores = {key: expected[their_name] for key, their_name in theirs.items()}
-    assert {key: ours[key] for key in theirs} == pytest.approx(expected_scores, abs=1e-5)  # gdeval prints five digits
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_autorag_group_recall_equals_manual_sum(seed: int) -> None:
-    """q1 needs d2 and one of d1 and d3; q2 needs d5."""
-    question_set, ours, run = scored("autorag", seed)
-    needed = {"1": [{"d1", "d3"}, {"d2"}], "2": [{"d5"}]}
-    assert [QUESTION_IDS[question.text] for question in question_set.questions] == ["q1", "q2"]
-    for k in LAYOUT_KS:
-        first = {question: sorted(scores, key=lambda id_: -scores[id_])[:k] for question, scores in run.items()}
-        pairs = [(groups, first[question]) for question, groups in needed.items()]
-        fractions = [np.mean([not group.isdisjoint(ids) for group in groups]) for groups, ids in pairs]
-        assert ours[f"recall@{k}"] == pytest.approx(np.mean(fractions))

@@ -87,9 +87,8 @@ def test_proportions_of_0_or_1_use_exact_interval() -> None:
     np.testing.assert_allclose(intervals[0], [exact.low, 1.0])
     np.testing.assert_allclose(intervals[1], [0.0, 1 - exact.low])
     np.testing.assert_allclose(intervals[2], significance.mean_intervals(values, groups)[2])
-    assert significance.proportion_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int)).tolist() == [[0, 1]], (
-        "of one group"
-    )
+    of_one_group = significance.proportion_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int))
+    assert of_one_group.tolist() == [[0, 1]]
 
 
 @pytest.mark.slow
@@ -162,8 +161,6 @@ def test_ungrouped_hit_test_equals_mcnemar() -> None:
     (test,) = significance.pair_tests({"a": scores_of(hit_10=a), "b": scores_of(hit_10=b)}, ["hit@10"])
     assert (test.wins, test.ties, test.losses) == (9, 30, 2)
     assert test.p == pytest.approx(stats.binomtest(2, 11).pvalue, abs=0.01)
-    by_hand = 2 * (1 + 11 + 55) / 2**11
-    assert test.p == pytest.approx(by_hand, abs=0.01)
 
 
 def test_holm_by_hand() -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
-from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import find, save_question_set, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
@@ -23,18 +22,15 @@ from mrc_workbench.retrieval import measures
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.report import report
 from mrc_workbench.workbench.cli import main
-from tests.data.layouts.public_layouts import LAYOUTS, NEXT, QUESTIONS, TEXTS
 from tests.doubles import small_set
-from tests.retrieval.compared import ir_measures_by_name
 
 HEAD = "ks = [1, 10]\n"
 WORDS = '[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 RUN = '[[retriever]]\nname = "run"\nkind = "run"\npath = "a.trec"\n'
 RANKINGS = Rankings(np.array([[5, 0, 3], [2, 1, -1]], np.int32), np.array([[3, 2, 1], [2, 1, -np.inf]], np.float32))
-KS = (1, 2, 3)
 
 
 @pytest.fixture
@@ -296,23 +292,3 @@ def test_reports_division_by_zero() -> None:
 @pytest.mark.parametrize(("name", "cutoff"), [("R@5", 5), ("P@5", 5), ("AP", None), ("RBP(rel=1)@20", 20)])
 def test_cutoff_is_read_from_name(name: str, cutoff: int | None) -> None:
     assert measures.cutoff_of(name) == cutoff
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_metrics_of_a_public_layout_equal_ir_measures(name: str, seed: int) -> None:
-    question_set = read(LAYOUTS[name].content, name).question_set
-    scores = np.random.default_rng(seed).normal(size=(len(question_set.questions), len(question_set.passages)))
-    ours = measures.evaluate(top_k(scores, len(question_set.passages)), question_set, KS).means()
-    passage_ids = [str(TEXTS.index(passage.text)) for passage in question_set.passages]
-    run = {
-        str(QUESTIONS.index(question.text)): dict(zip(passage_ids, row.tolist(), strict=True))
-        for question, row in zip(question_set.questions, scores, strict=True)
-    }
-    qrels = {str(row): {str(row): 1} for row in range(len(QUESTIONS))}
-    if LAYOUTS[name].not_relevant:
-        qrels = {question: {**judged, str(NEXT[int(question)]): 0} for question, judged in qrels.items()}
-    theirs = ir_measures_by_name(KS)
-    expected = ir_measures.calc_aggregate([*theirs.values()], qrels, run)
-    expected_values = {key: expected[metric] for key, metric in theirs.items()}
-    assert {key: ours[key] for key in theirs} == pytest.approx(expected_values)

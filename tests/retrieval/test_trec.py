@@ -92,7 +92,6 @@ def test_alias_counts_as_stored_passage(tmp_path: Path) -> None:
     rankings, notes = trec.read_run(run, MERGED)
     assert rankings.indices.tolist() == [[0, 2], [1, NOT_FOUND]]
     assert (notes.aliases, notes.repeated, notes.unknown_passages) == (2, 0, 1)
-    assert evaluate(rankings, MERGED, (1,)).means()["recall@1"] == 1
     run = written(tmp_path, "q1 Q0 p3 1 9 x\nq1 Q0 copy 2 8 x\nq1 Q0 p2 3 7 x\nq1 Q0 p1 4 6 x\n")
     rankings, notes = trec.read_run(run, MERGED)  # a copy and its stored passage count once, at the better rank
     assert (rankings.indices[0].tolist(), rankings.scores[0].tolist()) == ([2, 0, 1], [9, 8, 7])
@@ -252,8 +251,7 @@ def test_round_trips_run(seed: int, tmp_path: Path) -> None:
     scores = rng.normal(size=(20, 50)).astype(np.float32) * 10.0 ** rng.integers(-20, 20, size=(20, 1))
     native = top_k(np.where(rng.random((20, 50)) < 0.5, -np.inf, scores), 15)
     trec.write_run(tmp_path / "run", native, question_set, "our own")
-    queries = texts_of(questions)
-    imported = trec.ImportedRun("imported", tmp_path / "run", question_set).search(queries, 15)
+    imported = trec.ImportedRun("imported", tmp_path / "run", question_set).search(texts_of(questions), 15)
     assert_equal_rankings(imported, native)
 
 
@@ -314,10 +312,10 @@ def test_matches_questions_by_text(run: Path) -> None:
     imported = trec.ImportedRun("imported", run, small_set())
     queries = texts_of(QUESTIONS)
     whole = imported.search(queries, 3)
-    assert whole.indices[-1].tolist() == [-1, -1, -1]
-    some = imported.search([queries[2], "never seen", queries[0]], 3)
-    np.testing.assert_array_equal(some.indices, [whole.indices[2], [-1, -1, -1], whole.indices[0]])
-    np.testing.assert_array_equal(some.scores, [whole.scores[2], [-np.inf] * 3, whole.scores[0]])
+    assert whole.indices[-1].tolist() == [-1, -1, -1]  # the run lacks the last question
+    assert_equal_rankings(
+        imported.search([queries[2], "never seen", queries[0]], 3), whole.select(np.array([2, -1, 0]))
+    )
     assert imported.search([], 2).indices.shape == (0, 2)
 
 

@@ -222,9 +222,8 @@ def test_expansion_terms_are_in_neither_text(folder: Path) -> None:
         assert bool(term.question_spans) == (text in question_words), text
         assert bool(term.passage_spans) == (text in passage_words), text
         assert term.is_expansion == (text not in question_words | passage_words)
-    assert explanation.by_expansion == pytest.approx(
-        sum(t.value for t in explanation.terms if t.text not in question_words | passage_words)
-    )
+    expansion = [term.value for term in explanation.terms if term.text not in question_words | passage_words]
+    assert explanation.by_expansion == pytest.approx(sum(expansion))
     for term in explanation.terms:
         assert all(QUESTION[start:end] == term.text.removeprefix("##") for start, end in term.question_spans)
         assert all(explanation.passage.text[a:b] == term.text.removeprefix("##") for a, b in term.passage_spans)

@@ -40,11 +40,8 @@ def rm3(
     holders = Counter(term for document in documents for term in set(document))
     model: Counter[str] = Counter()
     for row, score in first.items():
-        allowed = [
-            term
-            for term in documents[row]
-            if holders[term] <= max(1, len(documents) / 10) and (term.endswith("/") or not morphemes)
-        ]
+        rare = [term for term in documents[row] if holders[term] <= max(1, len(documents) / 10)]
+        allowed = [term for term in rare if term.endswith("/") or not morphemes]
         for term, count in Counter(allowed).items():
             model[term] += Fraction(score) * Fraction(count, len(allowed))  # type: ignore[assignment]
     best = dict(sorted(model.items(), key=lambda term_weight: (-term_weight[1], term_weight[0]))[: options.terms])

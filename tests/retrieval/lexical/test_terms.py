@@ -112,13 +112,10 @@ def test_reports_word_cut_in_two_ways() -> None:
     question = "방시혁은 어느 학교를 다녔는가?"
     assert cut(question)[:3] == ["방", "시", "혁"]  # what Kiwi makes of it
     assert "방시혁" in cut(PASSAGE.text)
-    words = cut_words_of(
-        question_set_of((question, "p1"), ("고속도로를 무엇이 달리나?", "p2"), ("방시혁은 언제 태어났는가?", "p1"))
-    )
-    assert words["방시혁"] == terms.CutWord(
-        "방시혁", terms.CutEvidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2)
-    )
-    assert "고속도로" not in words
+    others = ("고속도로를 무엇이 달리나?", "p2"), ("방시혁은 언제 태어났는가?", "p1")
+    words = cut_words_of(question_set_of((question, "p1"), *others))
+    expected = terms.CutWord("방시혁", terms.CutEvidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2))
+    assert (words["방시혁"], "고속도로" in words) == (expected, False)
 
 
 @pytest.mark.slow
@@ -183,23 +180,16 @@ def test_explanation_shows_question_words_with_stems() -> None:
 @pytest.mark.parametrize("kind", [BM25Spec, WindowedBM25Spec])
 def test_rankings_key_depends_on_analyzer_and_stop_words(kind: type[TermSpec]) -> None:
     context = RetrieverContext(ENGLISH_SET)
-    keys = {
-        kind(name="A", analyzer=analyzer, stop_words=stop_words).make(context).key
-        for analyzer, stop_words in [
-            *((other, False) for other in (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)),
-            (Analyzer.AUTO, True),
-        ]
-    }
-    assert len(keys) == 5
+    analyzers = (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)
+    specs = [kind(name="A", stop_words=True), *(kind(name="A", analyzer=analyzer) for analyzer in analyzers)]
+    assert len({spec.make(context).key for spec in specs}) == 5
 
 
 def test_stored_experiment_omits_default_stop_words() -> None:
     assert "stop_words" not in BM25Spec(name="A").model_dump(mode="json")
     assert BM25Spec(name="A", stop_words=True).model_dump(mode="json")["stop_words"] is True
     plain, without = compared(ENGLISH_SET, BM25Spec(name="A"), BM25Spec(name="B", stop_words=True)).results
-    assert plain.rankings is not None
-    assert without.rankings is not None
-    assert [int((result.rankings.indices >= 0).sum()) for result in (plain, without)] == [3, 1]
+    assert [len(hits_of(result.rankings)[0]) for result in (plain, without)] == [3, 1]  # type: ignore[arg-type]
 
 
 def test_experiment_records_detected_analyzer() -> None:
@@ -329,9 +319,8 @@ def test_passages_without_tokens_are_never_returned(texts: list[str]) -> None:
 def test_builds_windowed_bm25_from_experiment_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     options = 'sentences = 2\nanalyzer = "bigram"\nk1 = 0.4\nb = 0.6\ntitle = false\n'
-    path.write_text(
-        f'data = "small"\n[[retriever]]\nname = "Sentences"\nkind = "bm25-windows"\n{options}', encoding="utf-8"
-    )
+    head = 'data = "small"\n[[retriever]]\nname = "Sentences"\nkind = "bm25-windows"\n'
+    path.write_text(head + options, encoding="utf-8")
     queries = texts_of(QUESTIONS)
     (retriever,) = build_context(read_experiment(path), small_set()).retrievers.values()
     assert isinstance(retriever, CachedRetriever)
