@@ -13,16 +13,8 @@ from pydantic import ValidationError
 from mrc_workbench.api.training import TrainedModel
 from mrc_workbench.api.values import ApiError, is_run, unknown_name
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.comparison.experiment import (
-    KINDS,
-    NO_PATH,
-    Experiment,
-    RunSpec,
-    error_messages,
-    parse_spec,
-    read_experiment,
-    with_absolute_paths,
-)
+from mrc_workbench.retrieval.comparison import experiment as experiments
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec
 from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.multistage import (
     BM25_NAME,
@@ -183,7 +175,7 @@ class _Builder:
         """Add a placeholder for a run or an object until it is stored."""
         if name in self.request.specs:
             raise _duplicate_name_error(name)
-        self.request.specs[name] = RunSpec(name=name, path=NO_PATH)
+        self.request.specs[name] = RunSpec(name=name, path=experiments.NO_PATH)
 
     def _add_reference(self, item: str | os.PathLike[str], name: str) -> None:
         """Add a default or registered retriever by name, those of an experiment file, or a TREC run by path."""
@@ -196,8 +188,8 @@ class _Builder:
             raise _missing_file_error(reference)
         elif path.suffix == ".toml":
             base = path.absolute().parent
-            experiment = read_experiment(path)
-            specs = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
+            experiment = experiments.read_experiment(path)
+            specs = tuple(experiments.with_absolute_paths(spec, base) for spec in experiment.retriever)
             self._add_experiment(experiment.model_copy(update={"retriever": specs}))
         else:
             self._add_spec(RunSpec(name=name or path.stem, path=str(path.absolute())), "")
@@ -265,7 +257,7 @@ class _Builder:
 
 
 def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
-    kinds = [str(spec_class.model_fields["kind"].default) for spec_class in KINDS]
+    kinds = [str(spec_class.model_fields["kind"].default) for spec_class in experiments.KINDS]
     kind = values.get("kind")
     if not kind:
         given = ", ".join(map(repr, values))[:200]
@@ -275,9 +267,11 @@ def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
     if kind not in kinds:
         raise unknown_name("kind of retriever", str(kind), kinds)
     try:
-        return parse_spec({"name": name, **values})
+        return experiments.parse_spec({"name": name, **values})
     except ValidationError as error:
-        raise ApiError("wrong_retriever", "; ".join(error_messages(error, Experiment, KINDS))) from error
+        raise ApiError(
+            "wrong_retriever", "; ".join(experiments.error_messages(error, Experiment, experiments.KINDS))
+        ) from error
 
 
 def _missing_file_error(reference: str) -> ApiError:

@@ -198,22 +198,30 @@ def test_failed_retriever_gives_status_1_and_scores_others(tmp_path: Path, capsy
     assert {path.name for path in done.folder.iterdir()} == ALWAYS | {"words.trec"}
 
 
+NO_VALIDATION = WORDS.replace("ks", 'split = "validation"\nvalidation_fraction = 0.0\nks')
+
+
 @pytest.mark.parametrize(
-    ("experiment", "message"),
+    ("experiment", "arguments", "message"),
     [
-        (WORDS.replace("word", "wort"), "error: experiment.toml: retriever.0.bm25.analyzer"),
-        (WORDS.replace('"sample"', '"no-such.json"'), "no-such.json"),
-        (WORDS.replace("ks", 'split = "validation"\nvalidation_fraction = 0.0\nks'), "the validation part has no"),
+        (WORDS.replace("word", "wort"), (), "error: experiment.toml: retriever.0.bm25.analyzer"),
+        (WORDS.replace('"sample"', '"no-such.json"'), (), "no-such.json"),
+        (NO_VALIDATION, (), "the validation part has no"),
+        (WORDS, ("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
+        (WORDS, ("--at-least", "ndcg@10=95"), "between 0 and 1"),
+        (WORDS, ("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
+        (WORDS, ("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
+        (WORDS, ("--not-below", "0123456789abcdef"), "0123456789abcdef holds no finished comparison"),
+        (WORDS, ("--metric", "speed@10"), "a measure is one of"),
     ],
 )
-def test_invalid_experiment_returns_status_2_and_writes_nothing(
-    experiment: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_experiment_or_gate_returns_status_2_and_writes_nothing(
+    experiment: str, arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run_here(experiment, tmp_path, capsys)
-    assert done.status == 2
+    done = run_here(experiment, tmp_path, capsys, *arguments)
+    assert (done.status, done.printed, done.folder.exists()) == (2, "", False)
     assert message in done.errors
     assert "Traceback" not in done.errors
-    assert not done.folder.exists()
 
 
 @pytest.mark.slow
@@ -243,26 +251,6 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
     assert (status, hits in output, output.endswith(", worse")) == (1, True, True)
     status, output = gate(words.replace('"bm25"\nanalyzer = "word"', '"dense"\nmodel = "no such!"'), *not_below)
     assert (status, output) == (1, "words failed, and did not before")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
-        (("--at-least", "ndcg@10=95"), "between 0 and 1"),
-        (("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
-        (("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
-        (("--not-below", "0123456789abcdef"), "0123456789abcdef holds no finished comparison"),
-        (("--metric", "speed@10"), "a measure is one of"),
-    ],
-)
-def test_rejects_invalid_gate_before_running(
-    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = run_here(WORDS, tmp_path, capsys, *arguments)
-    assert (done.status, done.printed) == (2, "")
-    assert message in done.errors
-    assert not done.folder.exists()
 
 
 def test_prints_metrics_when_disk_is_full(

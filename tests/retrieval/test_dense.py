@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 from mrc_workbench.data.records import Passage
 from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.models.windows import WindowOptions, Windows
-from mrc_workbench.retrieval.dense import (
-    ENCODING_FRACTION,
-    HNSW_CANDIDATES,
-    Dense,
-    IndexKind,
-    LateInteraction,
-    VectorIndex,
-    ivf_cell_counts,
-    max_sim,
-)
+from mrc_workbench.retrieval import dense
+from mrc_workbench.retrieval.dense import Dense, IndexKind, LateInteraction, VectorIndex, max_sim
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTokens, texts_of
 from tests.retrieval.compared import assert_equal_rankings, hits_of
@@ -117,8 +109,8 @@ def test_indexes_few_vectors_without_warnings(
 
 def test_hnsw_returns_at_most_its_candidates(vectors: np.ndarray) -> None:
     index = VectorIndex(vectors, IndexKind.HNSW)
-    assert (index.max_hits, VectorIndex(vectors).max_hits) == (HNSW_CANDIDATES, 2000)
-    whole = index.search(vectors[:5], HNSW_CANDIDATES)[1]
+    assert (index.max_hits, VectorIndex(vectors).max_hits) == (dense.HNSW_CANDIDATES, 2000)
+    whole = index.search(vectors[:5], dense.HNSW_CANDIDATES)[1]
     assert (whole >= 0).all()
     np.testing.assert_array_equal(index.search(vectors[:5], 10)[1], whole[:, :10])
 
@@ -133,7 +125,7 @@ def test_ivf_marks_missing_hits(vectors: np.ndarray) -> None:
     ("vectors", "expected"), [(1, (1, 1)), (77, (1, 1)), (78, (2, 2)), (961, (24, 8)), (1_000_000, (4000, 64))]
 )
 def test_ivf_cell_counts(vectors: int, expected: tuple[int, int]) -> None:
-    assert ivf_cell_counts(vectors) == expected
+    assert dense.ivf_cell_counts(vectors) == expected
 
 
 class RowEncoder:
@@ -310,7 +302,7 @@ def test_reports_memory_and_progress() -> None:
     late = LateInteraction("late", PASSAGES, KeywordTokens(), title=False, on_progress=shares.append)
     assert late.memory_bytes == KeywordTokens().encode_passages(texts).vectors.nbytes > 0
     late.search(["서울"] * 40, 3)
-    assert shares == pytest.approx([ENCODING_FRACTION + (1 - ENCODING_FRACTION) * 32 / 40, 1.0])
+    assert shares == pytest.approx([dense.ENCODING_FRACTION + (1 - dense.ENCODING_FRACTION) * 32 / 40, 1.0])
 
 
 def test_reranks_only_first_stage_hits() -> None:

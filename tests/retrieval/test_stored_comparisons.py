@@ -211,21 +211,19 @@ def question_set() -> QuestionSet:
 
 
 @pytest.mark.parametrize(
-    ("name", "measure"),
+    ("name", "measure", "cutoff"),
     [
-        ("nDCG@10", measures.Measure("ndcg", 10)),
-        ("ndcg@10", measures.Measure("ndcg", 10)),
-        ("R@5", measures.Measure("recall", 5)),
-        ("Recall@5", measures.Measure("recall", 5)),
-        ("Success@1", measures.Measure("hit", 1)),
-        ("MRR@10", measures.Measure("mrr", 10)),
-        ("AP", None),
-        ("R(rel=2)@5", None),
-        ("nDCG", None),
+        *((name, measures.Measure("ndcg", 10), 10) for name in ("nDCG@10", "ndcg@10")),
+        *((name, measures.Measure("recall", 5), 5) for name in ("R@5", "Recall@5")),
+        ("Success@1", measures.Measure("hit", 1), 1),
+        ("MRR@10", measures.Measure("mrr", 10), 10),
+        *((name, None, None) for name in ("AP", "nDCG")),
+        *((name, None, 5) for name in ("R(rel=2)@5", "P@5")),
+        ("RBP(rel=1)@20", None, 20),
     ],
 )
-def test_own_measures_accept_common_names(name: str, measure: measures.Measure | None) -> None:
-    assert measures.own_measure(name) == measure
+def test_reads_measure_and_cutoff_from_name(name: str, measure: measures.Measure | None, cutoff: int | None) -> None:
+    assert (measures.own_measure(name), measures.cutoff_of(name)) == (measure, cutoff)
 
 
 @pytest.mark.parametrize("name", ["nDCG@2", "R@2", "Success@1", "RR@3", "Judged@3", "nDCG(dcg='exp-log2')@3"])
@@ -287,8 +285,3 @@ def test_reports_division_by_zero() -> None:
     only_relevant = Rankings(np.array([[0], [1]], np.int32), np.array([[1], [1]], np.float32))
     with pytest.raises(measures.MetricError, match="Accuracy: it divides by zero"):
         measures.score_by_name(only_relevant, question_set(), ["Accuracy"])
-
-
-@pytest.mark.parametrize(("name", "cutoff"), [("R@5", 5), ("P@5", 5), ("AP", None), ("RBP(rel=1)@20", 20)])
-def test_cutoff_is_read_from_name(name: str, cutoff: int | None) -> None:
-    assert measures.cutoff_of(name) == cutoff

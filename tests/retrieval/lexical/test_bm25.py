@@ -79,26 +79,14 @@ def test_scores_match_formula_on_random_tokens(texts: list[str], questions: list
         assert scores == pytest.approx({row: expected[row] for row in held}, rel=1e-5)
 
 
-@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
-def test_reference_engine_equals_rank_bm25(sample: QuestionSet, analyzer: Analyzer) -> None:
-    documents, questions = tokens_of_sample(sample, analyzer)
-    options = BM25Options(analyzer, 1.5, 0.75, engine=BM25Engine.RANK_BM25)
-    queries = texts_of(sample.questions[EVERY_16TH])
-    rankings = BM25("reference", sample.passages, options).search(queries, len(sample.passages))
-    library = BM25Okapi(documents, k1=1.5, b=0.75)
-    for scores, question in zip(hits_of(rankings), questions, strict=True):
-        expected = {row: score for row, score in enumerate(library.get_scores(question)) if score > 0}
-        assert scores == pytest.approx(expected, rel=1e-6)
-
-
 @settings(deadline=None, max_examples=50)
-@given(TEXTS, QUESTIONS)
-def test_reference_engine_equals_rank_bm25_on_random_tokens(texts: list[str], questions: list[str]) -> None:
+@given(TEXTS, QUESTIONS, st.floats(0.5, 3), st.floats(0, 1))
+def test_reference_engine_equals_rank_bm25(texts: list[str], questions: list[str], k1: float, b: float) -> None:
     documents = analyze(Analyzer.WORD, texts)
     query_tokens = analyze(Analyzer.WORD, questions)
-    options = BM25Options(Analyzer.WORD, engine=BM25Engine.RANK_BM25)
+    options = BM25Options(Analyzer.WORD, k1, b, engine=BM25Engine.RANK_BM25)
     rankings = BM25("reference", passages(*texts), options).search(questions, len(texts))
-    library = BM25Okapi(documents, k1=0.9, b=0.4) if any(documents) else None
+    library = BM25Okapi(documents, k1=k1, b=b) if any(documents) else None
     for scores, question in zip(hits_of(rankings), query_tokens, strict=True):
         every = library.get_scores(question) if library else []
         assert scores == pytest.approx({row: score for row, score in enumerate(every) if score > 0}, rel=1e-6)

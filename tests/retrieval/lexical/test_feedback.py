@@ -146,15 +146,6 @@ def test_keeps_query_without_expansion_terms() -> None:
     assert again.search([], 3).indices.shape == (0, 3)
 
 
-def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
-    questions = texts_of(sample.questions[::8])
-    options = [BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.0) for number in (0, 5)]
-    plain, again = (BM25("", sample.passages, option) for option in options)
-    first = plain.search(questions, 10)
-    second = again.search(questions, 10)
-    assert_equal_rankings(first, second, rtol=1e-6)
-
-
 def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUERIES_AT_ONCE", 6)
     of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
