@@ -144,14 +144,6 @@ def test_hybrid_matches_reference_loop(parts: list[list[int]], depth: int, k: in
     np.testing.assert_allclose(rankings.scores, [[*map(scores.get, best)] + [-np.inf] * padding], rtol=1e-6)
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_ignores_ranks_below_depth_for_any_k(k: int) -> None:
-    parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
-    rankings = combine.Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
-    assert rankings.indices.tolist() == [[0, 2, -1][:k]]
-    np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
-
-
 @pytest.mark.parametrize("fusion", Fusion)
 def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
     words = Fixed([2, 1, 0, 3])

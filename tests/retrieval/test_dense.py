@@ -51,15 +51,11 @@ def test_approximate_index_has_high_recall(kind: IndexKind, vectors: np.ndarray,
 
 
 @pytest.mark.parametrize("kind", APPROXIMATE)
-def test_index_is_deterministic(kind: IndexKind, vectors: np.ndarray) -> None:
-    first, second = (faiss.serialize_index(VectorIndex(vectors, kind)._index) for _ in range(2))
+def test_index_is_deterministic_and_reports_its_file_size(kind: IndexKind, vectors: np.ndarray) -> None:
+    indexes = [VectorIndex(vectors, kind) for _ in range(2)]
+    first, second = (faiss.serialize_index(index._index) for index in indexes)
     np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("kind", APPROXIMATE)
-def test_memory_equals_file_size(kind: IndexKind, vectors: np.ndarray) -> None:
-    index = VectorIndex(vectors, kind)
-    assert index.memory_bytes == len(faiss.serialize_index(index._index))
+    assert indexes[0].memory_bytes == len(first)
 
 
 def test_exact_index_matches_faiss_without_copy(vectors: np.ndarray, questions: np.ndarray, tmp_path: Path) -> None:
@@ -274,17 +270,6 @@ def test_blocks_give_same_scores_as_single_batch(monkeypatch: pytest.MonkeyPatch
     together = max_sim(questions, passages)
     monkeypatch.setattr("mrc_workbench.retrieval.dense._TOKENS_AT_ONCE", 8)
     np.testing.assert_array_equal(max_sim(questions, passages), together)
-
-
-@pytest.mark.slow
-def test_max_sim_matches_library() -> None:
-    from sentence_transformers.util import maxsim
-
-    questions = vectors_of([3, 5, 1], 3)
-    passages = vectors_of([7, 2, 30, 4], 4)
-    lists = [np.split(texts.vectors.astype(np.float32), texts.starts[1:-1]) for texts in (questions, passages)]
-    theirs = maxsim(*lists, length_normalize=True).numpy()
-    np.testing.assert_allclose(max_sim(questions, passages), theirs, atol=1e-6)
 
 
 class Upwards:

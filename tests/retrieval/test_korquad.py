@@ -77,9 +77,7 @@ def test_search_ranks_scores_of_documented_formula(
     bm25 = BM25("bm25", questions.passages)
     scores = np.concatenate(list(bm25.score_blocks(texts)))
     for k in (1, 10, 100, len(questions.passages)):
-        rankings = bm25.search(texts, k)
-        expected = top_k(scores, k)
-        assert_equal_rankings(rankings, expected)
+        assert_equal_rankings(bm25.search(texts, k), top_k(scores, k))
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
     documents = (questions.passages.indexed_texts(title=True), texts)
     analyzed = [tokens_of(bm25.analysis, part).texts() for part in documents]

@@ -229,14 +229,6 @@ def test_folds_keep_linked_questions_together() -> None:
     assert np.bincount(training_queries.folds, minlength=FOLDS).min() > 25
 
 
-def test_single_article_is_split_by_passages() -> None:
-    passages = tuple(Passage(f"p{row}", f"passage {row}", "the only title") for row in range(10))
-    questions = tuple(Question(f"q{row}", f"question {row}", relevant=(f"p{row % 10}",)) for row in range(40))
-    folds = TrainingQueries.from_question_set(QuestionSet("one", passages, questions), np.arange(40)).folds
-    assert np.bincount(folds, minlength=FOLDS).tolist() == [8] * FOLDS
-    assert all(len({*folds[row::10]}) == 1 for row in range(10))
-
-
 def test_few_queries_keep_weights_near_untrained_mix() -> None:
     """Fewer questions leave the mix nearer to the untrained one, and it is no worse than that on all others."""
     question_set, scores = world(400)

@@ -108,16 +108,6 @@ def test_interval_covers_true_value_in_95_percent(n_groups: int, of_a_group: int
     assert 0.93 <= covered <= 0.97
 
 
-@pytest.mark.slow
-def test_ungrouped_interval_undercovers_grouped_data() -> None:
-    rng = np.random.default_rng(5)
-    groups = np.repeat(np.arange(60), 6)
-    easiness = rng.beta(2.0, 1.0, (2000, 60))
-    hits = (rng.random((2000, 360)) < easiness[:, groups]).astype(np.float64)
-    alone = significance.mean_intervals(hits.T, resamples=500)
-    assert np.mean((alone[:, 0] <= 2 / 3) & (alone[:, 1] >= 2 / 3)) < 0.9
-
-
 def test_randomization_enumerates_swaps_of_few_questions() -> None:
     rng = np.random.default_rng(2)
     a = rng.random(10)

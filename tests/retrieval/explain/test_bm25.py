@@ -120,17 +120,6 @@ def test_a_small_case_by_hand() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
-def test_values_sum_to_score_with_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
-    options = BM25Options(analyzer, fb_docs=5, fb_terms=20, fb_weight=0.3)
-    explanations = explained(sample.passages, options, texts_of(sample.questions[EVERY_24TH]), 5)
-    assert len(explanations) > 50
-    assert sum(term.added and term.value > 0 for explanation, _ in explanations for term in explanation.terms) > 50
-    for explanation, score in explanations:
-        assert explanation.score == pytest.approx(score, rel=1e-5)
-
-
-@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(titled=TITLED, questions=QUESTIONS, weight=st.none() | st.floats(0.1, 9), feedback=st.none() | FEEDBACK)
 def test_values_sum_to_score_with_feedback_and_title_weight(

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.retrieval import lexical
 from mrc_workbench.retrieval.lexical import Segment, index
 from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings
 from tests.retrieval.compared import assert_equal_rankings
@@ -187,7 +188,7 @@ def test_concurrent_processes_build_index_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "function", "number"),
-    [(index, "write_arrays", errno.ENOSPC), (os, "copy_file_range", errno.EXDEV)],
+    [(lexical, "write_arrays", errno.ENOSPC), (os, "copy_file_range", errno.EXDEV)],
     ids=["full disk", "other disks"],
 )
 def test_builds_or_copies_index_without_disk_function(

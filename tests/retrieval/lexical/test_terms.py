@@ -269,14 +269,6 @@ def test_passage_score_is_best_window_score() -> None:
     assert rankings.scores[0].tolist() == pytest.approx([longer, shorter], rel=1e-6)
 
 
-def test_terms_of_two_sentences_match_only_in_window_of_two() -> None:
-    passages = [Passage("p1", "cat sat. dog ran."), Passage("p2", "dog cat. ox ran."), Passage("p3", "ox slept.")]
-    single_windows = WindowedBM25("windowed", passages, WORD).search(["cat dog"], 3)
-    assert single_windows.indices.tolist() == [[1, 0, -1]]
-    together = WindowedBM25("windowed", passages, WORD, sentences=2).search(["cat dog"], 3)
-    assert together.scores[0, 0] == together.scores[0, 1]
-
-
 def test_title_precedes_every_window() -> None:
     passages = [Passage("p1", "It slept. It ran.", "Cat"), Passage("p2", "It ran. It slept.", "Dog")]
     assert WindowedBM25("windowed", passages, WORD).search(["dog ran"], 1).indices.tolist() == [[1]]

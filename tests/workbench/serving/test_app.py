@@ -73,6 +73,9 @@ def test_returns_passages_with_texts_in_searcher_order(both: TestClient) -> None
     [
         ({}, "either question or questions"),
         ({"question": QUESTION, "questions": [QUESTION]}, "either question or questions"),
+        ({"question": QUESTION, "queries": [QUESTION]}, "either question or questions"),
+        ({"question": QUESTION, "query": QUESTION}, "unknown or repeated field"),
+        ({"question": QUESTION, "k": 1, "top_k": 1}, "unknown or repeated field"),
         ({"question": ""}, "question: "),
         ({"question": "가" * 61}, "at most 60"),
         ({"questions": []}, "at least 1"),
@@ -248,18 +251,30 @@ def test_rejects_json_that_readers_disagree_on(service: TestClient, body: bytes)
     assert (answer.status_code, answer.json()["code"]) == (422, "not_understood")
 
 
-def test_openapi_has_limits_and_working_examples(secured: TestClient) -> None:
+def test_openapi_has_limits_and_working_examples(secured: TestClient, service: TestClient) -> None:
     openapi = secured.get("/openapi.json").json()
     assert openapi["openapi"].startswith("3.")
     assert set(openapi["paths"]) == {"/search", "/livez", "/readyz", "/healthz", "/info", "/metrics"}
     assert openapi["paths"]["/metrics"]["get"]["security"]
     assert "security" not in openapi["paths"]["/livez"]["get"]
-    assert openapi["paths"]["/search"]["post"]["security"]
-    content = openapi["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
-    assert '"maxLength": 77' in json.dumps(content["schema"])
+    search = openapi["paths"]["/search"]["post"]
+    assert search["security"]
+    assert {"401", "405", "413", "421", "429", "503"} <= search["responses"].keys()
+    content = search["requestBody"]["content"]["application/json"]
     for example in content["examples"].values():
         answer = secured.post("/search", json=example["value"], headers={"Authorization": f"Bearer {KEY}"})
         assert answer.status_code == 200
+    schema = content["schema"]
+    assert '"maxLength": 77' in json.dumps(schema)
+    assert schema["properties"]["retriever"]["enum"] == ["bm25", "dense"]
+    assert schema["required"] == ["retriever"]
+    names = {variant["required"][0] for variant in schema["oneOf"]}
+    assert names == {"question", "questions", "query", "queries"}
+    assert {"top_k", "offset", "min_score", "fields"} <= schema["properties"].keys()
+    single = service.get("/openapi.json").json()["paths"]["/search"]["post"]["requestBody"]["content"]
+    schema = single["application/json"]["schema"]
+    assert "required" not in schema
+    assert schema["properties"]["retriever"]["enum"] == ["bm25"]
 
 
 @pytest.mark.parametrize("wrong", [{"max_k": 0}, {"timeout": -1.0}, {"batch_wait_ms": float("nan")}])
@@ -295,13 +310,6 @@ def test_accepts_field_aliases(both: TestClient, body: dict[str, Any]) -> None:
     assert len(answer["results"][0]["hits"]) == 2
 
 
-@pytest.mark.parametrize(
-    "body", [{"query": QUESTION}, {"questions": [QUESTION]}, {"queries": [QUESTION]}, {"k": 1, "top_k": 1}]
-)
-def test_rejects_question_given_twice(both: TestClient, body: dict[str, Any]) -> None:
-    assert refusal(both, **body)
-
-
 def test_offset_skips_best_passages(both: TestClient) -> None:
     everything = hits(both)
     for offset in range(5):
@@ -325,21 +333,3 @@ def test_returns_only_requested_fields(both: TestClient) -> None:
     assert hits(both, fields=["id", "score"]) == [{"id": hit["id"], "score": hit["score"]} for hit in everything]
     for wrong in (["body"], [], "id", [3]):
         assert refusal(both, fields=wrong)
-
-
-def schema(connected: TestClient) -> dict[str, Any]:
-    openapi = connected.get("/openapi.json").json()
-    return dict(openapi["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]["schema"])
-
-
-def test_openapi_names_retrievers_and_required_fields(service: TestClient, both: TestClient) -> None:
-    request_schema = schema(both)
-    assert request_schema["properties"]["retriever"]["enum"] == ["bm25", "dense"]
-    assert request_schema["required"] == ["retriever"]
-    names = {variant["required"][0] for variant in request_schema["oneOf"]}
-    assert names == {"question", "questions", "query", "queries"}
-    assert {"top_k", "offset", "min_score", "fields"} <= request_schema["properties"].keys()
-    assert "required" not in schema(service)
-    assert schema(service)["properties"]["retriever"]["enum"] == ["bm25"]
-    responses = service.get("/openapi.json").json()["paths"]["/search"]["post"]["responses"]
-    assert {"401", "405", "413", "421", "429", "503"} <= responses.keys()

@@ -18,7 +18,7 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
-from mrc_workbench.retrieval.searcher import Searcher, SearchHit, open_searcher, open_searchers
+from mrc_workbench.retrieval.searcher import Searcher, open_searcher, open_searchers
 from mrc_workbench.workbench.serving.app import Batches
 from mrc_workbench.workbench.serving.cli import describe_searchers
 from tests.doubles import QUESTIONS, texts_of
@@ -166,21 +166,3 @@ def test_batches_concurrent_questions_and_isolates_errors() -> None:
     assert isinstance(results[1], RuntimeError)
     assert results[0] == [searcher.search(texts[:1], 3)[0]]
     assert counting.searches[:4] == [[texts[0], "fail"], [texts[0]], ["fail"], texts]  # one request is never divided
-
-
-def test_skips_cancelled_searches() -> None:
-    counting = Counting()
-
-    async def ask() -> list[list[SearchHit]]:
-        with ThreadPoolExecutor(1) as thread:
-            batches = Batches(Searcher(counting, Passages.from_passages(MANY)), thread, max_questions=4, seconds=0.05)
-            work = asyncio.create_task(batches.work())
-            given_up = asyncio.create_task(batches.search(["zebra"], 1))
-            await asyncio.sleep(0)
-            given_up.cancel()
-            hits = await batches.search([QUESTIONS[0].text], 1)
-            work.cancel()
-            return hits
-
-    assert run(ask())[0][0].id == "p1-0"
-    assert counting.searches == [[QUESTIONS[0].text]]
