@@ -65,10 +65,7 @@ def compare_command(
     question_set = find(parsed.data, base)
     gate = QualityGate.of(parsed, question_set, at_least, not_below, metric)  # before hours of work
     with stop_message(_STOPPED_MESSAGE):
-        report_progress("", 0.0)
-        storable = make_storable(parsed, question_set, base)
-        comparison = compare(storable, question_set, base=base, on_progress=report_progress)
-        end_progress_line()
+        comparison = _compare(make_storable(parsed, question_set, base), question_set, base)
         origin = provenance(comparison, question_set, base)
         print_line(format_comparison(comparison))  # before storing: a full disk loses no metrics
         print_split(comparison)
@@ -84,6 +81,13 @@ def compare_command(
 
             save(comparison, out, origin, language)
     return status
+
+
+def _compare(experiment: Experiment, question_set: QuestionSet, base: Path) -> Comparison:
+    report_progress("", 0.0)
+    comparison = compare(experiment, question_set, base=base, on_progress=report_progress)
+    end_progress_line()
+    return comparison
 
 
 def print_failures(comparison: Comparison, gate: QualityGate | None = None) -> int:
@@ -191,9 +195,8 @@ def export_command(
     end_progress_line()
     rows = []
     for metric in exported.metrics:
-        cells = (
-            f"{100 * value:+.2f}" for value in (metric.engine_score - metric.workbench_score, metric.low, metric.high)
-        )
+        difference = metric.engine_score - metric.workbench_score
+        cells = [f"{100 * value:+.2f}" for value in (difference, metric.low, metric.high)]
         rows.append((metric.engine.value, [f"{100 * metric.engine_score:.2f}", *cells]))
     print_line("in percent; the last two columns are the 95% interval of the difference")
     print_line("\n".join(format_table([label(MEASURE), "difference", "low", "high"], rows, 10)))
@@ -222,33 +225,22 @@ def tune_command(
     retriever: Annotated[str, Parameter(help="name of a BM25 or of late interaction in the experiment")],
     /,
     *,
-    k1: tuple[float, ...] = labs.K1S,
-    b: tuple[float, ...] = labs.BS,
+    k1: Annotated[tuple[float, ...], Parameter(help="values of k1, 0 to 10")] = labs.K1S,
+    b: Annotated[tuple[float, ...], Parameter(help="values of b, 0 to 1")] = labs.BS,
     analyzer: Annotated[tuple[Analyzer, ...], Parameter(help="analyzers to try; by default that of the BM25")] = (),
-    metric: str = "ndcg@10",
+    metric: Annotated[str, Parameter(help="metric that selects the best setting")] = "ndcg@10",
     add: Annotated[bool, Parameter(negative="", help="add the best setting to the experiment file")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Tune a retriever of an experiment on validation data.
 
     Prints the cross-validated gain of the best setting. Tunes k1 and b of a BM25, or the layers of late interaction.
-
-    Parameters
-    ----------
-    k1
-        values of k1, 0 to 10
-    b
-        values of b, 0 to 1
-    metric
-        metric that selects the best setting
     """
     parsed = read_experiment(experiment)
     tuning = _tuning_experiment(parsed, retriever, analyzer, (k1, b), metric)
     question_set = find(parsed.data, experiment.parent)
     with stop_message(_STOPPED_MESSAGE):
-        report_progress("", 0.0)
-        comparison = compare(tuning, question_set, base=experiment.parent, on_progress=report_progress)
-    end_progress_line()
+        comparison = _compare(tuning, question_set, experiment.parent)
     groups = question_groups(comparison.question_set)
     scores = labs.lab_results(comparison, metric, groups)
     if scores.empty:
@@ -257,11 +249,10 @@ def tune_command(
     best_setting = labs.best_setting_name(scores)
     spec = labs.selected_spec(tuning, best_setting)
     if as_json:
-        columns = [name for name in _SETTING_COLUMNS if name in scores]
         content = {
             "measure": metric,
             "questions": len(comparison.question_set.questions),
-            "settings": scores[columns].to_dict("records"),
+            "settings": scores.filter(_SETTING_COLUMNS).to_dict("records"),
             "best": best_setting,
             "cross_validated": None if fit is None else {**asdict(fit.test), "selections": dict(fit.selections)},
             "retriever": spec.model_dump(mode="json", exclude_none=True),

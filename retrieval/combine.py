@@ -188,6 +188,7 @@ class StoredPairScores:
         return np.asarray(rows * self._n_passages + passages)
 
 
+@dataclass(eq=False, repr=False)
 class PairScores:
     """Scores of pairs of a question and a passage of the corpus `texts`.
 
@@ -196,22 +197,17 @@ class PairScores:
     `title_lengths` is `(n_passages,)`.
     """
 
-    def __init__(
-        self,
-        scorer: PairScorer,
-        texts: Sequence[str],
-        meter: Meter | None = None,
-        on_progress: Callable[[float], None] | None = None,
-        *,
-        windows: WindowOptions | None = None,
-        title_lengths: np.ndarray | None = None,
-    ) -> None:
-        self._scorer = scorer
-        self._texts = texts
-        self._meter = meter
-        self._on_progress = on_progress
-        self._windows = windows if isinstance(scorer, WindowScorer) else None
-        self._title_lengths = np.zeros(len(texts), dtype=np.int64) if title_lengths is None else title_lengths
+    scorer: PairScorer
+    texts: Sequence[str]
+    meter: Meter | None = None
+    on_progress: Callable[[float], None] | None = None
+    _: KW_ONLY
+    windows: WindowOptions | None = None
+    title_lengths: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scorer, WindowScorer):
+            self.windows = None
 
     def score_candidates(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
         began = time.perf_counter()
@@ -223,44 +219,45 @@ class PairScores:
                 rows += start
                 if len(rows):
                     scores[rows, columns] = self._score(questions, rows, candidates.indices[rows, columns], stored)
-                if self._on_progress:
-                    self._on_progress(min(1.0, (start + _BLOCK) / len(questions)))
+                if self.on_progress:
+                    self.on_progress(min(1.0, (start + _BLOCK) / len(questions)))
         finally:
             stored.write()
-        if self._meter:
+        if self.meter:
             n_pairs = int(np.count_nonzero(candidates.indices != NOT_FOUND))
-            self._meter.note(time.perf_counter() - began, stored.load_seconds, stored.seconds_of(n_pairs))
+            self.meter.note(time.perf_counter() - began, stored.load_seconds, stored.seconds_of(n_pairs))
         return scores
 
     def count_truncated(self, questions: Sequence[str], candidates: Rankings) -> int:
-        if self._windows or not isinstance(self._scorer, LimitedScorer):
+        if self.windows or not isinstance(self.scorer, LimitedScorer):
             return 0
-        return self._scorer.count_truncated(questions, self._texts, candidates.indices)
+        return self.scorer.count_truncated(questions, self.texts, candidates.indices)
 
     def count_missing(self, questions: Sequence[str], candidates: Rankings) -> int:
         return int(np.count_nonzero(np.isnan(self._stored_scores(questions).lookup(candidates.indices))))
 
     def _stored_scores(self, questions: Sequence[str]) -> StoredPairScores:
-        if self._meter is None or len(questions) == 1 or not is_caching():
-            return StoredPairScores(len(self._texts))
-        windows = [astuple(self._windows)] if self._windows else []
-        key = key_of(self._scorer.fingerprint, fingerprint_of(self._texts), list(questions), *windows)
-        return StoredPairScores(len(self._texts), key)
+        if self.meter is None or len(questions) == 1 or not is_caching():
+            return StoredPairScores(len(self.texts))
+        windows = [astuple(self.windows)] if self.windows else []
+        key = key_of(self.scorer.fingerprint, fingerprint_of(self.texts), list(questions), *windows)
+        return StoredPairScores(len(self.texts), key)
 
     def _score(
         self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, stored: StoredPairScores
     ) -> np.ndarray:
         began = time.perf_counter()
-        self._scorer.load()
-        if len(questions) > 1 and is_caching() and isinstance(self._scorer, PreloadingScorer):
-            self._scorer.preload_questions(questions)
+        self.scorer.load()
+        if len(questions) > 1 and is_caching() and isinstance(self.scorer, PreloadingScorer):
+            self.scorer.preload_questions(questions)
         loaded = time.perf_counter()
         numbers = zip(rows.tolist(), passages.tolist(), strict=True)
-        pairs = [(questions[row], self._texts[passage]) for row, passage in numbers]
-        if self._windows and isinstance(self._scorer, WindowScorer):
-            scores = self._scorer.score_windows(pairs, self._title_lengths[passages].tolist(), self._windows)
+        pairs = [(questions[row], self.texts[passage]) for row, passage in numbers]
+        if self.windows and isinstance(self.scorer, WindowScorer):
+            titles = np.zeros(len(pairs), np.int64) if self.title_lengths is None else self.title_lengths[passages]
+            scores = self.scorer.score_windows(pairs, titles.tolist(), self.windows)
         else:
-            scores = self._scorer.score(pairs)
+            scores = self.scorer.score(pairs)
         stored.add(rows, passages, scores[:, None], load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
         return scores
 
@@ -279,6 +276,7 @@ def recommend_weight(model_folder: Path, weight: float, *, selected_on: str) -> 
     write_json(model_folder / _FILE, {"weight": weight, "selected_on": selected_on})
 
 
+@dataclass(eq=False, repr=False)
 class RerankedRetriever:
     """Reranks the first `depth` passages of `first`; the others keep their order below them.
 
@@ -287,40 +285,36 @@ class RerankedRetriever:
     `PairScores`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        first: Retriever,
-        scorer: PairScorer,
-        passages: Sequence[Passage],
-        *,
-        depth: int = 20,
-        weight: float = 1.0,
-        title: bool = True,
-        windows: WindowOptions | None = None,
-        meter: Meter | None = None,
-        on_progress: Callable[[float], None] | None = None,
-    ) -> None:
-        if depth < 1 or not 0 <= weight <= 1:
-            raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {depth} and {weight}")
-        self.name = name
-        self._first = first
-        self._depth = depth
-        self._weight = weight
-        corpus = Passages.from_passages(passages)
-        texts = corpus.indexed_texts(title=title)
-        title_lengths = corpus.title_lengths(title=title) if windows else None
-        self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, title_lengths=title_lengths)
+    name: str
+    first: Retriever
+    scorer: PairScorer
+    passages: Sequence[Passage]
+    _: KW_ONLY
+    depth: int = 20
+    weight: float = 1.0
+    title: bool = True
+    windows: WindowOptions | None = None
+    meter: Meter | None = None
+    on_progress: Callable[[float], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.depth < 1 or not 0 <= self.weight <= 1:
+            raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {self.depth} and {self.weight}")
+        corpus = Passages.from_passages(self.passages)
+        texts = corpus.indexed_texts(title=self.title)
+        lengths = corpus.title_lengths(title=self.title) if self.windows else None
+        options = self.meter, self.on_progress
+        self._pairs = PairScores(self.scorer, texts, *options, windows=self.windows, title_lengths=lengths)
         self._last_candidates: tuple[Sequence[str], Rankings] | None = None
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        hits = self._first.search(questions, max(k, self._depth))
-        candidates = hits.first(self._depth)
+        hits = self.first.search(questions, max(k, self.depth))
+        candidates = hits.first(self.depth)
         self._last_candidates = questions, candidates
-        scores = interpolate_scores(candidates, self.candidate_scores(questions, candidates), self._weight)
+        scores = interpolate_scores(candidates, self.candidate_scores(questions, candidates), self.weight)
         n_columns = hits.indices.shape[1]
-        ranks = np.arange(self._depth, n_columns)
-        scores_below = np.broadcast_to(self._depth - 1.0 - ranks, (len(questions), len(ranks)))
+        ranks = np.arange(self.depth, n_columns)
+        scores_below = np.broadcast_to(self.depth - 1.0 - ranks, (len(questions), len(ranks)))
         return rank_candidates(hits.indices, np.hstack([scores, scores_below]), min(k, n_columns))
 
     def count_truncated(self) -> int:

@@ -15,7 +15,7 @@ cosine with a token of the passage: MaxSim divided by the number of question tok
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,7 @@ def _build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
     return index
 
 
+@dataclass(eq=False, repr=False)
 class Dense:
     """Searches passage vectors in an index; scores are cosines, higher is better.
 
@@ -141,44 +142,39 @@ class Dense:
     passage. A question without known tokens (a vector of zeros) has no results.
     """
 
-    def __init__(
-        self,
-        name: str,
-        passages: Sequence[Passage],
-        encoder: Encoder,
-        *,
-        title: bool = True,
-        index: IndexKind = IndexKind.EXACT,
-        windows: WindowOptions | None = None,
-    ) -> None:
-        self.name = name
-        self._encoder = encoder
-        self._n_passages = len(passages)
-        corpus = Passages.from_passages(passages)
-        self._passages = np.arange(len(passages))  # the passage of each vector
-        self._texts = corpus.indexed_texts(title=title)
-        self._windows = windows
-        if windows and isinstance(encoder, WindowEncoder):
-            cut_windows = encoder.windows_of(self._texts, corpus.title_lengths(title=title), windows)
-            vectors, self._passages = encoder.encode_windows(self._texts, cut_windows)
+    name: str
+    passages: Sequence[Passage]
+    encoder: Encoder
+    _: KW_ONLY
+    title: bool = True
+    index: IndexKind = IndexKind.EXACT
+    windows: WindowOptions | None = None
+
+    def __post_init__(self) -> None:
+        corpus = Passages.from_passages(self.passages)
+        self._passages = np.arange(len(corpus))  # the passage of each vector
+        self._texts = corpus.indexed_texts(title=self.title)
+        if self.windows and isinstance(self.encoder, WindowEncoder):
+            windows = self.encoder.windows_of(self._texts, corpus.title_lengths(title=self.title), self.windows)
+            vectors, self._passages = self.encoder.encode_windows(self._texts, windows)
         else:
-            vectors = encoder.encode_passages(self._texts)
-        self._index = VectorIndex(vectors, index)
-        self._has_windows = len(vectors) > len(passages)
-        self._vectors_per_passage = len(vectors) / max(1, len(passages))
+            vectors = self.encoder.encode_passages(self._texts)
+        self._index = VectorIndex(vectors, self.index)
+        self._has_windows = len(vectors) > len(corpus)
+        self._vectors_per_passage = len(vectors) / max(1, len(corpus))
 
     @property
     def memory_bytes(self) -> int:
         return self._index.memory_bytes
 
     def count_truncated(self) -> int:
-        if self._windows or not isinstance(self._encoder, LimitedEncoder):
+        if self.windows or not isinstance(self.encoder, LimitedEncoder):
             return 0
-        return self._encoder.count_truncated(self._texts)
+        return self.encoder.count_truncated(self._texts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        vectors = self._encoder.encode_questions(questions)
-        k = min(k, self._n_passages)
+        vectors = self.encoder.encode_questions(questions)
+        k = min(k, len(self._texts))
         if not len(vectors):
             return rank_candidates(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
         known = np.flatnonzero(np.any(vectors != 0, axis=1))
@@ -250,6 +246,7 @@ def _length_batches(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tup
         first = last
 
 
+@dataclass(eq=False, repr=False)
 class LateInteraction:
     """Searches by late interaction with all passages; scores lie between -1 and 1.
 
@@ -258,57 +255,50 @@ class LateInteraction:
     `bits` per dimension, and without `first` the index selects the candidates.
     """
 
-    def __init__(
-        self,
-        name: str,
-        passages: Sequence[Passage],
-        encoder: TokenVectorEncoder,
-        *,
-        title: bool = True,
-        first: Retriever | None = None,
-        depth: int = 100,
-        index: LateIndex = LateIndex.AUTO,
-        bits: int = 0,
-        on_progress: Callable[[float], None] | None = None,
-    ) -> None:
-        self.name = name
-        self._encoder = encoder
-        self._first = first
-        self._depth = depth
-        self._on_progress = on_progress
+    name: str
+    passages: Sequence[Passage]
+    encoder: TokenVectorEncoder
+    _: KW_ONLY
+    title: bool = True
+    first: Retriever | None = None
+    depth: int = 100
+    index: LateIndex = LateIndex.AUTO
+    bits: int = 0
+    on_progress: Callable[[float], None] | None = None
+
+    def __post_init__(self) -> None:
         self._tokens: TokenVectors | TokenIndex
-        corpus = Passages.from_passages(passages)
-        self._n_passages = len(passages)
-        self._texts = corpus.indexed_texts(title=title)
-        title_lengths = corpus.title_lengths(title=title)
-        uses_centroids = bits or len(passages) > _MAX_EXACT_PASSAGES or index is LateIndex.CENTROIDS
-        if index is LateIndex.EXACT or not uses_centroids:
-            self._tokens = encoder.encode_passages(self._texts, title_lengths)
+        corpus = Passages.from_passages(self.passages)
+        self._texts = corpus.indexed_texts(title=self.title)
+        title_lengths = corpus.title_lengths(title=self.title)
+        uses_centroids = self.bits or len(corpus) > _MAX_EXACT_PASSAGES or self.index is LateIndex.CENTROIDS
+        if self.index is LateIndex.EXACT or not uses_centroids:
+            self._tokens = self.encoder.encode_passages(self._texts, title_lengths)
             return
         from mrc_workbench.retrieval.centroids import mapped_index  # imports a compiler
 
-        key = encoder.key_of_passages(self._texts, title_lengths)
-        blocks = partial(encoder.passage_blocks, self._texts, title_lengths)
-        self._tokens = mapped_index(key, blocks, len(passages), bits)
+        key = self.encoder.key_of_passages(self._texts, title_lengths)
+        blocks = partial(self.encoder.passage_blocks, self._texts, title_lengths)
+        self._tokens = mapped_index(key, blocks, len(corpus), self.bits)
 
     @property
     def memory_bytes(self) -> int:
         return self._tokens.vectors.nbytes if isinstance(self._tokens, TokenVectors) else self._tokens.memory_bytes
 
     def count_truncated(self) -> int:
-        return self._encoder.count_truncated(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+        return self.encoder.count_truncated(self._texts) if isinstance(self.encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        vectors = self._encoder.encode_questions(questions)
-        k = min(k, self._n_passages)
-        if self._first:
-            return self._rerank(vectors, self._first.search(questions, max(k, self._depth)), k)
+        vectors = self.encoder.encode_questions(questions)
+        k = min(k, len(self._texts))
+        if self.first:
+            return self._rerank(vectors, self.first.search(questions, max(k, self.depth)), k)
         blocks = [Rankings.empty(0, k)]
         for start in range(0, len(vectors), _QUESTIONS_AT_ONCE):
             blocks.append(self._search_block(vectors.between(start, start + _QUESTIONS_AT_ONCE), k))
-            if self._on_progress:
+            if self.on_progress:
                 fraction = min(1.0, (start + _QUESTIONS_AT_ONCE) / len(vectors))
-                self._on_progress(ENCODING_FRACTION + (1 - ENCODING_FRACTION) * fraction)
+                self.on_progress(ENCODING_FRACTION + (1 - ENCODING_FRACTION) * fraction)
         return concatenate(blocks[1:] or blocks)
 
     def _search_block(self, questions: TokenVectors, k: int) -> Rankings:
@@ -325,7 +315,7 @@ class LateInteraction:
     def _rerank(self, questions: TokenVectors, hits: Rankings, k: int) -> Rankings:
         scores = np.full(hits.indices.shape, -np.inf)
         for row, indices in enumerate(hits.indices):
-            rows = indices[: self._depth][indices[: self._depth] != NOT_FOUND]
+            rows = indices[: self.depth][indices[: self.depth] != NOT_FOUND]
             scores[row, : len(rows)] = self._scores(questions.between(row, row + 1), rows)
             below = np.arange(len(rows), np.count_nonzero(indices != NOT_FOUND))
             scores[row, below] = -2.0 - below  # below every cosine

@@ -22,13 +22,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.vectors import ProcessRank, StoredVectors, VectorBlocks, copy_vectors
 from mrc_workbench.models.windows import WindowOptions, Windows
 from mrc_workbench.retrieval.cli import format_comparison, print_failures
-from mrc_workbench.retrieval.comparison.compare import (
-    build_context,
-    compare,
-    provenance,
-    search_model_free,
-    write_packaged_bases,
-)
+from mrc_workbench.retrieval.comparison import compare as comparing
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.pace import TimeEstimator
@@ -57,19 +51,19 @@ def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative=
         question_set = find(parsed.data, folder)
         options: dict[str, Any] = {"on_progress": report, "on_result": job.log_result, "estimator": pace}
         if not rest:
-            has_remaining = search_model_free(parsed, question_set, base=folder, **options)
+            has_remaining = comparing.search_model_free(parsed, question_set, base=folder, **options)
             if has_remaining:
                 raise JobHandedOver
-        comparison = compare(parsed, question_set, base=folder, **options)
+        comparison = comparing.compare(parsed, question_set, base=folder, **options)
         print_line(format_comparison(comparison))
         failure_status = print_failures(comparison)
-        save_comparison(comparison, folder, provenance(comparison, question_set, folder))
+        save_comparison(comparison, folder, comparing.provenance(comparison, question_set, folder))
 
     status = run_job_exclusively(job, work)
     if has_remaining and not job.stop_requested:
         arguments = ("internal", job.study.name, folder, "--rest")
         if process := start_preloaded(PROGRAM, *arguments, log=folder / "log.txt"):
-            write_packaged_bases(read_experiment(experiment))  # while the other process imports its libraries
+            comparing.write_packaged_bases(read_experiment(experiment))  # while the other process imports its libraries
             process.wait()
             return 0 if job.done else 2
         return run_comparison(folder, rest=True)  # no process has imported the libraries yet
@@ -112,7 +106,7 @@ def ship(sample: QuestionSet) -> None:
 
 
 def _build_retriever(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
-    retriever = build_context(Experiment(data="alone", retriever=(spec,)), question_set).retrievers[spec.name]
+    retriever = comparing.build_context(Experiment(data="alone", retriever=(spec,)), question_set).retrievers[spec.name]
     if isinstance(retriever, Exception):
         raise retriever
     return retriever

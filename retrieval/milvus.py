@@ -5,8 +5,8 @@ BM25 weights by term, which give the BM25 score as the inner product with a ques
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import cache, cached_property, partial
 from typing import Any
@@ -58,54 +58,49 @@ class EngineFusion:
     weights: tuple[float, ...] | None = None  # equal by default
 
 
+@dataclass(eq=False, repr=False)
 class MilvusRetriever:
     """A corpus in a Milvus collection, named by its content and filled if missing. Raises `MilvusError`."""
 
-    def __init__(
-        self,
-        name: str,
-        n_passages: int,
-        fields: Sequence[MilvusField],
-        settings: MilvusSettings,
-        *,
-        fusion: EngineFusion | None = None,
-        on_progress: Callable[[float], None] | None = None,
-    ) -> None:
-        if len(fields) > 1 and fusion is None:
+    name: str
+    n_passages: int
+    fields: Sequence[MilvusField]
+    settings: MilvusSettings
+    _: KW_ONLY
+    fusion: EngineFusion | None = None
+    on_progress: connection.Progress | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.fields) > 1 and self.fusion is None:
             raise ValueError("several fields need a fusion")
-        self.name = name
-        self.settings = settings
-        self._n_passages = n_passages
-        self._fields = fields
-        self._fusion = fusion
-        self.collection = f"mrc_{key_of(_VERSION, n_passages, [field.key for field in fields])[:40]}"
-        if n_passages:
-            with connection.open_client(settings, self.collection) as client:
-                connection.load(client, self.collection, fields, n_passages, on_progress)
+        self.collection = f"mrc_{key_of(_VERSION, self.n_passages, [field.key for field in self.fields])[:40]}"
+        if self.n_passages:
+            with connection.open_client(self.settings, self.collection) as client:
+                connection.load(client, self.collection, self.fields, self.n_passages, self.on_progress)
 
     def count_truncated(self) -> int:
-        return sum(field.count_truncated() for field in self._fields if isinstance(field, VectorField))
+        return sum(field.count_truncated() for field in self.fields if isinstance(field, VectorField))
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        k = min(k, self._n_passages)
+        k = min(k, self.n_passages)
         rankings = Rankings.empty(len(questions), k)
-        if not len(questions) or not self._n_passages:
+        if not len(questions) or not self.n_passages:
             return rankings
-        encoded = [field.question_vectors(questions) for field in self._fields]
+        encoded = [field.question_vectors(questions) for field in self.fields]
         with connection.open_client(self.settings, self.collection) as client:
             client.load_collection(self.collection, **connection.RETRY_OPTIONS)
-            if self._fusion is None:
+            if self.fusion is None:
                 (known, vectors) = encoded[0]
                 for start in range(0, len(known), _QUESTIONS):
                     self._fill(client, rankings, known[start : start + _QUESTIONS], vectors[start : start + _QUESTIONS])
             else:
-                self._fill_fused(client, rankings, encoded, self._fusion)
+                self._fill_fused(client, rankings, encoded, self.fusion)
         return rankings
 
     def _fill(self, client: Any, rankings: Rankings, rows: np.ndarray, vectors: Vectors, depth: int = 0) -> None:
-        field = self._fields[0]
+        field = self.fields[0]
         k = rankings.indices.shape[1]
-        max_depth = min(self._n_passages, field.max_hits)
+        max_depth = min(self.n_passages, field.max_hits)
         depth = min(depth or k + 1, max_depth)
         options = {"anns_field": field.name, "search_params": field.search, **_OUTPUT}
         hits = client.search(self.collection, data=vectors, limit=depth, **options)
@@ -138,14 +133,14 @@ class MilvusRetriever:
     def _fused(self, client: Any, vectors: dict[int, list[Any]], fusion: EngineFusion) -> tuple[np.ndarray, np.ndarray]:
         from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
 
-        depths = {field: min(fusion.depth, self._n_passages, self._fields[field].max_hits) for field in vectors}
+        depths = {field: min(fusion.depth, self.n_passages, self.fields[field].max_hits) for field in vectors}
         requests = [
-            AnnSearchRequest(data, self._fields[field].name, self._fields[field].search, limit=depths[field])
+            AnnSearchRequest(data, self.fields[field].name, self.fields[field].search, limit=depths[field])
             for field, data in vectors.items()
         ]
         weights = [fusion.weights[field] if fusion.weights else 0.5 for field in vectors]
         ranker = RRFRanker(RRF_CONSTANT) if fusion.ranker is Ranker.RRF else WeightedRanker(*weights)
-        limit = min(sum(depths.values()), self._n_passages, connection.MAX_HITS)  # all, to order ties here
+        limit = min(sum(depths.values()), self.n_passages, connection.MAX_HITS)  # all, to order ties here
         hits = client.hybrid_search(self.collection, requests, ranker, limit=limit, **_OUTPUT)
         return _to_arrays(hits, limit)
 

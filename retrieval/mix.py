@@ -244,8 +244,7 @@ def fit_mix(
     originals = _originals(rankings)
     distinct = originals == np.arange(len(rankings))
     untrained_weights = _untrained_weights(components, originals)
-    start = np.zeros((len(rankings), VALUES_PER_SIGNAL))
-    start[:, 0] = untrained_weights
+    start = np.stack([untrained_weights, np.zeros(len(rankings))], axis=1)
     learned = FittedMix(
         np.tile(start.ravel(), (FOLDS + 1, 1)),
         untrained_weights,
@@ -295,9 +294,8 @@ def describe_mix(
     sampled_rankings = [signal.select(sample) for signal in rankings]
     sampled_queries = training_queries.select_rows(sample)
     lists = training_lists(sampled_rankings, learned, sampled_queries, len(training_queries.question_set.passages))
-    start = np.zeros((len(names), VALUES_PER_SIGNAL))
+    start = np.stack([learned.untrained_weights, np.zeros(len(names))], axis=1)
     free = np.repeat(_originals(rankings) == np.arange(len(names)), VALUES_PER_SIGNAL)
-    start[:, 0] = learned.untrained_weights
     shape = (*lists.values.shape[:2], len(names), VALUES_PER_SIGNAL)
     values = (lists.values * learned.weights[FOLDS]).reshape(shape).sum(axis=3)
     values = values if sampled_queries.was_trained_on.all() else values[~sampled_queries.was_trained_on]

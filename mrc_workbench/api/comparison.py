@@ -1,5 +1,6 @@
 """Compare retrievers over the same questions, open stored comparisons, and search with one retriever."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,32 +9,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from mrc_workbench.api import retrievers as api_retrievers
+from mrc_workbench.api import values as api_values
 from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.evaluation import ScoredRankings
-from mrc_workbench.api.experiment import (
-    base_experiment,
-    check_query,
-    dataset_and_items,
-    require_questions,
-    require_scores,
-    store_rankings,
-)
-from mrc_workbench.api.retrievers import Item, Items, build_request
-from mrc_workbench.api.values import ApiError, accept_earlier_keywords, progress_bar
-from mrc_workbench.data.problems import raise_missing_extra
-from mrc_workbench.data.records import RELEVANT_GRADE
-from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.api.retrievers import Item, Items, RetrieverRequest
+from mrc_workbench.api.values import ApiError, OnProgress, progress_bar
+from mrc_workbench.data.problems import Failure, raise_missing_extra
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find
-from mrc_workbench.data.workspace import error_message
+from mrc_workbench.data.workspace import LimitError, error_message
 from mrc_workbench.retrieval.analysis.evidence import default_baseline, displayed_measures, label
 from mrc_workbench.retrieval.comparison import compare as comparing
-from mrc_workbench.retrieval.comparison.compare import provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable
+from mrc_workbench.retrieval.comparison import experiment as experiments
+from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import find_comparison, list_comparisons, store_comparison
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.measures import cutoff_of, own_measure
+from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.searcher import Searcher, build_searchers
 
+logger = logging.getLogger(__name__)
 _searcher_cache: dict[tuple[str, str], Searcher] = {}
 _MAX_SEARCHERS = 4  # retrievers that stay in memory
 
@@ -151,7 +148,7 @@ class RetrieverResult:
         return f"<RetrieverResult {self.name!r} of {self._result.question_set.name!r}>"
 
 
-@accept_earlier_keywords(relevant_from="relevance_level")
+@api_values.accept_earlier_keywords(relevant_from="relevance_level")
 def compare(
     data: Source | Experiment | None,
     retrievers: Items | None = None,
@@ -163,24 +160,21 @@ def compare(
     store: bool = True,
     progress: bool = True,
 ) -> ComparisonResult:
-    """Search every question with every retriever, and score the rankings.
+    """Search every question with every retriever, and score the rankings. Raises `ApiError`.
 
     Parameters
     ----------
     data
         A `Dataset`, or anything that `load` takes; None for the data of an experiment in `retrievers`.
-        `compare("experiment.toml")` also works.
     retrievers
-        One or several of: names of default retrievers ("bm25", "bm25-words", "dense", "lsa", "late", "hybrid",
-        "rerank", "mix") and of registered ones; dictionaries and `Spec` objects with the fields of an experiment file;
-        the path of an experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question
-        id), which the Compare page lists from then on; models that `train` returned; and retrievers from outside:
-        objects or classes with `search(query, k)`, functions, retrievers of LangChain and LlamaIndex. A mapping names
-        them: `{"mine": search, "baseline": "bm25"}`. The components of a retriever are added. By default those that the
-        Compare page selects first.
+        One or several, by default those that the Compare page selects first: names of default retrievers ("bm25",
+        "bm25-words", "dense", "lsa", "late", "hybrid", "rerank", "mix") and of registered ones; dictionaries and `Spec`
+        objects with the fields of an experiment file; an experiment or its path; runs (a TREC file, a table, scores by
+        passage id by question id), which the Compare page lists from then on; models of `train`; objects, classes and
+        functions that search, and retrievers of LangChain and LlamaIndex. Components are added. A mapping names them:
+        `{"mine": search, "baseline": "bm25"}`.
     part
-        Questions to search: "all", "train", "validation" or "test". By default all, or "test" with a model that
-        `train` returned.
+        Questions to search: "all", "train", "validation" or "test", the default with a model of `train`, else all.
     split
         The split of the dataset; by default that of the trained model, or else that of the Compare page.
     ks
@@ -189,52 +183,88 @@ def compare(
         The minimum grade of a relevant passage, for all metrics except nDCG.
     store
         Whether to store the dataset and the result in the workspace, for the app, `mrc serve` and exports.
-    progress
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    ComparisonResult
-        Its tables have the retrievers in the order given. A retriever that failed is listed in its `failures`.
-
-    Raises
-    ------
-    ApiError
-        If an argument cannot be used, or if every retriever failed.
 
     Examples
     --------
     >>> import mrc_workbench as mrc
     >>> result = mrc.compare("sample", ["bm25", "bm25-words"], progress=False)
-    >>> result.table(["nDCG@10", "AP", "P@5"]).round(2).loc["BM25"].tolist() == [
-    ...     round(float(result.per_question(metric)["BM25"].mean()), 2) for metric in ("nDCG@10", "AP", "P@5")]
-    True
     >>> result.differences("bm25").columns[:4].tolist()
     ['retriever', 'baseline', 'metric', 'difference']
-    >>> result["bm25"].search("자격루는 누가 만들었는가?", k=1, progress=False)["rank"].tolist()
-    [1]
     """
-    dataset, items = dataset_and_items(data, retrievers)
-    request = build_request(items, dataset.question_set)
-    if not request.specs:
-        raise ApiError("no_retriever", "compare needs at least one retriever")
-    base = base_experiment(request, part=part, split=split, ks=ks, relevance_level=relevance_level)
-    require_questions(base, dataset.question_set)
+    dataset, items = api_retrievers.dataset_and_items(data, retrievers)
+    request = api_retrievers.build_request(items, dataset.question_set)
+    base = api_retrievers.base_experiment(request, part=part, split=split, ks=ks, relevance_level=relevance_level)
     with progress_bar("Comparing", enabled=progress) as report:
-        errors = store_rankings(request, base, dataset.question_set, report)
-        experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
-        experiment = make_storable(experiment, dataset.question_set, Path.cwd())
-        comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
-    require_scores(comparison, errors)
-    key = ""
-    if store:
-        origin = provenance(comparison, dataset.question_set, Path.cwd())
+        comparison = _compare(request, base, dataset.question_set, report)
+    return ComparisonResult(comparison, dataset, _store(comparison, dataset) if store else "")
+
+
+def _compare(
+    request: RetrieverRequest, base: Experiment, question_set: QuestionSet, report: OnProgress
+) -> comparing.Comparison:
+    _require_questions(base, question_set)
+    errors = _store_rankings(request, base, question_set, report)
+    experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
+    experiment = experiments.make_storable(experiment, question_set, Path.cwd())
+    comparison = comparing.compare(experiment, question_set, base=Path.cwd(), on_progress=report)
+    if not comparison.scores:
+        failed = [f"{result.name} failed: {result.error_message}" for result in comparison.results]
+        first = comparison.results[0]
+        raise ApiError("all_failed", "; ".join(failed)) from errors.get(first.name, first.error)
+    return comparison
+
+
+def _require_questions(experiment: Experiment, question_set: QuestionSet) -> None:
+    """Raise `ApiError` if an experiment compares no question of the dataset."""
+    if experiment.evaluation_set(question_set).questions:
+        return
+    part = "dataset" if experiment.split is Part.ALL else f"{experiment.split.value} part"
+    grade = experiment.relevance_level
+    graded = f" of grade {grade} or higher; choose a lower relevance_level" if grade > RELEVANT_GRADE else ""
+    raise ApiError("no_question", f"no question of the {part} has a relevant passage{graded}")
+
+
+def _store_rankings(
+    request: RetrieverRequest, base: Experiment, question_set: QuestionSet, report: OnProgress
+) -> dict[str, Exception]:
+    """Search with the retrievers from outside, store all rankings as runs, and put their specs into the request.
+
+    The spec of a failed retriever has its error message. Returns the errors by name. Raises `OSError` and `LimitError`
+    if the workspace cannot be written.
+    """
+    depths = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())}).depths
+    questions = base.evaluation_set(question_set) if request.objects else question_set
+    errors: dict[str, Exception] = {}
+    for name in [*request.runs, *request.objects]:
+        report(name, 0.0)
         try:
-            key = str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
-        except OSError as error:
-            message = f"the comparison is not stored in the workspace: {error_message(error)}"
-            warnings.warn(message, stacklevel=2)
-    return ComparisonResult(comparison, dataset, key)
+            if name in request.runs:
+                spec = api_values.store_run(request.runs[name], question_set, name)
+            else:
+                measured = measure(request.objects[name], questions, depths[name], name=name)
+                spec = experiments.store_measured(measured, question_set)
+        except (OSError, LimitError):
+            raise
+        except Exception as error:
+            is_expected = isinstance(error, Failure | MemoryError)
+            logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)
+            errors[name] = error
+            message = error_message(error)
+            failure = message if is_expected else f"{type(error).__name__}: {message}"
+            spec = experiments.RunSpec(name=name, path=experiments.NO_PATH, failure=failure)
+        request.specs[name] = spec
+    return errors
+
+
+def _store(comparison: comparing.Comparison, dataset: Dataset) -> str:
+    """Store a comparison in the workspace, and return its key; a full or read-only disk is a warning."""
+    origin = comparing.provenance(comparison, dataset.question_set, Path.cwd())
+    try:
+        return str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
+    except OSError as error:
+        message = f"the comparison is not stored in the workspace: {error_message(error)}"
+        warnings.warn(message, stacklevel=3)
+        return ""
 
 
 def comparisons() -> pd.DataFrame:
@@ -258,10 +288,7 @@ def comparisons() -> pd.DataFrame:
 def open_comparison(reference: str) -> ComparisonResult:
     """Open a stored comparison by its key, by its experiment file, or by the folder of `mrc compare --out`.
 
-    Raises
-    ------
-    ComparisonNotFoundError
-        If no comparison is stored there.
+    Raises `ComparisonNotFoundError` if no comparison is stored there.
 
     Examples
     --------
@@ -277,39 +304,30 @@ def open_comparison(reference: str) -> ComparisonResult:
 
 def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
     """Return the best k passages of a question as a table. Raises `ApiError`."""
-    check_query(query, k)
+    _check_query(query, k)
     (hits,) = searcher.search([query], k)
     rows = [(rank, hit.score, hit.id, hit.title, hit.text) for rank, hit in enumerate(hits, start=1)]
     return pd.DataFrame(rows, columns=["rank", "score", "passage_id", "title", "text"])
 
 
+def _check_query(query: object, k: object) -> None:
+    """Raise `ApiError` if a query is not text, or if k is not a positive whole number."""
+    if not isinstance(query, str):
+        raise ApiError("wrong_query", f"the query must be text, not {query!r}")
+    if not api_values.is_whole_number(k) or k < 1:
+        raise ApiError("wrong_k", f"k must be a whole number of 1 or more, not {k!r}")
+
+
 @raise_missing_extra("mrc_workbench.search")
 def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, progress: bool = True) -> pd.DataFrame:
-    """Search the passages of a dataset.
+    """Return the best k passages, best first: rank, score (higher is better), passage_id, title, text.
 
     Parameters
     ----------
     data
         A `Dataset`, or anything that `load` takes.
-    query
-        The question.
     retriever
-        A default retriever by its name, a dictionary or `Spec` object, a model that `train` returned, or an experiment
-        file, which searches with its last retriever; see `compare`.
-    k
-        How many passages to return.
-    progress
-        Whether to show a progress bar while an index is built.
-
-    Returns
-    -------
-    DataFrame
-        The best k passages, best first: rank, score (higher is better), passage_id, title, text.
-
-    Raises
-    ------
-    ApiError
-        If an argument cannot be used.
+        One of those that `compare` takes, except runs and retrievers from outside; of an experiment file, the last.
 
     Examples
     --------
@@ -317,9 +335,9 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     >>> mrc.search("sample", "자격루는 누가 만들었는가?", k=3, progress=False).columns.tolist()
     ['rank', 'score', 'passage_id', 'title', 'text']
     """
-    check_query(query, k)
+    _check_query(query, k)
     dataset = load(data)
-    request = build_request(retriever, dataset.question_set)
+    request = api_retrievers.build_request(retriever, dataset.question_set)
     if request.runs or request.objects or not request.specs:
         raise ApiError("not_searchable", "search needs a retriever of this project: a name, a specification or a model")
     name = list(request.specs)[-1]

@@ -13,15 +13,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pandas as pd
 
-from mrc_workbench.api.values import (
-    ApiError,
-    collection_files,
-    html_table,
-    row_files,
-    set_name,
-    table_files,
-    unknown_name,
-)
+from mrc_workbench.api import values as api_values
+from mrc_workbench.api.values import ApiError
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
@@ -100,7 +93,7 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         sample = self.questions.reset_index()[["id", "text", "answers"]].head(5)
-        return html_table(sample, caption=repr(self)[1:-1], notes=self.problems[:5])
+        return api_values.html_table(sample, caption=repr(self)[1:-1], notes=self.problems[:5])
 
 
 Source: TypeAlias = (
@@ -117,7 +110,7 @@ Source: TypeAlias = (
 
 
 def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str = "", encoding: str = "") -> Dataset:
-    """Load questions and passages.
+    """Load questions and passages. Raises `DataError`, with the reason and a solution.
 
     Parameters
     ----------
@@ -132,11 +125,6 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
         The name to display; by default that of the file, or for data of Python its size: "Table of 120 questions".
     encoding
         Encoding of text files; detected by default.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be used; the message has the reason and a solution.
 
     Examples
     --------
@@ -158,11 +146,11 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     elif isinstance(source, str | os.PathLike):
         dataset = _of_reference(os.fspath(source), column_by_role, encoding)
     elif isinstance(source, pd.DataFrame):
-        dataset = _of_files("Table", table_files(source), column_by_role)
+        dataset = _of_files("Table", api_values.table_files(source), column_by_role)
     elif isinstance(source, Mapping):
-        dataset = _of_files("Collection", collection_files(source), {})
+        dataset = _of_files("Collection", api_values.collection_files(source), {})
     elif isinstance(source, _Table):
-        dataset = _of_files("Table", table_files(source.to_pandas()), column_by_role)
+        dataset = _of_files("Table", api_values.table_files(source.to_pandas()), column_by_role)
     elif isinstance(given, Iterable) and not isinstance(given, bytes):
         dataset = _of_items(list(given), column_by_role, encoding)
     else:
@@ -195,7 +183,7 @@ def _checked(columns: object) -> dict[str, str | None]:
         raise ApiError("wrong_columns", message)
     for role in columns:
         if role not in _COLUMNS:
-            raise unknown_name("role of a column", str(role), _COLUMNS)
+            raise api_values.unknown_name("role of a column", str(role), _COLUMNS)
     return {role: None if name is None else str(name) for role, name in columns.items()}
 
 
@@ -217,7 +205,7 @@ def _of_items(items: list[Any], columns: Mapping[str, str | None], encoding: str
         with _naming_arguments():
             return _dataset(read_paths_in_subprocess(paths, columns, encoding), ", ".join(path.name for path in paths))
     if items and all(isinstance(item, Mapping) for item in items):
-        return _of_files("Table", row_files(items), columns)
+        return _of_files("Table", api_values.row_files(items), columns)
     raise _unknown(f"a list of {type(items[0]).__name__}" if items else "an empty list")
 
 
@@ -225,7 +213,7 @@ def _of_files(kind: str, files: Sequence[File], columns: Mapping[str, str | None
     """Read the contents of files in memory, and name the dataset by its size."""
     with _naming_arguments(is_table=True):
         dataset = _dataset(WORK.read(files, columns), "Python", is_table=True)
-    named = replace(dataset.question_set, name=set_name(kind, dataset.question_set))
+    named = replace(dataset.question_set, name=api_values.set_name(kind, dataset.question_set))
     return replace(dataset, question_set=named)
 
 

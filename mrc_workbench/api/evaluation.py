@@ -10,21 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from mrc_workbench.api import values as api_values
 from mrc_workbench.api.data import Source, load
-from mrc_workbench.api.values import (
-    COLLECTION,
-    ApiError,
-    Run,
-    holds_judgements,
-    html_table,
-    is_qrels_file,
-    is_run,
-    judgements,
-    read_any_run,
-    records_table,
-    run_table,
-    unknown_name,
-)
+from mrc_workbench.api.values import ApiError, Run, is_run
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES
 from mrc_workbench.retrieval.measures import check_metric, own_measure, score_by_name
@@ -212,7 +200,7 @@ class ScoredRankings:
             raise ApiError("unknown_name", f"a retriever is selected by its name, one of {known}, not by {name!r}")
         full = _full_name(name, known)
         if full not in known:
-            raise unknown_name("retriever", name, known)
+            raise api_values.unknown_name("retriever", name, known)
         return full
 
     def _repr_html_(self) -> str:
@@ -224,7 +212,7 @@ class ScoredRankings:
         metrics = [metric for metric in self.metrics if metric in set(table["metric"])]
         rows = [[name, *(cells.get((name, label), "–") for label in metrics)] for name in self.names]
         means = pd.DataFrame(rows, columns=["retriever", *metrics])
-        return html_table(means, caption=repr(self)[1:-1], notes=self._notes())
+        return api_values.html_table(means, caption=repr(self)[1:-1], notes=self._notes())
 
     def _notes(self) -> list[str]:
         return [f"Means in percent with 95% intervals over {len(self.question_set.questions):,} questions"]
@@ -271,7 +259,7 @@ class Evaluation(ScoredRankings):
     def __init__(
         self, question_set: QuestionSet, runs: Mapping[str, Run], metrics: Sequence[str], skipped: int
     ) -> None:
-        rankings = {name: read_any_run(run, question_set, name)[0] for name, run in runs.items()}
+        rankings = {name: api_values.read_any_run(run, question_set, name)[0] for name, run in runs.items()}
         super().__init__(question_set, rankings, metrics, next(iter(rankings)))
         self.skipped = skipped
 
@@ -281,7 +269,7 @@ class Evaluation(ScoredRankings):
 
 
 def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS) -> Evaluation:
-    """Evaluate runs of any system.
+    """Evaluate runs of any system. Raises `RunError`, and `MetricError` with suggestions.
 
     Parameters
     ----------
@@ -295,13 +283,6 @@ def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS
     metrics
         Names or measures of ir_measures, such as `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)` or `ERR@10`. A run has no hits
         below its last rank, and 0 for questions that it lacks.
-
-    Raises
-    ------
-    MetricError
-        If a metric is unknown or cannot be computed; the message suggests names.
-    RunError
-        If a run cannot be read, or names none of the passages or questions.
 
     Examples
     --------
@@ -329,24 +310,14 @@ def significance(
     *,
     data: Source | Any = None,
 ) -> pd.DataFrame:
-    """Test whether retrievers differ, by paired randomisation tests over questions about the same passages.
+    """Test whether retrievers differ, by paired randomisation tests: a row per pair, as of `differences`.
 
     Parameters
     ----------
     result
         What `compare` or `evaluate` returned, or runs by name; `data` are then their judgements, as for `evaluate`.
-    metric
-        One or several names of metrics.
     baseline
         The retriever that the others are tested against; by default every pair is tested.
-    data
-        The judgements of runs.
-
-    Returns
-    -------
-    DataFrame
-        A row per pair: retriever, baseline, metric, difference, low, high, p, p_corrected, significant, wins, ties,
-        losses; see `ComparisonResult.differences`.
 
     Examples
     --------
@@ -371,26 +342,26 @@ def _by_name(runs: Any) -> dict[str, Run]:
 
 
 def _are_judgements(data: object) -> bool:
-    data = records_table(data)
+    data = api_values.records_table(data)
     if isinstance(data, Mapping):
-        parts = set(data) & set(COLLECTION)
-        return not parts or (is_run(data) and len(parts) < len(COLLECTION))
+        parts = set(data) & set(api_values.COLLECTION)
+        return not parts or (is_run(data) and len(parts) < len(api_values.COLLECTION))
     if isinstance(data, pd.DataFrame):
-        return holds_judgements(data.columns)
+        return api_values.holds_judgements(data.columns)
     if not isinstance(data, str | os.PathLike) or not os.path.isfile(data):  # noqa: PTH113 - a name may be too long
         return False
-    return "qrel" in os.fspath(data).casefold() or is_qrels_file(Path(data))
+    return "qrel" in os.fspath(data).casefold() or api_values.is_qrels_file(Path(data))
 
 
 def _judged_question_set(data: Any, runs: Mapping[str, Run]) -> QuestionSet:
     """Return a question set of ids: its passages are the judged and retrieved ones, with their ids as texts."""
-    grades = judgements(data)
+    grades = api_values.judgements(data)
     passages = dict.fromkeys(id_ for passage_grades in grades.values() for id_ in passage_grades)
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike):
             table = read_run_table(Path(run).expanduser(), name)[0]
         else:
-            table = run_table(run)
+            table = api_values.run_table(run)
         passages |= dict.fromkeys(table["passage"].cat.categories)
     questions = tuple(Question.from_grades(id_, id_, passage_grades) for id_, passage_grades in grades.items())
     return QuestionSet("judgements", [Passage(id_, id_) for id_ in passages], questions)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The `retrievers` argument of `compare` and `search`, converted to named specs of an experiment."""
+"""The arguments of `compare` and `search`, converted to an experiment and named specs."""
 
 import os
 import re
@@ -10,19 +10,14 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.training import TrainedModel
-from mrc_workbench.api.values import ApiError, is_run, unknown_name
-from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.comparison.experiment import (
-    KINDS,
-    NO_PATH,
-    Experiment,
-    RunSpec,
-    error_messages,
-    parse_spec,
-    read_experiment,
-    with_absolute_paths,
-)
+from mrc_workbench.api.values import ApiError, is_run, is_whole_number, unknown_name
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.retrieval.comparison import experiment as experiments
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec
 from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.multistage import (
     BM25_NAME,
@@ -31,7 +26,9 @@ from mrc_workbench.retrieval.comparison.multistage import (
     UnknownRetrieverError,
 )
 from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.outside.adapt import plugins
+from mrc_workbench.retrieval.rankings import MAX_PASSAGES
 from mrc_workbench.training.recipes import get_recipe
 
 # a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside
@@ -89,7 +86,7 @@ def _with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
     Unnamed runs and objects get numbered names. Names of other items may stay empty.
     """
     listed = [(name or _name_of_spec(item), item) for name, item in items]
-    taken = {name or (_full_name(item) if isinstance(item, str) else "") for name, item in listed}
+    taken = {name or (SHORT_NAMES.get(item.casefold(), item) if isinstance(item, str) else "") for name, item in listed}
     named: list[tuple[str, Item]] = []
     returned: set[int] = set()
     for name, item in listed:
@@ -101,10 +98,6 @@ def _with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
             taken.add(new_name)
             named.append((new_name, item))
     return named
-
-
-def _full_name(name: str) -> str:
-    return SHORT_NAMES.get(name.casefold(), name)
 
 
 def _is_searchable(item: object) -> bool:
@@ -187,7 +180,7 @@ class _Builder:
         """Add a placeholder for a run or an object until it is stored."""
         if name in self.request.specs:
             raise _duplicate_name_error(name)
-        self.request.specs[name] = RunSpec(name=name, path=NO_PATH)
+        self.request.specs[name] = RunSpec(name=name, path=experiments.NO_PATH)
 
     def _add_reference(self, item: str | os.PathLike[str], name: str) -> None:
         """Add a default or registered retriever by name, those of an experiment file, or a TREC run by path."""
@@ -200,8 +193,8 @@ class _Builder:
             raise _missing_file_error(reference)
         elif path.suffix == ".toml":
             base = path.absolute().parent
-            experiment = read_experiment(path)
-            specs = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
+            experiment = experiments.read_experiment(path)
+            specs = tuple(experiments.with_absolute_paths(spec, base) for spec in experiment.retriever)
             self._add_experiment(experiment.model_copy(update={"retriever": specs}))
         else:
             self._add_spec(RunSpec(name=name or path.stem, path=str(path.absolute())), "")
@@ -269,7 +262,7 @@ class _Builder:
 
 
 def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
-    kinds = [str(spec_class.model_fields["kind"].default) for spec_class in KINDS]
+    kinds = [str(spec_class.model_fields["kind"].default) for spec_class in experiments.KINDS]
     kind = values.get("kind")
     if not kind:
         given = ", ".join(map(repr, values))[:200]
@@ -279,9 +272,11 @@ def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
     if kind not in kinds:
         raise unknown_name("kind of retriever", str(kind), kinds)
     try:
-        return parse_spec({"name": name, **values})
+        return experiments.parse_spec({"name": name, **values})
     except ValidationError as error:
-        raise ApiError("wrong_retriever", "; ".join(error_messages(error, Experiment, KINDS))) from error
+        raise ApiError(
+            "wrong_retriever", "; ".join(experiments.error_messages(error, Experiment, experiments.KINDS))
+        ) from error
 
 
 def _missing_file_error(reference: str) -> ApiError:
@@ -292,3 +287,69 @@ def _missing_file_error(reference: str) -> ApiError:
 
 def _duplicate_name_error(name: str) -> ApiError:
     return ApiError("two_of_a_name", f"two retrievers are named {name!r}: give them different names")
+
+
+def dataset_and_items(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
+    """Return the dataset and the retrievers; an experiment names its data."""
+    experiment = retrievers
+    if retrievers is None and _is_experiment(data):
+        data, experiment = None, data
+    if data is None:
+        if isinstance(experiment, Experiment):
+            return load(experiment.data), experiment
+        if not isinstance(experiment, str | os.PathLike) or not _is_experiment(experiment):
+            raise ApiError("no_data", "compare needs data, or an experiment that names its data")
+        path = Path(experiment).expanduser()
+        source = experiments.read_experiment(path).data
+        return Dataset(find(source, path.parent), source=source), str(path)
+    if isinstance(data, Experiment):
+        raise ApiError("two_experiments", "give either an experiment or data with retrievers")
+    dataset = load(data)
+    if retrievers is not None:
+        return dataset, retrievers
+    # the default retrievers that the Compare page selects first
+    defaults = DefaultRetrievers.of(len(dataset.question_set.passages), len(dataset.question_set.questions))
+    selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]
+    return dataset, [spec.name for spec in selected]
+
+
+def _is_experiment(item: object) -> bool:
+    if isinstance(item, str | os.PathLike):
+        return os.fspath(item).endswith(".toml")
+    return isinstance(item, Experiment)
+
+
+def base_experiment(
+    request: RetrieverRequest, *, part: str | None, split: object, ks: object, relevance_level: object
+) -> Experiment:
+    """Return the experiment without its retrievers: split, part, cutoffs and relevance level."""
+    experiment = request.experiment
+    if not request.specs:
+        raise ApiError("no_retriever", "compare needs at least one retriever")
+    if part is not None and part not in [*Part]:
+        raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
+    if split is not None and not isinstance(split, SplitOptions):
+        raise ApiError("wrong_split", f"split must be a SplitOptions, not {split!r}")
+    if not is_whole_number(relevance_level) or relevance_level < RELEVANT_GRADE:
+        message = f"relevance_level must be a whole number of {RELEVANT_GRADE} or more, not {relevance_level!r}"
+        raise ApiError("wrong_grade", message)
+    depths = experiment.ks if experiment else DEFAULT_KS
+    if ks is not None:
+        depths = tuple(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else ()
+        if not depths or not all(is_whole_number(k) and 1 <= k <= MAX_PASSAGES for k in depths):
+            raise ApiError("wrong_ks", f"ks must be a list of whole numbers from 1 to {MAX_PASSAGES:,}, not {ks!r}")
+    plans = [model.plan for model in request.models]
+    split_options = split or (plans[-1].split if plans else experiment.split_options if experiment else SplitOptions())
+    first_part = Part.TEST if plans else experiment.split if experiment else Part.ALL
+    return Experiment.model_construct(
+        data="",
+        split=Part(part) if part else first_part,
+        validation_fraction=split_options.validation,
+        test_fraction=split_options.test,
+        seed=split_options.seed,
+        strict_split=split_options.strict,
+        relevance_level=experiment.relevance_level if experiment else int(relevance_level),
+        ks=tuple(map(int, depths)),
+        lab=None,
+        retriever=(),
+    )

@@ -102,37 +102,23 @@ def train(
 ) -> TrainedModel:
     """Train a model, and evaluate it before and after on held-out questions.
 
+    The app and the command line list its run. A training in rounds returns the last round. Raises `ApiError` with
+    suggestions, `DataError`, `OptionError`, and `TrainingFailedError`, for example out of memory.
+
     Parameters
     ----------
     kind
         "bi-encoder", "cross-encoder", "late-interaction", "sparse-encoder" or "reader" for a question set; "sentences"
         or "sentence-cross-encoder" for sentence pairs; "language-model" for text.
     data
-        For a question set, anything that `load` takes. For sentence pairs and text, a path or the name of a stored
-        dataset.
+        For a question set, anything that `load` takes; else a path or the name of a stored dataset.
     name
         The name of the run; by default its kind.
     test, validation, split_seed
         Fractions of the articles that are test and validation questions, and the seed of the split.
-    progress
-        Whether to show a progress bar.
     options
         Options of the kind, as on the command line: `base="packaged:multilingual-e5-small"`, `epochs=1`,
         `batch_size=32`, `learning_rate=2e-5`. Others get the values that suit the base.
-
-    Returns
-    -------
-    TrainedModel
-        Its run is stored where the app and the command line list it. A training in rounds returns the last round.
-
-    Raises
-    ------
-    ApiError
-        If there is no such kind or option; the message suggests names.
-    DataError, OptionError
-        If the data or the options cannot be used.
-    TrainingFailedError
-        If the training fails, for example out of memory. Its last checkpoint is stored.
     """
     if not isinstance(kind, str) or kind not in RECIPES:
         raise unknown_name("kind of training", kind, RECIPES)

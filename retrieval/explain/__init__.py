@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,17 +20,14 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, op
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 
 
-class LocatedTerm(Protocol):
-    """A term with its contribution to the score, and its spans in the composed texts."""
+@dataclass(frozen=True)
+class LocatedTerm:
+    """A term, `value`, its contribution to the score, and its spans in the composed texts."""
 
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def question_spans(self) -> tuple[Span, ...]: ...
-
-    @property
-    def passage_spans(self) -> tuple[Span, ...]: ...
+    text: str
+    value: float
+    question_spans: tuple[Span, ...]
+    passage_spans: tuple[Span, ...]
 
 
 T = TypeVar("T", bound=LocatedTerm)
@@ -85,22 +82,18 @@ OccurrencesByToken = Mapping[str, TokenOccurrences]  # by token, in the order of
 
 
 @dataclass(frozen=True)
-class TermContribution:
-    """A term of the question, its counts, `value`, its contribution to the score, and its spans in the composed texts.
+class TermContribution(LocatedTerm):
+    """A term of the question with its counts.
 
     `passages` is its document frequency. `weight` is its count in the question unless feedback changed it; `sources`
     are the rows of the passages from which feedback added it.
     """
 
-    text: str
     kind: TokenKind
     in_question: int
     in_passage: int
     passages: int
     idf: float
-    value: float
-    question_spans: tuple[Span, ...]
-    passage_spans: tuple[Span, ...]
     in_title: int
     weight: float
     sources: tuple[int, ...] = ()
@@ -221,8 +214,10 @@ class BM25Explainer:
         saturation = self._factor * count / (count + self.options.k1) if count else 0.0
         texts_and_spans = ((question, query_term.occurrences.spans), (passage.text, spans))
         surface = next((text[slice(*of_text[0])].lower() for text, of_text in texts_and_spans if of_text), "")
+        text, kind = describe_token(self.analysis, token, surface)
         return TermContribution(
-            *describe_token(self.analysis, token, surface),
+            text=text,
+            kind=kind,
             in_question=query_term.occurrences.times,
             in_passage=sum(occurrence.times for occurrence in occurrences),
             passages=int(self._corpus.document_frequencies[position]) if position >= 0 else 0,

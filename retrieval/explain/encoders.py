@@ -22,7 +22,7 @@ from mrc_workbench.models.sources import find_model, is_starter, starter_bi_enco
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import Encoder, WindowEncoder
 from mrc_workbench.models.windows import Window, WindowOptions
-from mrc_workbench.retrieval.explain import Explanation, TermExplanation, Weights
+from mrc_workbench.retrieval.explain import Explanation, LocatedTerm, TermExplanation, Weights
 
 NumberedPiece = tuple[str, tuple[int, ...]]  # a piece of text, and the indices of matches that cover it
 
@@ -125,18 +125,11 @@ def static_explainer(
 
 
 @dataclass(frozen=True)
-class WeightedTerm:
-    """A term, its weights, and its spans in the composed texts; a term without spans is an expansion."""
+class WeightedTerm(LocatedTerm):
+    """A term with its weights, the factors of its value; a term without spans is an expansion."""
 
-    text: str
     question: float
     passage: float
-    question_spans: tuple[Span, ...]
-    passage_spans: tuple[Span, ...]
-
-    @property
-    def value(self) -> float:
-        return self.question * self.passage
 
     @property
     def is_expansion(self) -> bool:
@@ -155,9 +148,8 @@ def term_contributions(
     encoder: SparseTextEncoder, question: str, passage: Passage, *, title: bool = True
 ) -> SparseExplanation:
     """Explain a score by encoding both texts again; bfloat16 differs slightly. Raises `ModelError`."""
-    passage_text = Passages.from_passages([passage]).indexed_texts(title=title)[0]
     question_weights = encoder.encode("question", [question])
-    passage_weights = encoder.encode("passage", [passage_text])
+    passage_weights = encoder.encode("passage", [_indexed(passage, title=title)[0]])
     composed = unicodedata.normalize("NFC", question)
     indexed = marking.indexed_text(passage, title=title)
     in_question = encoder.spans_by_term(composed)
@@ -166,8 +158,10 @@ def term_contributions(
     ids = shared.tolist()
     weights = [question_weights.data[positions[0]].tolist(), passage_weights.data[positions[1]].tolist()]
     terms = [
-        WeightedTerm(text, in_question_weight, in_passage_weight, in_question.get(term, ()), in_passage.get(term, ()))
-        for term, text, in_question_weight, in_passage_weight in zip(ids, encoder.readings(ids), *weights, strict=True)
+        WeightedTerm(
+            text, of_question * of_passage, in_question.get(id_, ()), in_passage.get(id_, ()), of_question, of_passage
+        )
+        for id_, text, of_question, of_passage in zip(ids, encoder.readings(ids), *weights, strict=True)
     ]
     return SparseExplanation(composed, indexed, tuple(sorted(terms, key=lambda term: -term.value)))
 
@@ -228,11 +222,10 @@ def _numbered_pieces(text: str, spans: Sequence[Span], start: int, end: int) -> 
 
 def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:
     """Explain a score by encoding both texts again; bfloat16 differs slightly. Raises `ModelError`."""
-    corpus = Passages.from_passages([passage])
     composed = unicodedata.normalize("NFC", question)
     indexed = marking.indexed_text(passage, title=title)
     question_vectors, question_spans = encoder.read("question", composed)
-    passage_vectors, passage_spans = encoder.read("passage", indexed.text, int(corpus.title_lengths(title=title)[0]))
+    passage_vectors, passage_spans = encoder.read("passage", indexed.text, _indexed(passage, title=title)[1])
     weights = np.linalg.norm(question_vectors, axis=1)
     similarities = question_vectors @ passage_vectors.T / np.maximum(weights, 1e-12)[:, None]
     best = similarities.argmax(axis=1)

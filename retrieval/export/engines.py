@@ -49,8 +49,9 @@ class EngineRequest:
 class EngineConfig:
     """The requests of an engine, or the arguments of Milvus's client.
 
-    `hit_paths` locate hits in a response. `free_queries` search one signal each, without a paid licence. By kind of
-    query, `empty_queries` have no results, for questions without values. `files` are further files by name.
+    `hit_paths` locate hits in a response, and fields and score (or cosine distance) in a hit. `free_queries` search one
+    signal each, without a paid licence. By kind of query, `empty_queries` have no results, for questions without
+    values. `files` are further files by name.
     """
 
     index: str
@@ -65,11 +66,6 @@ class EngineConfig:
     empty_queries: Body = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     client: Body = field(default_factory=dict)
-
-
-def hit_paths(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
-    """Return the paths of the hits in a response, and of the fields and the score (or cosine distance) in a hit."""
-    return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
 
 
 def engine_config(mix: Mix, index: str) -> EngineConfig:
@@ -221,7 +217,7 @@ def _lucene_config(
         bulk={"form": "lines", "path": f"/{index}/_bulk"},
         finish=[EngineRequest("POST", f"/{index}/_refresh")],
         query=EngineRequest("POST", path, query | {"size": HITS, "_source": [*HIT_FIELDS]}),
-        hit_paths=hit_paths("hits", "hits", fields="_source", score=["_score"]),
+        hit_paths={"list": ["hits", "hits"], "fields": "_source", "score": ["_score"], "is_distance": False},
         empty_queries=dict.fromkeys(("knn", "script_score", "neural_sparse"), _MATCH_NONE),
     )
 
@@ -283,7 +279,12 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
         remove=EngineRequest("DELETE", f"/v1/schema/{name}"),
         bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": vector_field},
         query=EngineRequest("POST", "/v1/graphql", {"query": query}),
-        hit_paths=hit_paths("data", "Get", name, fields="", score=["_additional", score], is_distance=not terms),
+        hit_paths={
+            "list": ["data", "Get", name],
+            "fields": "",
+            "score": ["_additional", score],
+            "is_distance": not terms,
+        },
     )
 
 
@@ -335,7 +336,7 @@ def _vespa(mix: Mix, index: str) -> EngineConfig:
         remove=EngineRequest("DELETE", f"{documents_path}?selection=true&cluster={_CLUSTER}"),
         bulk={"form": "puts", "path": f"{documents_path}/"},
         query=EngineRequest("POST", "/search/", {"yql": yql, "ranking": "exported", "hits": HITS, **query_inputs}),
-        hit_paths=hit_paths("root", "children", fields="fields", score=["relevance"]),
+        hit_paths={"list": ["root", "children"], "fields": "fields", "score": ["relevance"], "is_distance": False},
         files={
             f"application/schemas/{index}.sd": schema,
             "application/services.xml": services.render(index=index, cluster=_CLUSTER),

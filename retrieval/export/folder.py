@@ -32,18 +32,9 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, build_context
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.comparison.store import StoredComparison, get_comparison, load
-from mrc_workbench.retrieval.export import DIFFERENCES_FILE, payloads
+from mrc_workbench.retrieval.export import DIFFERENCES_FILE, fusion, payloads
 from mrc_workbench.retrieval.export.engines import NAMESPACE, engine_config, has_free_queries, is_weighted
-from mrc_workbench.retrieval.export.fusion import (
-    MEASURE,
-    TRAITS,
-    EngineMetrics,
-    ExportTarget,
-    Mix,
-    SignalRankings,
-    build_mix,
-    measure_engine,
-)
+from mrc_workbench.retrieval.export.fusion import EngineMetrics, ExportTarget, Mix, SignalRankings
 from mrc_workbench.retrieval.export.models import OnnxMetrics, write_models
 from mrc_workbench.retrieval.export.signals import ExportError, LateTokens, Signal, Terms, plan_export
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
@@ -85,7 +76,7 @@ def readme(
         late=mix and any(isinstance(signal, LateTokens) for signal in mix.signals),
         is_weighted=mix and is_weighted(mix),
         free=mix and engine is ExportTarget.ELASTICSEARCH and has_free_queries(mix),
-        address=TRAITS[engine].address if engine in TRAITS else "",
+        address=fusion.TRAITS[engine].address if engine in fusion.TRAITS else "",
         differences=differences,
         metrics=metrics,
         models=models,
@@ -113,14 +104,7 @@ def export_retriever(
     paths of models start at `base`. Raises `ExportError` if the engine supports no component, if the retriever failed
     in the comparison, or if the folder contains other files, and the errors of a model.
     """
-    if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
-        message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
-        raise ExportError("folder_in_use", message, folder=str(folder))
-    if name not in (names := [result.name for result in comparison.results]):
-        message = f"no retriever of this comparison is called {name!r}; there are: {', '.join(names)}"
-        raise ExportError("retriever_failed", message, name=name)
-    if name not in comparison.rankings:
-        raise ExportError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
+    _require_exportable(comparison, name, folder)
     on_progress("metrics", 0.0)
     evaluated = comparison.question_set
     context = build_context(comparison.experiment, evaluated, base, whole=full_set)
@@ -129,14 +113,14 @@ def export_retriever(
     try:
         signal_rankings = SignalRankings(plan_export(name, context), questions)
     except ExportError:  # no engine supports any of its signals
-        if engine in TRAITS:
+        if engine in fusion.TRAITS:
             raise
 
     def report(phase: str, fraction: float) -> None:
         on_progress(phase, _MEASURED_PROGRESS + (_WRITTEN_PROGRESS - _MEASURED_PROGRESS) * min(1.0, fraction))
 
     metrics = _measure_engines(comparison, signal_rankings, name, on_progress)
-    mix = build_mix(engine, signal_rankings) if signal_rankings and engine in TRAITS else None
+    mix = fusion.build_mix(engine, signal_rankings) if signal_rankings and engine in fusion.TRAITS else None
     models = list[OnnxMetrics]()
     with workspace.replacing_folder(folder, last=payloads.MANIFEST) as new:
         if mix:
@@ -153,19 +137,34 @@ def export_retriever(
     return metrics, models
 
 
+def _require_exportable(comparison: Comparison, name: str, folder: Path) -> None:
+    if folder.exists() and not (folder / payloads.MANIFEST).is_file() and any(folder.iterdir()):
+        message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
+        raise ExportError("folder_in_use", message, folder=str(folder))
+    if name not in (names := [result.name for result in comparison.results]):
+        message = f"no retriever of this comparison is called {name!r}; there are: {', '.join(names)}"
+        raise ExportError("retriever_failed", message, name=name)
+    if name not in comparison.rankings:
+        raise ExportError("retriever_failed", f"{name!r} found nothing in this comparison", name=name)
+
+
 def _measure_engines(
     comparison: Comparison, signal_rankings: SignalRankings | None, name: str, on_progress: Progress
 ) -> list[EngineMetrics]:
     """Measure the fusion of every engine; libraries call the search of this program, with the same results."""
-    metrics = list[EngineMetrics]()
+    metrics = []
     evaluated = comparison.question_set
     rankings = comparison.rankings[name]
-    for number, engine in enumerate(TRAITS, start=1):
+    for number, engine in enumerate(fusion.TRAITS, start=1):
         with suppress(ExportError):  # other engines may support other signals
             if signal_rankings:
-                metrics.append(measure_engine(build_mix(engine, signal_rankings), rankings, signal_rankings, evaluated))
-        on_progress("metrics", _MEASURED_PROGRESS * number / len(TRAITS))
-    score = evaluate(rankings, evaluated, (DEFAULT_CUTOFF,)).means()[MEASURE]
+                metrics.append(
+                    fusion.measure_engine(
+                        fusion.build_mix(engine, signal_rankings), rankings, signal_rankings, evaluated
+                    )
+                )
+        on_progress("metrics", _MEASURED_PROGRESS * number / len(fusion.TRAITS))
+    score = evaluate(rankings, evaluated, (DEFAULT_CUTOFF,)).means()[fusion.MEASURE]
     return metrics + [EngineMetrics(engine, score, score, 0.0, 0.0) for engine in ExportTarget if engine.is_library]
 
 
@@ -179,7 +178,7 @@ def _write_engine(
     for path, text in content.pop("files").items():
         workspace.write_text(folder / path, text)
     engine_metrics = next(asdict(engine_metrics) for engine_metrics in metrics if engine_metrics.engine is mix.engine)
-    header = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "metrics": engine_metrics}
+    header = {"engine": mix.engine, "address": fusion.TRAITS[mix.engine].address, "metrics": engine_metrics}
     workspace.write_json(folder / "engine.json", header | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
     workspace.write_json(folder / payloads.MANIFEST, {"engine": mix.engine, "signals": signals})

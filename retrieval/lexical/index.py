@@ -26,16 +26,7 @@ from mrc_workbench.data.cache import cached_folder, is_intact, key_of
 from mrc_workbench.data.text.analysis import Tokens
 from mrc_workbench.data.workspace import is_disk_error, read_json
 from mrc_workbench.retrieval import lexical
-from mrc_workbench.retrieval.lexical import (
-    WORD_BITS,
-    Array,
-    Index,
-    PostingLists,
-    Segment,
-    Write,
-    compiled,
-    write_arrays,
-)
+from mrc_workbench.retrieval.lexical import WORD_BITS, Array, PostingLists, Segment, compiled
 from mrc_workbench.retrieval.lexical.search import (
     Buffers,
     Queries,
@@ -137,7 +128,7 @@ def mapped_postings(
     """Return the index stored under a key, built if missing or damaged."""
 
     def write(folder: Path) -> None:
-        write_arrays(folder, lexical.DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
+        lexical.write_arrays(folder, lexical.DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
         (folder / _METADATA_FILE).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
     with cached_folder("postings", key_of(_VERSION, key, n_passages, size), write, _MAX_STORED_INDEXES) as folder:
@@ -196,7 +187,7 @@ def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
         yield Segment(terms.astype(np.uint64), lengths[terms].astype(np.int32), rows, values)
 
 
-def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGMENT) -> None:
+def _write_postings(segments: Iterable[Segment], write: lexical.Write, size: int = SEGMENT) -> None:
     """Write the arrays of `PostingLists`, some in parts: `write` appends a part to the named array."""
     terms = [np.zeros(0, np.uint64)]
     lists = [np.zeros(0, lexical.LIST_DTYPE)]
@@ -315,7 +306,7 @@ def all_scores(lists: PostingLists, n_passages: int, segment: int, queries: Quer
     return scores
 
 
-class PostingsIndex(Index):
+class PostingsIndex(lexical.Index):
     """The engine of large corpora."""
 
     def __init__(self, postings: Postings) -> None:

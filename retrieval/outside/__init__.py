@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter
 from numbers import Integral, Real
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -228,47 +228,35 @@ def _number(value: Any) -> float | None:
     raise OutsideError("outside_score", message, score=shorten(repr(value)))
 
 
-class Caller(Protocol):
-    """Searches several queries."""
-
-    def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]: ...
+Answers = tuple[Sequence[object], list[float]]  # the results of each query, and its seconds
+Caller = Callable[[Sequence[str], int], Answers]  # searches queries for k results
 
 
-@dataclass(frozen=True)
-class QueryCaller:
-    """Calls `search(query, k)` for each query, `concurrency` of them at a time."""
+def call_each(search: Callable[[str, int], object], concurrency: int, queries: Sequence[str], k: int) -> Answers:
+    """Call a search for each query, `concurrency` of them at a time."""
 
-    search: Callable[[str, int], object]
-    concurrency: int = 1
+    def timed_search(query: str) -> tuple[object, float]:
+        return timed(lambda: search(query, k), query)
 
-    def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        def search(query: str) -> tuple[object, float]:
-            return timed(lambda: self.search(query, k), query)
-
-        if self.concurrency == 1:
-            answered = [search(query) for query in queries]
-        else:
-            pool = ThreadPoolExecutor(self.concurrency)
-            try:
-                answered = list(pool.map(search, queries))
-            finally:
-                pool.shutdown(cancel_futures=True)
-        return [results for results, _ in answered], [seconds for _, seconds in answered]
+    if concurrency == 1:
+        answered = [timed_search(query) for query in queries]
+    else:
+        pool = ThreadPoolExecutor(concurrency)
+        try:
+            answered = list(pool.map(timed_search, queries))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [results for results, _ in answered], [seconds for _, seconds in answered]
 
 
-@dataclass(frozen=True)
-class BatchCaller:
-    """Calls `search(queries, k)` once; queries have equal fractions of its time."""
-
-    search: Callable[[list[str], int], object]
-
-    def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        results, seconds = timed(lambda: self.search(list(queries), k), queries[0])
-        is_list = isinstance(results, list | tuple) and not hasattr(results, "indices")
-        if not hasattr(results, "indices") and not (is_list and len(results) == len(queries)):
-            message = f"expected a list with the results of each of {len(queries)} queries"
-            raise OutsideError("outside_batch", message, queries=len(queries))
-        return list(results) if is_list else results, [seconds / len(queries)] * len(queries)
+def call_batch(search: Callable[[list[str], int], object], queries: Sequence[str], k: int) -> Answers:
+    """Call a search once with all queries, which have equal fractions of its time."""
+    results, seconds = timed(lambda: search(list(queries), k), queries[0])
+    is_list = isinstance(results, list | tuple) and not hasattr(results, "indices")
+    if not hasattr(results, "indices") and not (is_list and len(results) == len(queries)):
+        message = f"expected a list with the results of each of {len(queries)} queries"
+        raise OutsideError("outside_batch", message, queries=len(queries))
+    return list(results) if is_list else results, [seconds / len(queries)] * len(queries)
 
 
 def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:

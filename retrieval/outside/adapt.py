@@ -29,7 +29,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import entry_points
 from inspect import Parameter
 from pathlib import Path
@@ -68,7 +68,7 @@ class OutsideRetriever:
         k = min(k, n_passages)
         if not questions or not k:
             return Rankings.empty(len(questions), k)
-        results, seconds = self.caller.results(questions, k)
+        results, seconds = self.caller(questions, k)
         self.measured_seconds = sum(seconds)
         milliseconds = np.array(seconds) * 1000
         p50, p95 = np.percentile(milliseconds, [50, 95]).tolist()
@@ -90,7 +90,7 @@ class OutsideRetriever:
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
     def preview(self, question: str, k: int) -> tuple[list[outside.ExternalHit], float]:
-        results, seconds = self.caller.results([question], k)
+        results, seconds = self.caller([question], k)
         if isinstance(results, Rankings):
             pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
             ids = self.question_set.passages.ids
@@ -150,16 +150,17 @@ def _build_caller(item: Any, name: str, batched: bool | None, concurrency: int) 
     if "search" not in has and "invoke" in has:
         inner = getattr(item, "_get_relevant_documents", None)
         takes_k = callable(inner) and outside.accepts_parameter(inner, "k")
-        return outside.QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
+        invoke = (lambda query, k: item.invoke(query, k=k)) if takes_k else (lambda query, _: item.invoke(query))
+        return partial(outside.call_each, invoke, concurrency)
     if "search" not in has and "retrieve" in has:
-        return outside.QueryCaller(lambda query, _: item.retrieve(query), concurrency)
+        return partial(outside.call_each, lambda query, _: item.retrieve(query), concurrency)
     if not has and not callable(item):
         message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
         raise OutsideError("outside_kind", message, name=name)
     search = item.search if has else item
     if outside.is_batched(search, item, name) if batched is None else batched:
-        return outside.BatchCaller(outside.with_k(search))
-    return outside.QueryCaller(outside.with_k(search), concurrency)
+        return partial(outside.call_batch, outside.with_k(search))
+    return partial(outside.call_each, outside.with_k(search), concurrency)
 
 
 def _instantiate(item: type[Any], name: str, question_set: QuestionSet) -> object:

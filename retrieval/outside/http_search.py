@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import user
 from mrc_workbench.models.llm import users_may_set_address
-from mrc_workbench.retrieval.outside import Order, OutsideError, ResultReader, shorten
+from mrc_workbench.retrieval.outside import Answers, Order, OutsideError, ResultReader, shorten
 from mrc_workbench.retrieval.outside.adapt import OutsideRetriever
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class HttpCaller:
     concurrency: int = 4
     on_progress: Callable[[float], None] | None = None
 
-    def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
+    def __call__(self, queries: Sequence[str], k: int) -> Answers:
         """Return results and seconds without pauses. Raises the `OutsideError` of the first failed request."""
         import httpx
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -33,12 +34,31 @@ def rankings(*rows: list[int]) -> Rankings:
 
 
 def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
-    indices = np.full((len(rows), depth), -1, dtype=np.int32)
-    scores = np.full((len(rows), depth), -np.inf, dtype=np.float32)
+    ranked = Rankings.empty(len(rows), depth)
     for row, passages in enumerate(rows):
-        indices[row, : len(passages)] = passages
-        scores[row, : len(passages)] = np.arange(len(passages), 0, -1)
-    return Rankings(indices, scores)
+        ranked.indices[row, : len(passages)] = passages
+        ranked.scores[row, : len(passages)] = np.arange(len(passages), 0, -1)
+    return ranked
+
+
+def assert_equal_rankings(actual: Rankings, expected: Rankings, **tolerance: float) -> None:
+    """Assert the same passages, and scores within `rtol` and `atol`, by default 0."""
+    np.testing.assert_array_equal(actual.indices, expected.indices)
+    np.testing.assert_allclose(actual.scores, expected.scores, **{"rtol": 0, **tolerance})
+
+
+def ir_measures_by_name(ks: Sequence[int]) -> dict[str, Any]:
+    """Return the measures of ir_measures by our names."""
+    from ir_measures import RR, R, Success, nDCG
+
+    kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
+    return {f"{name}@{k}": measure @ k for name, measure in kinds.items() for k in ks}
+
+
+def hits_of(rankings: Rankings) -> list[dict[int, float]]:
+    """Return the scores of each question's hits by passage."""
+    pairs = zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
+    return [{row: score for row, score in zip(*hits, strict=True) if row >= 0} for hits in pairs]
 
 
 def comparison_of(
@@ -81,9 +101,8 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     def shifted(rows: Sequence[Sequence[int]]) -> list[list[int]]:
         return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
 
-    return question_set, comparison_of(
-        {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, question_set
-    )
+    rows = {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}
+    return question_set, comparison_of(rows, question_set)
 
 
 def partly_judged(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:

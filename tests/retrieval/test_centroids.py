@@ -12,6 +12,7 @@ from mrc_workbench.retrieval.centroids import CANDIDATES, Block, TokenIndex, map
 from mrc_workbench.retrieval.dense import LateIndex, LateInteraction, max_sim
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate
 from tests.doubles import PASSAGES, QUESTIONS, KeywordTokens, texts_of
+from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 pytestmark = pytest.mark.slow  # compiles, and reads FAISS
 
@@ -91,8 +92,7 @@ def test_search_is_exact_if_all_passages_are_candidates() -> None:
 def test_searches_fewer_tokens_than_centroids(lengths: list[int]) -> None:
     passages = tokens(lengths, 4)
     rankings = index_of(passages).search(QUERIES.between(0, 1).vectors, 2)
-    known = np.flatnonzero(lengths)
-    assert {*rankings.indices[0].tolist()} - {NOT_FOUND} == {*known.tolist()}
+    assert hits_of(rankings)[0].keys() == {*np.flatnonzero(lengths).tolist()}
 
 
 def test_breaks_ties_of_equal_passages_by_row() -> None:
@@ -180,9 +180,8 @@ def test_stored_index_equals_built_index(bits: int) -> None:
     assert len(times) == 1
     (folder,) = (path for path in (workspace() / "cache" / "token-index").iterdir() if path.is_dir())
     (folder / "passage_centroids").write_bytes(b"damaged")
-    np.testing.assert_array_equal(
-        mapped_index("key", build, len(MANY), bits)._arrays.passage_centroids, anew._arrays.passage_centroids
-    )
+    rebuilt = mapped_index("key", build, len(MANY), bits)
+    np.testing.assert_array_equal(rebuilt._arrays.passage_centroids, anew._arrays.passage_centroids)
     assert len(times) == 2
 
 
@@ -190,11 +189,9 @@ def test_stored_index_equals_built_index(bits: int) -> None:
 def test_late_interaction_returns_same_hits_with_index(first: bool) -> None:
     queries = [*texts_of(QUESTIONS), "zebra"]
     alone = LateInteraction("alone", PASSAGES, KeywordTokens())
-    late = LateInteraction(
-        "late", PASSAGES, KeywordTokens(), first=alone if first else None, depth=5, index=LateIndex.CENTROIDS
-    )
+    options = {"first": alone if first else None, "depth": 5, "index": LateIndex.CENTROIDS}
+    late = LateInteraction("late", PASSAGES, KeywordTokens(), **options)
     expected = alone.search(queries, 5)
     rankings = late.search(queries, 5)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
+    assert_equal_rankings(rankings, expected, rtol=1e-6)
     assert late.memory_bytes > 0

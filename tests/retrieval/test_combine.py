@@ -18,6 +18,7 @@ from mrc_workbench.retrieval.combine import Fusion, PairScores, RerankedRetrieve
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
+from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 N_PASSAGES = 7
 SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)
@@ -28,11 +29,7 @@ QUERIES = texts_of(QUESTIONS)
 
 
 def rankings_of(*questions: dict[int, float]) -> Rankings:
-    scores = np.full((len(questions), N_PASSAGES), -np.inf, dtype=np.float32)
-    for row, hits in enumerate(questions):
-        for passage, score in hits.items():
-            scores[row, passage] = score
-    return top_k(scores, N_PASSAGES)
+    return top_k(np.array([[hits.get(row, -np.inf) for row in range(N_PASSAGES)] for hits in questions]), N_PASSAGES)
 
 
 def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
@@ -72,8 +69,7 @@ def test_fusion_matches_reference_loop(
     fused_rankings = combine.fuse(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
     for row, lists in enumerate(questions):
         expected = by_loop(lists, fusion, weights)
-        pairs = zip(fused_rankings.indices[row].tolist(), fused_rankings.scores[row].tolist(), strict=True)
-        ours = {passage: score for passage, score in pairs if passage >= 0}
+        ours = hits_of(fused_rankings)[row]
         assert ours == pytest.approx(expected, abs=1e-5)
         assert list(ours) == sorted(ours, key=lambda passage: (-ours[passage], passage))
 
@@ -106,21 +102,6 @@ def test_zero_weight_drops_retriever_and_all_hits_are_candidates(fusion: Fusion)
         assert combine.fuse([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
     for row, rows in enumerate(combine.fuse([first, second], 50, fusion, None, 30).indices.tolist()):
         assert {*rows} - {-1} == {*first.indices[row].tolist(), *second.indices[row].tolist()}
-
-
-@pytest.mark.parametrize("fusion", Fusion)
-def test_values_sum_to_fused_score(fusion: Fusion) -> None:
-    rng = np.random.default_rng(2)
-    weights = (0.7, 0.3)
-    lists = [top_k(rng.normal(size=(5, 40)), 10) for _ in weights]
-    rankings = combine.fuse(lists, 40, fusion, weights, 15)
-    for row, column in zip(*np.nonzero(rankings.indices >= 0), strict=True):
-        total = 0.0
-        for ranking, weight in zip(lists, weights, strict=True):
-            values, absent = combine.normalize_scores(ranking, fusion)
-            there = np.flatnonzero(ranking.indices[row] == rankings.indices[row, column])
-            total += weight * float(values[row, there[0]] if len(there) else absent[row])
-        assert rankings.scores[row, column] == pytest.approx(total, abs=1e-6)
 
 
 @pytest.mark.parametrize("fusion", Fusion)
@@ -163,22 +144,6 @@ def test_hybrid_matches_reference_loop(parts: list[list[int]], depth: int, k: in
     np.testing.assert_allclose(rankings.scores, [[*map(scores.get, best)] + [-np.inf] * padding], rtol=1e-6)
 
 
-def test_fuses_each_question_separately() -> None:
-    first = Fixed([2, 0, 1], [], [2])
-    second = Fixed([0, 3], [], [2, 0])
-    rankings = combine.Hybrid("h", [first, second], n_passages=4, fusion=Fusion.RRF).search(["a", "b", "c"], 4)
-    assert rankings.indices.tolist() == [[0, 2, 3, 1], [-1] * 4, [2, 0, -1, -1]]
-    np.testing.assert_allclose(rankings.scores[0], [1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], rtol=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_ignores_ranks_below_depth_for_any_k(k: int) -> None:
-    parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
-    rankings = combine.Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
-    assert rankings.indices.tolist() == [[0, 2, -1][:k]]
-    np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
-
-
 @pytest.mark.parametrize("fusion", Fusion)
 def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
     words = Fixed([2, 1, 0, 3])
@@ -186,8 +151,7 @@ def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
     counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
     expected = combine.Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
     rankings = combine.Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
-    assert rankings.indices.tolist() == expected.indices.tolist()
-    np.testing.assert_allclose(rankings.scores, expected.scores)
+    assert_equal_rankings(rankings, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])
@@ -273,19 +237,13 @@ def test_rescores_after_corrupt_file() -> None:
 
 
 def test_meter_reports_scoring_time_of_stored_pairs() -> None:
-    first = Meter()
-    second = Meter()
-    half = Meter()
-    PairScores(Counting(), TEXTS, first).score_candidates(MANY_QUERIES, candidates(10))
-    PairScores(Counting(), TEXTS, second).score_candidates(MANY_QUERIES, candidates(10))
-    PairScores(Counting(), TEXTS, half).score_candidates(MANY_QUERIES, candidates(5))
-    (_, worked) = first.lap()
-    (_, remembered) = second.lap()
-    (_, of_half) = half.lap()
+    meters = [Meter(), Meter(), Meter()]
+    for meter, depth in zip(meters, (10, 10, 5), strict=True):
+        PairScores(Counting(), TEXTS, meter).score_candidates(MANY_QUERIES, candidates(depth))
+    worked, remembered, of_half = (meter.lap()[1] for meter in meters)
     assert worked > 0
-    assert remembered == pytest.approx(worked)
-    assert of_half == pytest.approx(worked / 2)
-    assert (first.load, second.load) == (pytest.approx(half.load), pytest.approx(first.load))
+    assert (remembered, of_half) == pytest.approx((worked, worked / 2))
+    assert [meter.load for meter in meters] == pytest.approx([meters[0].load] * 3)
 
 
 class CountingWindows(Counting):

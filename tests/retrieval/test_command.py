@@ -14,8 +14,8 @@ from typing import Any
 
 import ir_measures
 import pytest
+import tomli_w
 from beir.datasets.data_loader import GenericDataLoader
-from ir_measures import RR, R, Success, nDCG
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import find, save_question_set
@@ -27,31 +27,17 @@ from mrc_workbench.retrieval.report import exports
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.programs import run_module
+from tests.retrieval.compared import ir_measures_by_name
 
 KS = (1, 5, 10, 20)
-MEASURES = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
-THEIRS = {f"{name}@{k}": measure @ k for name, measure in MEASURES.items() for k in KS}
-EVERY_KIND = """
-data = "sample"
-split = "test"
-ks = [1, 5, 10, 20]
-[[retriever]]
-name = "BM25 (words)"
-kind = "bm25"
-analyzer = "word"
-[[retriever]]
-name = "../dense/starter"
-kind = "dense"
-[[retriever]]
-name = "qrels"
-kind = "hybrid"
-retrievers = ["BM25 (words)", "../dense/starter"]
-[[retriever]]
-name = ".."
-kind = "rerank"
-first_stage = "qrels"
-rerank_top_k = 10
-"""
+THEIRS = ir_measures_by_name(KS)
+SPECS = [
+    {"name": "BM25 (words)", "kind": "bm25", "analyzer": "word"},
+    {"name": "../dense/starter", "kind": "dense"},
+    {"name": "qrels", "kind": "hybrid", "retrievers": ["BM25 (words)", "../dense/starter"]},
+    {"name": "..", "kind": "rerank", "first_stage": "qrels", "rerank_top_k": 10},
+]
+EVERY_KIND = tomli_w.dumps({"data": "sample", "split": "test", "ks": KS, "retriever": SPECS})
 RUNS = {
     "BM25 (words)": "BM25_words_.trec",
     "../dense/starter": "_dense_starter.trec",
@@ -59,10 +45,24 @@ RUNS = {
     "..": "retriever.trec",
 }
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
+OTHER_FIELDS = {
+    *("build_seconds", "query_seconds", "model_seconds", "memory_bytes"),
+    *("incomplete", "unanswered", "interval"),
+}
 ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
     *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html", "manifest.json"),
 }
+WITHOUT_TORCH = """
+import sys
+from mrc_workbench.data.records import Passage
+from mrc_workbench.retrieval.explain import BM25Explainer
+assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0
+print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))
+from mrc_workbench.workbench.cli import main
+assert main(sys.argv[1:]) == 0
+print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))
+"""
 LOST = '[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
 LOST_FIRST = WORDS.replace("[[", f"{LOST}[[", 1)
 
@@ -109,9 +109,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     assert list(scores["retrievers"]) == list(RUNS)
     for measured in scores["retrievers"].values():
         assert list(measured)[: len(THEIRS)] == list(measured["interval"]) == list(THEIRS)
-        costs = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes"}
-        expected_keys = costs | {"incomplete", "unanswered", "interval"}
-        assert set(measured) - set(THEIRS) == expected_keys
+        assert set(measured) - set(THEIRS) == OTHER_FIELDS
         assert all(low <= measured[name] <= high for name, (low, high) in measured["interval"].items())
         assert all(0 <= measured[name] <= 1 for name in THEIRS)
         assert measured["recall@20"] > 0.5
@@ -184,18 +182,7 @@ def test_prints_same_metrics_as_file(every_kind: Run) -> None:
 
 @pytest.mark.slow
 def test_compares_lexical_retrievers_without_torch(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from mrc_workbench.data.records import Passage\n"
-        "from mrc_workbench.retrieval.explain import BM25Explainer\n"
-        "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0\n"
-        "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))\n"
-        "from mrc_workbench.workbench.cli import main\n"
-        "import mrc_workbench.retrieval.comparison.compare\n"
-        "assert main(sys.argv[1:]) == 0\n"
-        "print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))\n"
-    )
-    command = [sys.executable, "-c", program, *words_of(WORDS, tmp_path)]
+    command = [sys.executable, "-c", WITHOUT_TORCH, *words_of(WORDS, tmp_path)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     assert (done.stdout.splitlines()[0], done.stdout.splitlines()[-1]) == ("[]", "[]")
 
@@ -211,22 +198,30 @@ def test_failed_retriever_gives_status_1_and_scores_others(tmp_path: Path, capsy
     assert {path.name for path in done.folder.iterdir()} == ALWAYS | {"words.trec"}
 
 
+NO_VALIDATION = WORDS.replace("ks", 'split = "validation"\nvalidation_fraction = 0.0\nks')
+
+
 @pytest.mark.parametrize(
-    ("experiment", "message"),
+    ("experiment", "arguments", "message"),
     [
-        (WORDS.replace("word", "wort"), "error: experiment.toml: retriever.0.bm25.analyzer"),
-        (WORDS.replace('"sample"', '"no-such.json"'), "no-such.json"),
-        (WORDS.replace("ks", 'split = "validation"\nvalidation_fraction = 0.0\nks'), "the validation part has no"),
+        (WORDS.replace("word", "wort"), (), "error: experiment.toml: retriever.0.bm25.analyzer"),
+        (WORDS.replace('"sample"', '"no-such.json"'), (), "no-such.json"),
+        (NO_VALIDATION, (), "the validation part has no"),
+        (WORDS, ("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
+        (WORDS, ("--at-least", "ndcg@10=95"), "between 0 and 1"),
+        (WORDS, ("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
+        (WORDS, ("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
+        (WORDS, ("--not-below", "0123456789abcdef"), "0123456789abcdef holds no finished comparison"),
+        (WORDS, ("--metric", "speed@10"), "a measure is one of"),
     ],
 )
-def test_invalid_experiment_returns_status_2_and_writes_nothing(
-    experiment: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_experiment_or_gate_returns_status_2_and_writes_nothing(
+    experiment: str, arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run_here(experiment, tmp_path, capsys)
-    assert done.status == 2
+    done = run_here(experiment, tmp_path, capsys, *arguments)
+    assert (done.status, done.printed, done.folder.exists()) == (2, "", False)
     assert message in done.errors
     assert "Traceback" not in done.errors
-    assert not done.folder.exists()
 
 
 @pytest.mark.slow
@@ -256,26 +251,6 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
     assert (status, hits in output, output.endswith(", worse")) == (1, True, True)
     status, output = gate(words.replace('"bm25"\nanalyzer = "word"', '"dense"\nmodel = "no such!"'), *not_below)
     assert (status, output) == (1, "words failed, and did not before")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--at-least", "ndcg@10"), "'ndcg@10' names no metric to reach"),
-        (("--at-least", "ndcg@10=95"), "between 0 and 1"),
-        (("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
-        (("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
-        (("--not-below", "0123456789abcdef"), "0123456789abcdef holds no finished comparison"),
-        (("--metric", "speed@10"), "a measure is one of"),
-    ],
-)
-def test_rejects_invalid_gate_before_running(
-    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = run_here(WORDS, tmp_path, capsys, *arguments)
-    assert (done.status, done.printed) == (2, "")
-    assert message in done.errors
-    assert not done.folder.exists()
 
 
 def test_prints_metrics_when_disk_is_full(

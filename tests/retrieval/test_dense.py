@@ -13,18 +13,11 @@ from hypothesis import strategies as st
 from mrc_workbench.data.records import Passage
 from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.models.windows import WindowOptions, Windows
-from mrc_workbench.retrieval.dense import (
-    ENCODING_FRACTION,
-    HNSW_CANDIDATES,
-    Dense,
-    IndexKind,
-    LateInteraction,
-    VectorIndex,
-    ivf_cell_counts,
-    max_sim,
-)
+from mrc_workbench.retrieval import dense
+from mrc_workbench.retrieval.dense import Dense, IndexKind, LateInteraction, VectorIndex, max_sim
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTokens, texts_of
+from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 APPROXIMATE = [IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8]
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=9)
@@ -58,15 +51,11 @@ def test_approximate_index_has_high_recall(kind: IndexKind, vectors: np.ndarray,
 
 
 @pytest.mark.parametrize("kind", APPROXIMATE)
-def test_index_is_deterministic(kind: IndexKind, vectors: np.ndarray) -> None:
-    first, second = (faiss.serialize_index(VectorIndex(vectors, kind)._index) for _ in range(2))
+def test_index_is_deterministic_and_reports_its_file_size(kind: IndexKind, vectors: np.ndarray) -> None:
+    indexes = [VectorIndex(vectors, kind) for _ in range(2)]
+    first, second = (faiss.serialize_index(index._index) for index in indexes)
     np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("kind", APPROXIMATE)
-def test_memory_equals_file_size(kind: IndexKind, vectors: np.ndarray) -> None:
-    index = VectorIndex(vectors, kind)
-    assert index.memory_bytes == len(faiss.serialize_index(index._index))
+    assert indexes[0].memory_bytes == len(first)
 
 
 def test_exact_index_matches_faiss_without_copy(vectors: np.ndarray, questions: np.ndarray, tmp_path: Path) -> None:
@@ -103,13 +92,6 @@ def test_links_large_graph_on_all_cores(
         assert np.mean([len(set(ours) & set(best)) for ours, best in zip(rows, exact, strict=True)]) > 9
 
 
-def test_memory_per_index_kind(vectors: np.ndarray) -> None:
-    size = {kind: VectorIndex(vectors, kind).memory_bytes for kind in IndexKind}
-    numbers = vectors.size
-    assert size[IndexKind.INT8] < 1.1 * numbers < 4 * numbers == size[IndexKind.EXACT] < size[IndexKind.IVF]
-    assert size[IndexKind.IVF] < size[IndexKind.HNSW]
-
-
 @pytest.mark.parametrize("kind", IndexKind)
 @pytest.mark.parametrize("count", [1, 2, 38, 40, 100])
 def test_indexes_few_vectors_without_warnings(
@@ -123,8 +105,8 @@ def test_indexes_few_vectors_without_warnings(
 
 def test_hnsw_returns_at_most_its_candidates(vectors: np.ndarray) -> None:
     index = VectorIndex(vectors, IndexKind.HNSW)
-    assert (index.max_hits, VectorIndex(vectors).max_hits) == (HNSW_CANDIDATES, 2000)
-    whole = index.search(vectors[:5], HNSW_CANDIDATES)[1]
+    assert (index.max_hits, VectorIndex(vectors).max_hits) == (dense.HNSW_CANDIDATES, 2000)
+    whole = index.search(vectors[:5], dense.HNSW_CANDIDATES)[1]
     assert (whole >= 0).all()
     np.testing.assert_array_equal(index.search(vectors[:5], 10)[1], whole[:, :10])
 
@@ -139,7 +121,7 @@ def test_ivf_marks_missing_hits(vectors: np.ndarray) -> None:
     ("vectors", "expected"), [(1, (1, 1)), (77, (1, 1)), (78, (2, 2)), (961, (24, 8)), (1_000_000, (4000, 64))]
 )
 def test_ivf_cell_counts(vectors: int, expected: tuple[int, int]) -> None:
-    assert ivf_cell_counts(vectors) == expected
+    assert dense.ivf_cell_counts(vectors) == expected
 
 
 class RowEncoder:
@@ -162,28 +144,10 @@ def test_scores_are_cosines_counted_by_hand() -> None:
     np.testing.assert_allclose(rankings.scores, [[1, 1, 0, 0, 0], [half, 0, 0, 0, 0], [half, half, 0, 0, 0]], atol=1e-6)
 
 
-def test_zero_vector_returns_no_hits() -> None:
-    rankings = Dense("dense", PASSAGES, KeywordEncoder()).search(["아무것도", "도서관", ""], 2)
-    assert rankings.indices.tolist() == [[-1, -1], [4, 0], [-1, -1]]
-    assert np.isneginf(rankings.scores[[0, 2]]).all()
-
-
 def test_indexes_title_if_enabled() -> None:
     titled = [Passage("p1", "이 강은 길다", "한강"), Passage("p2", "한강은 길다")]
     for title, scores in ((True, [1, 1]), (False, [1, 0])):
         assert Dense("dense", titled, KeywordEncoder(), title=title).search(["한강"], 2).scores.tolist() == [scores]
-
-
-def test_exact_search_equals_matrix_product() -> None:
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(300, 16)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    texts = [" ".join(map(repr, row.tolist())) for row in vectors]
-    passages = [Passage(f"p{row}", text) for row, text in enumerate(texts[:250])]
-    rankings = Dense("dense", passages, RowEncoder()).search(texts[250:], 10)
-    cosines = vectors[250:].astype(np.float64) @ vectors[:250].T.astype(np.float64)
-    assert rankings.indices.tolist() == np.argsort(-cosines, axis=1)[:, :10].tolist()
-    np.testing.assert_allclose(rankings.scores, -np.sort(-cosines, axis=1)[:, :10], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -197,16 +161,6 @@ def test_breaks_ties_by_row_at_cutoff(axes: list[int], k: int) -> None:
     for axis, rows in enumerate(rankings.indices.tolist()):
         expected = [row for _, row in sorted((axis_of_row != axis, row) for row, axis_of_row in enumerate(axes))][:k]
         assert rows == expected
-
-
-@pytest.mark.parametrize("k", [1, 3, 5, 8])
-def test_deeper_search_extends_ranking(k: int) -> None:
-    retriever = Dense("dense", PASSAGES, KeywordEncoder())
-    questions = texts_of(QUESTIONS)
-    whole = retriever.search(questions, 8)
-    part = retriever.search(questions, k)
-    assert whole.first(k).indices.tolist() == part.indices.tolist()
-    assert whole.first(k).scores.tolist() == part.scores.tolist()
 
 
 class WindowedRows(RowEncoder):
@@ -234,10 +188,8 @@ class WindowedRows(RowEncoder):
         if not added:
             return whole, np.arange(len(texts))
         rows = windows.whole_rows(len(texts))
-        return (
-            np.concatenate([whole[rows], self.encode_passages(added)]),
-            np.concatenate([rows, windows.rows[windows.is_added]]),
-        )
+        vectors = np.concatenate([whole[rows], self.encode_passages(added)])
+        return vectors, np.concatenate([rows, windows.rows[windows.is_added]])
 
 
 @pytest.mark.slow
@@ -254,10 +206,8 @@ def test_scores_passage_by_best_window_and_breaks_ties_by_row(axes: list[list[in
     passages = [Passage(f"p{row}", text) for row, text in enumerate(texts)]
     dense = Dense("dense", passages, WindowedRows(), windows=WindowOptions(tokens))
     rankings = dense.search([" ".join(map(str, row)) for row in query_vectors], k)
-    best = np.array(
-        [[max(float(question[axis]) for axis in passage_axes) for passage_axes in axes] for question in query_vectors]
-    )
-    for row, scores in enumerate(best):
+    for row, question in enumerate(query_vectors):
+        scores = np.array([max(float(question[axis]) for axis in passage_axes) for passage_axes in axes])
         order = np.lexsort((np.arange(len(scores)), -scores))[:k]
         n_hits = min(k, len(axes))
         assert rankings.indices[row, :n_hits].tolist() == order.tolist()
@@ -287,8 +237,7 @@ def test_windows_change_nothing_for_short_passages() -> None:
     passages = [Passage(f"p{row}", text) for row, text in enumerate(texts)]
     retrievers = [Dense("dense", passages, WindowedRows(), windows=windows) for windows in (None, WindowOptions())]
     plain, windowed = (retriever.search(["1 0 0", "0 1 0"], 3) for retriever in retrievers)
-    assert plain.indices.tobytes() == windowed.indices.tobytes()
-    assert plain.scores.tobytes() == windowed.scores.tobytes()
+    assert_equal_rankings(plain, windowed)
 
 
 def vectors_of(lengths: list[int], seed: int) -> TokenVectors:
@@ -323,20 +272,6 @@ def test_blocks_give_same_scores_as_single_batch(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(max_sim(questions, passages), together)
 
 
-@pytest.mark.slow
-def test_max_sim_matches_library() -> None:
-    from sentence_transformers.util import maxsim
-
-    questions = vectors_of([3, 5, 1], 3)
-    passages = vectors_of([7, 2, 30, 4], 4)
-    lists = [
-        [vectors.between(row, row + 1).vectors.astype(np.float32) for row in range(len(vectors))]
-        for vectors in (questions, passages)
-    ]
-    theirs = maxsim(*lists, length_normalize=True).numpy()
-    np.testing.assert_allclose(max_sim(questions, passages), theirs, atol=1e-6)
-
-
 class Upwards:
     """Ranks the passages in reverse for any question."""
 
@@ -352,7 +287,7 @@ def test_reports_memory_and_progress() -> None:
     late = LateInteraction("late", PASSAGES, KeywordTokens(), title=False, on_progress=shares.append)
     assert late.memory_bytes == KeywordTokens().encode_passages(texts).vectors.nbytes > 0
     late.search(["서울"] * 40, 3)
-    assert shares == pytest.approx([ENCODING_FRACTION + (1 - ENCODING_FRACTION) * 32 / 40, 1.0])
+    assert shares == pytest.approx([dense.ENCODING_FRACTION + (1 - dense.ENCODING_FRACTION) * 32 / 40, 1.0])
 
 
 def test_reranks_only_first_stage_hits() -> None:
@@ -363,10 +298,9 @@ def test_reranks_only_first_stage_hits() -> None:
     assert (rankings.indices[:, 2:] == [2, 1, 0]).all()  # as they were
     for row, indices in enumerate(rankings.indices[:, :2].tolist()):
         assert {*indices} == {3, 4}
-        of = dict(zip(alone.indices[row].tolist(), alone.scores[row].tolist(), strict=True))
-        for position, passage in enumerate(indices):
-            expected = of.get(passage)
-            assert expected is None or rankings.scores[row, position] == pytest.approx(expected)
+        reranked = hits_of(rankings.first(2))[row]
+        expected = {passage: score for passage, score in hits_of(alone)[row].items() if passage in reranked}
+        assert reranked | expected == pytest.approx(reranked)
     assert (np.diff(rankings.scores, axis=1) <= 0).all()
 
 
@@ -377,9 +311,3 @@ def test_reranking_all_candidates_equals_full_search() -> None:
     is_hit = alone.indices != NOT_FOUND
     np.testing.assert_array_equal(among.indices[is_hit], alone.indices[is_hit])
     np.testing.assert_allclose(among.scores[is_hit], alone.scores[is_hit], rtol=1e-6)
-
-
-def test_question_without_tokens_returns_no_hits() -> None:
-    rankings = LateInteraction("late", PASSAGES, KeywordTokens()).search(["zebra", "서울"], 3)
-    assert (rankings.indices[0] == NOT_FOUND).all()
-    assert {*rankings.indices[1, :2].tolist()} == {1, 2}

@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,15 +35,18 @@ def encoded(out: Path) -> dict[str, np.ndarray]:
     return {name: np.load(out / file) for name, file in metadata["files"].items()}
 
 
+def words_for(model: Path, folder: Path, texts: Sequence[str]) -> list[str]:
+    rows = [json.dumps({"question": f"{text[:200]}?", "context": text}, ensure_ascii=False) for text in texts]
+    (folder / "data.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return ["encode", "--data", str(folder / "data.jsonl"), "--model", str(model)]
+
+
 @pytest.fixture(scope="module")
 def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     words = " ".join(SENTENCES).split()
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]
-    data = tmp_path_factory.mktemp("data") / "data.jsonl"
-    rows = [json.dumps({"question": f"{text}?", "context": text}, ensure_ascii=False) for text in texts]
-    data.write_text("\n".join(rows), encoding="utf-8")
-    return ["encode", "--data", str(data), "--model", str(model)]
+    return words_for(model, tmp_path_factory.mktemp("data"), texts)
 
 
 @pytest.fixture(scope="module")
@@ -54,36 +58,20 @@ def expected(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> 
     return vectors
 
 
-def is_as_expected(out: Path, expected: dict[str, np.ndarray]) -> None:
-    encoded_files = encoded(out)
-    assert {name: rows.tobytes() for name, rows in encoded_files.items()} == {
-        name: rows.tobytes() for name, rows in expected.items()
-    }
-
-
-@pytest.fixture
-def second_of_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
-    def run(words: list[str]) -> int:
-        with monkeypatch.context() as second:
-            second.setenv("RANK", "1")
-            second.setenv("WORLD_SIZE", "2")
-            return main(words)
-
-    return run
+@contextmanager
+def as_process(rank: int, count: int = 2) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANK", str(rank))
+        patch.setenv("WORLD_SIZE", str(count))
+        yield
 
 
 def test_rerun_encodes_blocks_of_killed_process(
-    arguments: list[str],
-    expected: dict[str, np.ndarray],
-    tmp_path: Path,
-    second_of_two: Callable[[list[str]], int],
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     words = [*arguments, "--out", str(tmp_path)]
     wait_for_fork_server()
-    with monkeypatch.context() as of_two:
-        of_two.setenv("RANK", "0")
-        of_two.setenv("WORLD_SIZE", "2")
+    with as_process(0):
         first = start_detached(PROGRAM, *words, log=tmp_path / "log")
     end = time.monotonic() + 120
     while not list(tmp_path.glob("*.parts/*.npz")):
@@ -91,10 +79,11 @@ def test_rerun_encodes_blocks_of_killed_process(
         time.sleep(0.005)
     os.kill(first.pid, signal.SIGKILL)
     first.wait(60)
-    assert second_of_two(words) == 0
+    with as_process(1):
+        assert main(words) == 0
     assert not (tmp_path / "encoding.json").exists()
     assert main(words) == 0
-    is_as_expected(tmp_path, expected)
+    np.testing.assert_equal(encoded(tmp_path), expected)
 
 
 def test_comparison_reuses_encoded_vectors(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,14 +109,11 @@ def test_reports_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_encodes_windows_that_comparison_reuses(model: Path, tmp_path: Path) -> None:
     words = " ".join(SENTENCES).split()
     texts = [" ".join(np.random.default_rng(n).choice(words, n)) for n in (20, 300, 30)]
-    data = tmp_path / "data.jsonl"
-    rows = [json.dumps({"question": text[:20], "context": text}, ensure_ascii=False) for text in texts]
-    data.write_text("\n".join(rows), encoding="utf-8")
-    arguments = ["encode", "--data", str(data), "--model", str(model)]
+    arguments = words_for(model, tmp_path, texts)
     assert main([*arguments, "--out", str(tmp_path / "all")]) == 0
     metadata = json.loads((tmp_path / "all" / "encoding.json").read_text(encoding="utf-8"))
     vectors = encoded(tmp_path / "all")
-    passages = find(str(data), Path()).passages
+    passages = find(arguments[2], Path()).passages
     encoder = BiEncoder(find_model(str(model)), passages.indexed_texts(title=True))
     windows = encoder.windows_of(passages.texts, passages.title_lengths(title=True), WindowOptions())
     window_vectors, _ = encoder.encode_windows(passages.texts, windows)

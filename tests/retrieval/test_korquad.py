@@ -6,7 +6,6 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 import pytest
-from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
 from mrc_workbench.data.questions.read import read_file
@@ -17,16 +16,17 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.mix import FittedMix, fit_mix, rank_by_mix
-from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.rankings import top_k
 from mrc_workbench.retrieval.trec import write_qrels, write_run
 from tests.depth import sampled
+from tests.retrieval.compared import assert_equal_rankings, ir_measures_by_name
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
 ]
-THEIRS = {"recall@1": R @ 1, "recall@10": R @ 10, "hit@10": Success @ 10, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+THEIRS = ir_measures_by_name((1, 10))
 RETRIEVERS = (
     {"name": "bm25", "kind": "bm25"},
     {"name": "dense", "kind": "dense"},
@@ -77,10 +77,7 @@ def test_search_ranks_scores_of_documented_formula(
     bm25 = BM25("bm25", questions.passages)
     scores = np.concatenate(list(bm25.score_blocks(texts)))
     for k in (1, 10, 100, len(questions.passages)):
-        rankings = bm25.search(texts, k)
-        expected = top_k(scores, k)
-        np.testing.assert_array_equal(rankings.indices, expected.indices)
-        np.testing.assert_array_equal(rankings.scores, expected.scores)
+        assert_equal_rankings(bm25.search(texts, k), top_k(scores, k))
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
     documents = (questions.passages.indexed_texts(title=True), texts)
     analyzed = [tokens_of(bm25.analysis, part).texts() for part in documents]
@@ -124,8 +121,7 @@ def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: 
     order = np.random.default_rng(0).permutation(len(question_set.questions))
 
     def ndcg(learned: FittedMix, rows: np.ndarray, folds: np.ndarray) -> float:
-        some = [Rankings(ranking.indices[rows], ranking.scores[rows]) for ranking in signal_rankings]
-        ranked = rank_by_mix(some, learned, folds, n_passages, 10)
+        ranked = rank_by_mix([ranking.select(rows) for ranking in signal_rankings], learned, folds, n_passages, 10)
         return evaluate(ranked, question_set.with_questions(rows), (10,)).means()["ndcg@10"]
 
     gains = []
@@ -133,7 +129,7 @@ def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: 
         sample = np.sort(order[draw * SAMPLE_SIZE :][:SAMPLE_SIZE])
         others = np.setdiff1d(order[draw::4], sample)
         few = question_set.with_questions(sample)
-        rankings = [Rankings(item.indices[sample], item.scores[sample]) for item in signal_rankings]
+        rankings = [ranking.select(sample) for ranking in signal_rankings]
         labelled = TrainingQueries.from_question_set(few, few.answerable)
         nothing = TrainingQueries.from_question_set(few, few.answerable[:0])
         fitted, unfitted = (fit_mix(rankings, item, components, n_passages) for item in (labelled, nothing))
@@ -141,8 +137,6 @@ def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: 
         gains.append([ndcg(fitted, *part) - ndcg(unfitted, *part) for part in parts])
     (own, new) = np.mean(gains, axis=0)
     worst = np.min(gains, axis=0)[1]
-    message = (
-        f"nDCG@10, {DRAWS} draws: {own:+.4f} on the mean, cross-fitted; of others {new:+.4f}, at the worst {worst:+.4f}"
-    )
+    message = f"nDCG@10, {DRAWS} draws: own {own:+.4f} on the mean, others {new:+.4f}, at the worst {worst:+.4f}"
     assert own >= -AT_MOST_WORSE, message
     assert worst >= -AT_MOST_WORSE, message

@@ -11,34 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
-from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.questions.read import read_files
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.measures import Measure, evaluate, first_relevant_ranks, measure_names, required_depth
 from mrc_workbench.retrieval.rankings import Rankings, top_k
-from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT
+from tests.retrieval.compared import hits_of, ir_measures_by_name
 
 KS = (1, 3, 5, 10, 20)
-MEASURES = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
-THEIRS = {f"{name}@{k}": measure @ k for name, measure in MEASURES.items() for k in KS}
+THEIRS = ir_measures_by_name(KS)
 BY_JUDGEMENTS = {**{f"judged@{k}": Judged @ k for k in KS}, "bpref@20": Bpref}
 EXPONENTIAL = {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in KS}
-LAYOUT_KS = (1, 2, 3, 5)
-GRADED = ("beir", "mteb", "mteb_jsonl", "trec_sgml", "trec_xml", "trec_lines", "ms_marco", "miracl", "quepid")
-BINARY = ("mr_tydi", "llama_index", "ragas")
-IDS = {text: id_ for id_, (_, text) in PASSAGES.items()}
-QUESTION_IDS = {text: id_ for id_, text in QUESTIONS.items()}
 
 
 def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most_relevant: int) -> QuestionSet:
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
-    questions = tuple(
-        Question(f"q{row}", f"question {row}", relevant=tuple(f"p{p}" for p in relevant_rows))
-        for row, relevant_rows in enumerate(
-            rng.choice(n_passages, rng.integers(1, most_relevant + 1), replace=False) for _ in range(n_questions)
-        )
-    )
+    sizes = (rng.integers(1, most_relevant + 1) for _ in range(n_questions))
+    relevant = [tuple(f"p{row}" for row in rng.choice(n_passages, size, replace=False)) for size in sizes]
+    questions = tuple(Question(f"q{row}", f"question {row}", relevant=ids) for row, ids in enumerate(relevant))
     return QuestionSet("random", passages, questions)
 
 
@@ -54,10 +42,8 @@ def of_ir_measures(
     """(n_questions,) values of every measure; 0 without results, which trec_eval omits."""
     qrels = {q.id: q.grade_of for q in question_set.questions}
     run = {
-        question.id: {f"p{row}": float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
-        for question, rows, scores in zip(
-            question_set.questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True
-        )
+        question.id: {f"p{row}": score for row, score in hits.items()}
+        for question, hits in zip(question_set.questions, hits_of(rankings), strict=True)
     }
     values = {name: dict.fromkeys(qrels, 0.0) for name in theirs}
     names = {measure: name for name, measure in theirs.items()}
@@ -89,12 +75,8 @@ def test_graded_measures_equal_ir_measures(highest: int) -> None:
     """Compute the exponential gain of grades above 4, which gdeval does not support."""
     rng = np.random.default_rng(highest)
     plain = random_set(rng, 120, 60, 8)
-    questions = tuple(
-        Question.from_grades(
-            f"{row}", item.text, {id_: int(rng.integers(0, highest + 1)) for id_ in item.relevant} | {"p0": 1}
-        )
-        for row, item in enumerate(plain.questions)
-    )
+    grades = [{id_: int(rng.integers(0, highest + 1)) for id_ in item.relevant} for item in plain.questions]
+    questions = tuple(Question.from_grades(f"{row}", "?", of | {"p0": 1}) for row, of in enumerate(grades))
     graded = QuestionSet("graded", plain.passages, questions)
     assert graded.gains is not None
     rankings = random_rankings(rng, graded, 20)
@@ -122,9 +104,8 @@ def test_relevance_threshold_can_be_raised(least: int) -> None:
     grades = ({id_: int(rng.integers(0, 4)) for id_ in labelled.relevant} for labelled in plain.questions)
     questions = tuple(Question.from_grades(f"{row}", "?", of) for row, of in enumerate(grades))
     question_set = QuestionSet("graded", plain.passages, questions).relevant_from(least)
-    assert [labelled.id for labelled in question_set.questions] == [
-        labelled.id for labelled in questions if max(labelled.grade_of.values()) >= least
-    ]
+    expected = [labelled.id for labelled in questions if max(labelled.grade_of.values()) >= least]
+    assert [labelled.id for labelled in question_set.questions] == expected
     rankings = random_rankings(rng, question_set, 20)
     rel = {"rel": least}
     theirs = {f"recall@{k}": R(**rel) @ k for k in KS} | {f"hit@{k}": Success(**rel) @ k for k in KS}
@@ -141,13 +122,12 @@ def test_judged_and_unjudged_by_hand() -> None:
     alone = Question("q1", "??", relevant=("p5",))
     question_set = QuestionSet("judged", passages, (judged, alone))
     # q0: non-relevant, relevant, unjudged, relevant; q1: its only passage below an unjudged one
-    scores = evaluate(mixed_rankingsof([2, 0, 11, 1], [6, 5]), question_set, (1, 4)).per_question
+    scores = evaluate(ranked([2, 0, 11, 1], [6, 5]), question_set, (1, 4)).per_question
     assert scores["judged@1"].tolist() == [1, 0]
     assert scores["judged@4"].tolist() == [3 / 4, 1 / 2]
     assert scores["bpref@10"].tolist() == [(2 - 2 * 1 / 2) / 2, 1], "what nobody judged does not count against it"
-    assert evaluate(mixed_rankingsof([], [6]), question_set, (1,)).per_question["judged@1"].tolist() == [1, 0], (
-        "nothing is unjudged"
-    )
+    without_results = evaluate(ranked([], [6]), question_set, (1,)).per_question
+    assert without_results["judged@1"].tolist() == [1, 0], "nothing is unjudged"
     assert question_set.with_questions([1]).judged is None, "of relevant passages alone nobody can tell"
 
 
@@ -163,7 +143,7 @@ def test_group_recall_is_fraction_of_groups_hit() -> None:
     grouped = Question("q0", "?", relevant=("p1", "p2", "p3", "p4"), groups=(("p1", "p2"), ("p3",), ("p4", "p1")))
     plain = Question("q1", "??", relevant=("p5", "p6"))
     question_set = QuestionSet("groups", passages, (grouped, plain))
-    scores = evaluate(mixed_rankingsof([2, 0, 1, 5, 3], [5, 0, 0, 1, 2], k=5), question_set, (1, 3, 5)).per_question
+    scores = evaluate(ranked([2, 0, 1, 5, 3], [5, 0, 0, 1, 2], k=5), question_set, (1, 3, 5)).per_question
     # p2 answers the first group, p1 (third) the first and the last, p3 (fifth) the middle one
     assert [scores[f"recall@{k}"][0] for k in (1, 3, 5)] == pytest.approx([1 / 3, 2 / 3, 1])
     assert [scores[f"recall@{k}"][1] for k in (1, 3, 5)] == pytest.approx([1 / 2, 1 / 2, 1 / 2])
@@ -185,7 +165,7 @@ def test_random_rankings_equal_ir_measures(data: st.DataObject) -> None:
     relevant = [tuple(f"p{p}" for p in passages) for passages, _ in examples]
     questions = tuple(Question(f"q{row}", "?", relevant=ids) for row, ids in enumerate(relevant))
     question_set = QuestionSet("any", passages, questions)
-    rankings = mixed_rankingsof(*(line for _, line in examples), k=20)
+    rankings = ranked(*(line for _, line in examples), k=20)
     expected = of_ir_measures(rankings, question_set)
     for name, values in evaluate(rankings, question_set, KS).per_question.items():
         np.testing.assert_allclose(values, expected[name], atol=1e-6, err_msg=name)
@@ -198,14 +178,14 @@ def two_questions() -> QuestionSet:
     return QuestionSet("two", passages, questions)
 
 
-def mixed_rankingsof(*rows: list[int], k: int = 12) -> Rankings:
+def ranked(*rows: list[int], k: int = 12) -> Rankings:
     indices = np.array([line + [-1] * (k - len(line)) for line in rows], dtype=np.int32)
     return Rankings(indices, np.where(indices >= 0, -np.arange(k, dtype=np.float32), -np.inf))
 
 
 def test_measures_by_hand(two_questions: QuestionSet) -> None:
     # q0: its two passages at ranks 2 and 4; q1: its passage at rank 11
-    rankings = mixed_rankingsof([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
+    rankings = ranked([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
     scores = evaluate(rankings, two_questions, (1, 2, 11))
     per_question = {name: values.tolist() for name, values in scores.per_question.items()}
     gain = 1 / 1.5849625 + 1 / 2.3219281
@@ -223,7 +203,7 @@ def test_measures_by_hand(two_questions: QuestionSet) -> None:
 
 
 def test_empty_ranking_scores_0_if_row_0_is_relevant(two_questions: QuestionSet) -> None:
-    rankings = mixed_rankingsof([], [])
+    rankings = ranked([], [])
     assert set(evaluate(rankings, two_questions, (1, 12)).means().values()) == {0.0}
     assert first_relevant_ranks(rankings, two_questions).tolist() == [0, 0]
 
@@ -233,10 +213,10 @@ def test_required_depth() -> None:
 
 
 def test_omits_measures_deeper_than_rankings(two_questions: QuestionSet) -> None:
-    shallow = evaluate(mixed_rankingsof([1], [2], k=9), two_questions, (1, 9, 10))
+    shallow = evaluate(ranked([1], [2], k=9), two_questions, (1, 9, 10))
     known = [f"{name}@{k}" for name in ("recall", "hit", "mrr", "ndcg") for k in (1, 9)]
     assert (shallow.ks, list(shallow.per_question)) == ((1, 9), known)
-    whole = evaluate(mixed_rankingsof([1], [2]), two_questions, (1, 12, 13))
+    whole = evaluate(ranked([1], [2]), two_questions, (1, 12, 13))
     assert list(whole.per_question) == [
         *("recall@1", "recall@12", "recall@13", "hit@1", "hit@12", "hit@13"),
         *("mrr@1", "mrr@10", "mrr@12", "mrr@13", "ndcg@1", "ndcg@10", "ndcg@12", "ndcg@13"),
@@ -249,12 +229,12 @@ def test_omits_measures_deeper_than_rankings(two_questions: QuestionSet) -> None
 
 def test_rejects_rankings_that_cannot_be_scored(two_questions: QuestionSet) -> None:
     with pytest.raises(ValueError, match="1 rankings for 2 questions"):
-        evaluate(mixed_rankingsof([1]), two_questions)
+        evaluate(ranked([1]), two_questions)
     with pytest.raises(ValueError, match="0 rankings for 0 questions"):
         evaluate(Rankings(np.zeros((0, 12), dtype=np.int32), np.zeros((0, 12))), two_questions.with_questions([]), (1,))
     unanswerable = QuestionSet("one", two_questions.passages, (Question("q", "?"),))
     with pytest.raises(ValueError, match="without a relevant passage"):
-        evaluate(mixed_rankingsof([1]), unanswerable, (1,))
+        evaluate(ranked([1]), unanswerable, (1,))
 
 
 def test_parses_measure_and_returns_names() -> None:
@@ -270,47 +250,3 @@ def test_parses_measure_and_returns_names() -> None:
 def test_rejects_unknown_measure(text: str) -> None:
     with pytest.raises(ValueError, match=r"measure|int"):
         Measure.parse(text)
-
-
-def scored(name: str, seed: int) -> tuple[QuestionSet, dict[str, float], dict[str, dict[str, float]]]:
-    """What can be scored of a layout's set, our means, and the run: questions by their number, passages by id."""
-    read = read_files([File(Content(content), path) for path, content in LAYOUTS[name]().items()]).question_set
-    question_set = read.with_questions(read.answerable)
-    scores = np.random.default_rng(seed).normal(size=(len(question_set.questions), len(question_set.passages)))
-    texts = [question_set.passages[row].text for row in range(len(question_set.passages))]
-    run = {
-        QUESTION_IDS[question.text][1:]: {IDS[text]: float(score) for text, score in zip(texts, row, strict=True)}
-        for question, row in zip(question_set.questions, scores, strict=True)
-    }
-    return question_set, evaluate(top_k(scores, len(texts)), question_set, LAYOUT_KS).means(), run
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", [*GRADED, *BINARY])
-def test_public_layout_scores_equal_ir_measures(name: str, seed: int) -> None:
-    _, ours, run = scored(name, seed)
-    binary = {question: dict.fromkeys(RELEVANT[question], 1) for question in JUDGED}
-    reference = JUDGED if name in GRADED else binary
-    judged = {question[1:]: held for question, held in reference.items()}  # gdeval asks for ids that are numbers
-    kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
-    theirs = {f"{key}@{k}": measure @ k for k in LAYOUT_KS for key, measure in kinds.items()}
-    if name in GRADED:
-        theirs |= {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in LAYOUT_KS}
-    expected = ir_measures.calc_aggregate([*theirs.values()], judged, run)
-    expected_scores = {key: expected[their_name] for key, their_name in theirs.items()}
-    assert {key: ours[key] for key in theirs} == pytest.approx(expected_scores, abs=1e-5)  # gdeval prints five digits
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_autorag_group_recall_equals_manual_sum(seed: int) -> None:
-    """q1 needs d2 and one of d1 and d3; q2 needs d5."""
-    question_set, ours, run = scored("autorag", seed)
-    needed = {"1": [{"d1", "d3"}, {"d2"}], "2": [{"d5"}]}
-    assert [QUESTION_IDS[question.text] for question in question_set.questions] == ["q1", "q2"]
-    for k in LAYOUT_KS:
-        first = {question: sorted(scores, key=lambda id_: -scores[id_])[:k] for question, scores in run.items()}
-        shares = [
-            np.mean([not group.isdisjoint(first[question]) for group in map(set, groups)])
-            for question, groups in needed.items()
-        ]
-        assert ours[f"recall@{k}"] == pytest.approx(sum(shares) / 2)

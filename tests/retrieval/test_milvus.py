@@ -33,26 +33,27 @@ from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.dense import Dense, IndexKind
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.milvus import (
-    EngineFusion,
-    MilvusRetriever,
-    MilvusSearchMode,
-    Ranker,
-    TermField,
-    VectorField,
-    term_weights,
-)
+from mrc_workbench.retrieval.milvus import EngineFusion, MilvusRetriever, Ranker, TermField, VectorField, term_weights
 from mrc_workbench.retrieval.milvus_connection import FILES, MilvusError, MilvusField, MilvusSettings, milvus_settings
-from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.rankings import Rankings, Retriever, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.milvus_server import serving
 from tests.programs import free_port
+from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 QUERIES = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 PASSWORD = "pass%20w/rd"  # noqa: S105
 TOKEN = "t0ken-nobody-reads"  # noqa: S105
 SPEC = MilvusSpec(name="Milvus", analyzer="bigram")
+
+
+BIGRAMS = BM25Options("bigram")
+FIELDS = TermField(PASSAGES, BIGRAMS), VectorField(PASSAGES, KeywordEncoder())
+
+
+def local_parts() -> list[Retriever]:
+    return [BM25("bm25", PASSAGES, BIGRAMS), Dense("dense", PASSAGES, KeywordEncoder())]
 
 
 def milvus(passages: Sequence[Passage], *fields: MilvusField, fusion: EngineFusion | None = None) -> MilvusRetriever:
@@ -100,36 +101,26 @@ def test_milvus_bm25_equals_bm25_with_empty_passages() -> None:
 def test_milvus_vectors_match_local_index(index: IndexKind) -> None:
     rankings = milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder(), index=index)).search(QUERIES, 5)
     expected = Dense("dense", PASSAGES, KeywordEncoder(), index=index).search(QUERIES, 5)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6, atol=1e-7)
+    assert_equal_rankings(rankings, expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.slow
 def test_milvus_rrf_matches_local_hybrid() -> None:
-    options = BM25Options("bigram")
-    fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
-    rankings = milvus(PASSAGES, *fields, fusion=EngineFusion(depth=4)).search([*QUERIES, "zebra"], 5)
-    parts = [BM25("bm25", PASSAGES, options), Dense("dense", PASSAGES, KeywordEncoder())]
-    hybrid = Hybrid("hybrid", parts, n_passages=5, depth=4, fusion=Fusion.RRF)
+    rankings = milvus(PASSAGES, *FIELDS, fusion=EngineFusion(depth=4)).search([*QUERIES, "zebra"], 5)
+    hybrid = Hybrid("hybrid", local_parts(), n_passages=5, depth=4, fusion=Fusion.RRF)
     assert_same(rankings, hybrid.search([*QUERIES, "zebra"], 5))
 
 
 @pytest.mark.slow
 def test_weighted_fusion_matches_formula() -> None:
-    options = BM25Options("bigram")
-    fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
     fusion = EngineFusion(Ranker.WEIGHTED, depth=5, weights=(0.3, 0.7))
-    rankings = milvus(PASSAGES, *fields, fusion=fusion).search(QUERIES, 5)
+    rankings = milvus(PASSAGES, *FIELDS, fusion=fusion).search(QUERIES, 5)
     expected = np.zeros((len(QUERIES), 5))
-    parts = [BM25("bm25", PASSAGES, options), Dense("dense", PASSAGES, KeywordEncoder())]
-    for weight, part in zip((0.3, 0.7), parts, strict=True):
-        ranking = part.search(QUERIES, 5)
-        for row, column in np.argwhere(ranking.indices >= 0):
-            score = ranking.scores[row, column]
-            expected[row, ranking.indices[row, column]] += weight * (0.5 + np.arctan(score) / np.pi)
-    for row in range(len(QUERIES)):
-        assert rankings.indices[row].tolist() == np.argsort(-expected[row], kind="stable").tolist()
-        np.testing.assert_allclose(rankings.scores[row], -np.sort(-expected[row]), rtol=1e-5)
+    for weight, part in zip((0.3, 0.7), local_parts(), strict=True):
+        for row, hits in enumerate(hits_of(part.search(QUERIES, 5))):
+            for passage, score in hits.items():
+                expected[row, passage] += weight * (0.5 + np.arctan(score) / np.pi)
+    assert_equal_rankings(rankings, top_k(expected, 5), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -138,11 +129,10 @@ def test_counts_truncated_passages() -> None:
         def count_truncated(self, texts: Sequence[str]) -> int:
             return sum(len(text) > 18 for text in texts)
 
-    words = TermField(PASSAGES, BM25Options("bigram"))
-    fused = EngineFusion(Ranker.RRF, 5)
-    assert milvus(PASSAGES, words, VectorField(PASSAGES, Short(), title=False), fusion=fused).count_truncated() == 1
-    assert milvus(PASSAGES, words).count_truncated() == 0
-    assert milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).count_truncated() == 0
+    terms, vectors = FIELDS
+    short = VectorField(PASSAGES, Short(), title=False)
+    assert milvus(PASSAGES, terms, short, fusion=EngineFusion(Ranker.RRF, 5)).count_truncated() == 1
+    assert [milvus(PASSAGES, field).count_truncated() for field in (terms, vectors)] == [0, 0]
 
 
 def test_collection_name_depends_on_score_inputs() -> None:
@@ -153,15 +143,13 @@ def test_collection_name_depends_on_score_inputs() -> None:
     assert len({name(), *others}) == 1 + len(others)
     assert name() == name(engine="rank-bm25")
     encoder = KeywordEncoder()
-    exact = VectorField(PASSAGES, encoder).key
     graph = VectorField(PASSAGES, encoder, index=IndexKind.HNSW).key
-    fewer = VectorField(PASSAGES[1:], encoder).key
-    assert len({exact, graph, fewer}) == 3
+    assert len({VectorField(PASSAGES, encoder).key, graph, VectorField(PASSAGES[1:], encoder).key}) == 3
 
 
 def test_rejects_several_fields_without_fusion() -> None:
     with pytest.raises(ValueError, match="fusion"):
-        milvus(PASSAGES, TermField(PASSAGES, BM25Options("bigram")), VectorField(PASSAGES, KeywordEncoder()))
+        milvus(PASSAGES, *FIELDS)
 
 
 @pytest.mark.slow
@@ -170,8 +158,8 @@ def test_experiment_compares_milvus_with_local_retriever(tmp_path: Path) -> None
         BM25Spec(name="BM25", analyzer=Analyzer.BIGRAM),
         MilvusSpec(name="Milvus", analyzer=Analyzer.BIGRAM),
         DenseSpec(name="Dense"),
-        MilvusSpec(name="Vectors", search=MilvusSearchMode.DENSE, index=IndexKind.HNSW),
-        MilvusSpec(name="Both", search=MilvusSearchMode.HYBRID, fusion=Ranker.WEIGHTED, weights=(0.5, 0.25), top_k=3),
+        MilvusSpec(name="Vectors", search="dense", index=IndexKind.HNSW),
+        MilvusSpec(name="Both", search="hybrid", fusion=Ranker.WEIGHTED, weights=(0.5, 0.25), top_k=3),
     )
     experiment = Experiment(data="small", ks=(1, 5), retriever=specs)
     path = tmp_path / "experiment.toml"
@@ -207,9 +195,8 @@ def test_rejects_inconsistent_spec(wrong: dict[str, object]) -> None:
 def test_milvus_bm25_equals_bm25_on_korquad() -> None:
     questions = read_file(KORQUAD).question_set
     queries = [question.text for question in questions.questions[::4]]
-    options = BM25Options("bigram")
-    rankings = milvus(questions.passages, TermField(questions.passages, options)).search(queries, 20)
-    assert_same(rankings, BM25("bm25", questions.passages, options).search(queries, 20))
+    rankings = milvus(questions.passages, TermField(questions.passages, BIGRAMS)).search(queries, 20)
+    assert_same(rankings, BM25("bm25", questions.passages, BIGRAMS).search(queries, 20))
 
 
 @pytest.fixture
@@ -221,7 +208,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(at: MilvusSettings) -> MilvusRetriever:
-    return MilvusRetriever("milvus", len(PASSAGES), [TermField(PASSAGES, BM25Options("bigram"))], at)
+    return MilvusRetriever("milvus", len(PASSAGES), FIELDS[:1], at)
 
 
 @pytest.mark.parametrize(
@@ -272,13 +259,8 @@ def test_credentials_do_not_appear_in_outputs(
         assert isinstance(again, Failure)
         assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
         settings = milvus_settings()
-        outputs += [
-            scores,
-            traceback.format_exception(error),
-            provenance(comparison),
-            repr(settings),
-            settings.display_name,
-        ]
+        outputs += [scores, traceback.format_exception(error), provenance(comparison)]
+        outputs += [repr(settings), settings.display_name]
     outputs += [write_experiment(experiment), caplog.text, [path.read_text() for path in tmp_path.rglob("*.json")]]
     words = json.dumps(outputs)
     assert "127.0.0.1" in words

@@ -38,16 +38,13 @@ loaded(report_progress)
 
 
 def loaded(on_progress: object = None, corpus: list[Passage] = CORPUS) -> MilvusRetriever:
-    return MilvusRetriever(
-        "milvus", len(corpus), [TermField(corpus, OPTIONS)], MilvusSettings(), on_progress=on_progress
-    )  # type: ignore[arg-type]
+    fields = [TermField(corpus, OPTIONS)]
+    return MilvusRetriever("milvus", len(corpus), fields, MilvusSettings(), on_progress=on_progress)  # type: ignore[arg-type]
 
 
 def test_loads_corpus_once() -> None:
     progress: list[float] = []
-    first = loaded(progress.append, CORPUS[:300])
-    assert progress == [256 / 300, 1]
-    again = loaded(progress.append, CORPUS[:300])
+    first, again = (loaded(progress.append, CORPUS[:300]) for _ in range(2))
     assert progress == [256 / 300, 1]
     assert again.collection == first.collection
     assert loaded(progress.append, CORPUS[:299]).collection != first.collection
@@ -82,13 +79,9 @@ def test_concurrent_loads_fill_same_collection(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_killed_load_loses_no_passage() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", LOADING],
-        cwd=PROJECT,
-        env={**os.environ, "MRC_WORKSPACE": str(workspace())},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace())}
+    command = [sys.executable, "-c", LOADING]
+    process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     shares = [float(process.stdout.readline()) for _ in range(3)]
     process.send_signal(signal.SIGKILL)

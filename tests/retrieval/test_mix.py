@@ -12,19 +12,13 @@ from pydantic import TypeAdapter
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
+from mrc_workbench.retrieval import mix as mixes
 from mrc_workbench.retrieval.combine import Fusion, fuse
 from mrc_workbench.retrieval.measures import evaluate
-from mrc_workbench.retrieval.mix import (
-    FittedMix,
-    LearnedMix,
-    SignalDetails,
-    describe_mix,
-    fit_mix,
-    rank_by_mix,
-    read_signal,
-)
+from mrc_workbench.retrieval.mix import FittedMix, LearnedMix, describe_mix, fit_mix, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
+from tests.retrieval.compared import assert_equal_rankings
 
 N_PASSAGES = 30
 DEPTH = 12
@@ -45,6 +39,10 @@ def world(n_questions: int = 60, seed: int = 0) -> tuple[QuestionSet, list[np.nd
     return QuestionSet("world", passages, questions), scores
 
 
+def labelled(question_set: QuestionSet) -> TrainingQueries:
+    return TrainingQueries.from_question_set(question_set, question_set.answerable)
+
+
 def rankings_of(scores: Sequence[np.ndarray]) -> list[Rankings]:
     return [top_k(signal_scores, DEPTH) for signal_scores in scores]
 
@@ -52,13 +50,11 @@ def rankings_of(scores: Sequence[np.ndarray]) -> list[Rankings]:
 def fit_to_scores(
     question_set: QuestionSet, scores: Sequence[np.ndarray], parts: Sequence[str | None] = PARTS
 ) -> FittedMix:
-    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
-    return fit_mix(rankings_of(scores), training_queries, parts, N_PASSAGES)
+    return fit_mix(rankings_of(scores), labelled(question_set), parts, N_PASSAGES)
 
 
 def ranked_by(learned: FittedMix, question_set: QuestionSet, scores: Sequence[np.ndarray]) -> Rankings:
-    folds = TrainingQueries.from_question_set(question_set, question_set.answerable).folds
-    return rank_by_mix(rankings_of(scores), learned, folds, N_PASSAGES, 10)
+    return rank_by_mix(rankings_of(scores), learned, labelled(question_set).folds, N_PASSAGES, 10)
 
 
 def untrained_mix(rankings: Sequence[Rankings]) -> Rankings:
@@ -76,16 +72,14 @@ def test_untrained_mix_fuses_components_by_z_score() -> None:
     learned = fit_mix(rankings, nothing, PARTS, N_PASSAGES)
     mixed_rankings = rank_by_mix(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10)
     expected = untrained_mix(rankings)
-    np.testing.assert_array_equal(mixed_rankings.indices, expected.indices)
-    np.testing.assert_allclose(mixed_rankings.scores, expected.scores, rtol=1e-6)
+    assert_equal_rankings(mixed_rankings, expected, rtol=1e-6)
 
 
 def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
     question_set, scores = world(300)
     learned = fit_to_scores(question_set, scores)
     rankings = rankings_of(scores)
-    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
-    middling, good, noise = describe_mix(rankings, learned, training_queries, "abc")["signals"].values()
+    middling, good, noise = describe_mix(rankings, learned, labelled(question_set), "abc")["signals"].values()
     assert good["weight"] > middling["weight"] > 4 * noise["weight"]
     assert good["weight"] + middling["weight"] + noise["weight"] == pytest.approx(1)
     assert good["gain"] > middling["gain"] > 0.01 > abs(noise["gain"])
@@ -101,8 +95,7 @@ def test_scaling_scores_does_not_change_ranking(factor: float, signal: int, seed
     question_set, scores = world(seed=seed)
     other = [signal_scores * factor if row == signal else signal_scores for row, signal_scores in enumerate(scores)]
     rankings, again = (ranked_by(fit_to_scores(question_set, of), question_set, of) for of in (scores, other))
-    np.testing.assert_array_equal(rankings.indices, again.indices)
-    np.testing.assert_allclose(rankings.scores, again.scores, atol=1e-4)
+    assert_equal_rankings(rankings, again, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -149,12 +142,9 @@ def test_mix_of_copies_ranks_like_signal(  # noqa: PLR0917 - drawn by Hypothesis
     factors: list[float], half: str | None, worth: float, is_trained: bool, known: int, seed: int
 ) -> None:
     question_set, (_, _, scores) = world(30, seed)
-    row_of = {passage.id: row for row, passage in enumerate(question_set.passages)}
-    relevant = [row_of[question.relevant[0]] for question in question_set.questions]
-    scores[np.arange(30), relevant] += worth
+    scores[np.arange(30), question_set.relevance.indices] += worth
     copies = [scores * factor for factor in (1.0, *factors)]
-    labelled = TrainingQueries.from_question_set(question_set, question_set.answerable)
-    training_queries = replace(labelled, was_trained_on=np.arange(30) < known)
+    training_queries = replace(labelled(question_set), was_trained_on=np.arange(30) < known)
     queries = texts_of(question_set.questions)
     options = {"components": ["words", *(half for _ in factors)], "trained": [is_trained] * len(copies)}
     mix = mix_of(queries, copies, training_queries, **options)
@@ -168,7 +158,7 @@ def test_mix_of_copies_ranks_like_signal(  # noqa: PLR0917 - drawn by Hypothesis
 @given(st.integers(0, 59), st.integers(0, N_PASSAGES - 1))
 def test_wrong_label_does_not_affect_its_own_fold(row: int, label: int) -> None:
     question_set, scores = world()
-    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
+    training_queries = labelled(question_set)
     poisoned = list(question_set.questions)
     poisoned[row] = replace(poisoned[row], relevant=(f"p{label}",))
     wrong = replace(training_queries, question_set=QuestionSet("poisoned", question_set.passages, tuple(poisoned)))
@@ -220,8 +210,9 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
 
 
 def test_reads_earlier_names_of_signal_notes(caplog: pytest.LogCaptureFixture) -> None:
-    assert read_signal({"share": 0.5, "brings": 0.1}) == read_signal({"weight": 0.5, "gain": 0.1})
-    assert TypeAdapter(SignalDetails).validate_python({"share": 1.0, "brings": 0.0}) == {"weight": 1.0, "gain": 0.0}
+    assert mixes.read_signal({"share": 0.5, "brings": 0.1}) == mixes.read_signal({"weight": 0.5, "gain": 0.1})
+    details = TypeAdapter(mixes.SignalDetails).validate_python({"share": 1.0, "brings": 0.0})
+    assert details == {"weight": 1.0, "gain": 0.0}
     assert "'share' is now 'weight'" in caplog.text
 
 
@@ -229,21 +220,13 @@ def test_folds_keep_linked_questions_together() -> None:
     question_set, _ = world(200)
     repeated = tuple(Question(f"again{row}", "question 3", relevant=(f"p{row}",)) for row in range(8))
     repeated_set = QuestionSet("more", question_set.passages, (*question_set.questions, *repeated))
-    training_queries = TrainingQueries.from_question_set(repeated_set, repeated_set.answerable)
+    training_queries = labelled(repeated_set)
     assert len({*training_queries.folds[-8:], training_queries.folds[3]}) == 1
     titles = [int(question.relevant[0][1:]) // 2 for question in question_set.questions]
     pairs = [*zip(titles, training_queries.folds, strict=False)]
     pairs = {*pairs[:3], *pairs[4:]}
     assert len(pairs) == len({title for title, _ in pairs})
     assert np.bincount(training_queries.folds, minlength=FOLDS).min() > 25
-
-
-def test_single_article_is_split_by_passages() -> None:
-    passages = tuple(Passage(f"p{row}", f"passage {row}", "the only title") for row in range(10))
-    questions = tuple(Question(f"q{row}", f"question {row}", relevant=(f"p{row % 10}",)) for row in range(40))
-    folds = TrainingQueries.from_question_set(QuestionSet("one", passages, questions), np.arange(40)).folds
-    assert np.bincount(folds, minlength=FOLDS).tolist() == [8] * FOLDS
-    assert all(len({*folds[row::10]}) == 1 for row in range(10))
 
 
 def test_few_queries_keep_weights_near_untrained_mix() -> None:
@@ -334,15 +317,13 @@ def test_noise_retrievers_hardly_reduce_ndcg(count: int, loss: float) -> None:
         question_set, scores = world(count, seed)
         noise = np.random.default_rng(seed).normal(size=scores[2].shape)
         rankings = [top_k(signal, N_PASSAGES) for signal in (scores[2], scores[1], noise)]
-        training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
-        learned = fit_mix(rankings, training_queries, ("words", "meaning", "tokens"), N_PASSAGES)
-        ranked_by_mix = rank_by_mix(rankings, learned, training_queries.folds, N_PASSAGES, 10)
+        learned = fit_mix(rankings, labelled(question_set), ("words", "meaning", "tokens"), N_PASSAGES)
+        ranked_by_mix = rank_by_mix(rankings, learned, labelled(question_set).folds, N_PASSAGES, 10)
         differences.append(ndcg(ranked_by_mix, question_set) - ndcg(rankings[1], question_set))
     assert np.mean(differences) > -loss
 
 
 def test_rejects_mix_without_component() -> None:
     question_set, _ = world(3)
-    training_queries = TrainingQueries.from_question_set(question_set, np.arange(3))
     with pytest.raises(ValueError, match="needs a retriever"):
-        LearnedMix("mix", [], training_queries, n_passages=3, components=[None])
+        LearnedMix("mix", [], labelled(question_set), n_passages=3, components=[None])

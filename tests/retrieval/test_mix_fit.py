@@ -8,7 +8,7 @@ from mrc_workbench.data.split.partition import TrainingQueries
 from mrc_workbench.retrieval.combine import Fusion, fuse
 from mrc_workbench.retrieval.mix import EXTRA_STRENGTH, STRENGTHS, TrainingLists, fit_mix, training_lists
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from tests.retrieval.test_mix import N_PASSAGES, PARTS, rankings_of, world
+from tests.retrieval.test_mix import N_PASSAGES, PARTS, labelled, rankings_of, world
 
 START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
 FREE = np.ones(6, dtype=bool)
@@ -16,7 +16,7 @@ FREE = np.ones(6, dtype=bool)
 
 def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Rankings]]:
     question_set, scores = world(n_questions, seed)
-    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
+    training_queries = labelled(question_set)
     rankings = rankings_of(scores)
     learned = fit_mix(rankings, training_queries, PARTS, N_PASSAGES)
     return training_lists(rankings, learned, training_queries, N_PASSAGES), rankings

@@ -93,14 +93,6 @@ def test_breaks_ties_by_row_at_cutoff() -> None:
     assert top_k(scores, 4).indices.tolist() == [[700, 0, 1, 2]]
 
 
-def test_orders_float32_ties_by_row() -> None:
-    # the same three reciprocal ranks, added in two orders, differ in the last bit of a double
-    scores = np.array([[1 / 61 + 1 / 61 + 1 / 62, 1 / 61 + 1 / 62 + 1 / 61]])
-    assert scores[0, 0] < scores[0, 1]
-    for rankings in (top_k(scores, 1), top_k(scores, 2).first(1), top_k_sparse(csr_array(scores), 1)):
-        assert rankings.indices.tolist() == [[0]]
-
-
 def test_first_returns_leading_columns() -> None:
     rankings = top_k(np.array([[1.0, 3.0, 2.0], [0.0, -np.inf, 5.0]]), 3)
     assert rankings.first(2).indices.tolist() == [[1, 2], [2, 0]]
@@ -126,9 +118,8 @@ def test_query_hits_skip_missing_entries() -> None:
 def test_ground_truth_returns_labels_of_known_question() -> None:
     questions = small_set()
     assert ground_truth(questions, "한글을 만든 왕은 누구인가?") == GroundTruth(("세종",), (0,))
-    assert ground_truth(questions, unicodedata.normalize("NFD", " 서울과\n한강을  말하는 글은? ")) == GroundTruth(
-        (), (1, 2)
-    )
+    decomposed = unicodedata.normalize("NFD", " 서울과\n한강을  말하는 글은? ")
+    assert ground_truth(questions, decomposed) == GroundTruth((), (1, 2))
     assert ground_truth(questions, "한글을 만든 왕은") is None
     twice = (Question("a", "어디?", ("서울",), ("p3",)), Question("b", "어디?", ("한강", "서울"), ("p2", "p3")))
     assert ground_truth(QuestionSet("twice", PASSAGES, twice), "어디?") == GroundTruth(("서울", "한강"), (2, 1))

@@ -87,9 +87,8 @@ def test_proportions_of_0_or_1_use_exact_interval() -> None:
     np.testing.assert_allclose(intervals[0], [exact.low, 1.0])
     np.testing.assert_allclose(intervals[1], [0.0, 1 - exact.low])
     np.testing.assert_allclose(intervals[2], significance.mean_intervals(values, groups)[2])
-    assert significance.proportion_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int)).tolist() == [[0, 1]], (
-        "of one group"
-    )
+    of_one_group = significance.proportion_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int))
+    assert of_one_group.tolist() == [[0, 1]]
 
 
 @pytest.mark.slow
@@ -107,16 +106,6 @@ def test_interval_covers_true_value_in_95_percent(n_groups: int, of_a_group: int
     intervals = np.concatenate(resampled)
     covered = np.mean((intervals[:, 0] <= share) & (share <= intervals[:, 1]))
     assert 0.93 <= covered <= 0.97
-
-
-@pytest.mark.slow
-def test_ungrouped_interval_undercovers_grouped_data() -> None:
-    rng = np.random.default_rng(5)
-    groups = np.repeat(np.arange(60), 6)
-    easiness = rng.beta(2.0, 1.0, (2000, 60))
-    hits = (rng.random((2000, 360)) < easiness[:, groups]).astype(np.float64)
-    alone = significance.mean_intervals(hits.T, resamples=500)
-    assert np.mean((alone[:, 0] <= 2 / 3) & (alone[:, 1] >= 2 / 3)) < 0.9
 
 
 def test_randomization_enumerates_swaps_of_few_questions() -> None:
@@ -162,8 +151,6 @@ def test_ungrouped_hit_test_equals_mcnemar() -> None:
     (test,) = significance.pair_tests({"a": scores_of(hit_10=a), "b": scores_of(hit_10=b)}, ["hit@10"])
     assert (test.wins, test.ties, test.losses) == (9, 30, 2)
     assert test.p == pytest.approx(stats.binomtest(2, 11).pvalue, abs=0.01)
-    by_hand = 2 * (1 + 11 + 55) / 2**11
-    assert test.p == pytest.approx(by_hand, abs=0.01)
 
 
 def test_holm_by_hand() -> None:

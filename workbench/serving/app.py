@@ -9,9 +9,11 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, get_args
 
 import psutil
@@ -25,7 +27,6 @@ from starlette.requests import ClientDisconnect
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Searcher, SearchHit
 from mrc_workbench.workbench.serving import protocol
-from mrc_workbench.workbench.serving.batches import Batches
 from mrc_workbench.workbench.serving.protocol import Logging, RequestError, RequestLimits, SearchRequest
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,94 @@ METHODS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_PROBES, "/info", "/metrics", "/openapi.json"), _READ),
 }
 _SECONDS_BETWEEN_CHECKS = 2.0  # of the search engines, for any number of probes
+Hits = list[list[SearchHit]]  # of each question
+
+
+@dataclass(frozen=True, eq=False)
+class _PendingSearch:
+    questions: Sequence[str]
+    k: int
+    answer: "asyncio.Future[Hits]"
+
+
+@dataclass(eq=False)
+class Batches:
+    """Searches questions that arrive together as one batch, in a thread.
+
+    A batch starts when it has `max_questions`, or `seconds` after its first request. A request with more questions is a
+    separate batch: requests are never divided. Neither results nor errors depend on the other requests of a batch.
+    """
+
+    searcher: Searcher
+    thread: Executor
+    _: KW_ONLY
+    max_questions: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        self.search_started: float | None = None  # start of the current search, in monotonic seconds
+        self._waiting: deque[_PendingSearch] = deque()
+        self._has_waiting = asyncio.Event()
+        self._is_full = asyncio.Event()
+
+    async def search(self, questions: Sequence[str], k: int) -> Hits:
+        """Search as `Searcher.search` does, with its errors. Batches skip cancelled requests."""
+        request = _PendingSearch(questions, k, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        self._update_events()
+        return await request.answer
+
+    async def work(self) -> None:
+        while True:
+            await self._has_waiting.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.seconds):
+                    await self._is_full.wait()
+            if batch := self._take_batch():
+                loop = asyncio.get_running_loop()
+                for request, result in await loop.run_in_executor(self.thread, self._search_waiting, batch):
+                    if request.answer.done():  # the client has disconnected
+                        continue
+                    if isinstance(result, Exception):
+                        request.answer.set_exception(result)
+                    else:
+                        request.answer.set_result(result)
+
+    def _take_batch(self) -> list[_PendingSearch]:
+        batch: list[_PendingSearch] = []
+        count = 0
+        while self._waiting and (not batch or count + len(self._waiting[0].questions) <= self.max_questions):
+            request = self._waiting.popleft()
+            if not request.answer.done():
+                batch.append(request)
+                count += len(request.questions)
+        self._update_events()
+        return batch
+
+    def _update_events(self) -> None:
+        count = sum(len(request.questions) for request in self._waiting)
+        for event, least in ((self._has_waiting, 1), (self._is_full, self.max_questions)):
+            if count >= least:
+                event.set()
+            else:
+                event.clear()
+
+    def _search_waiting(self, batch: Sequence[_PendingSearch]) -> list[tuple[_PendingSearch, Hits | Exception]]:
+        """Search a batch in the thread, without requests that were cancelled meanwhile."""
+        self.search_started = time.monotonic()
+        try:
+            waiting = [request for request in batch if not request.answer.done()]
+            return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
+        finally:
+            self.search_started = None
+
+    def _search(self, batch: Sequence[_PendingSearch]) -> list[Hits | Exception]:
+        try:
+            questions = [text for request in batch for text in request.questions]
+            hits = iter(self.searcher.search(questions, max(request.k for request in batch)))
+        except Exception as error:
+            return [error] if len(batch) == 1 else [self._search([request])[0] for request in batch]
+        return [[next(hits)[: request.k] for _ in request.questions] for request in batch]
 
 
 class Service:
@@ -59,6 +148,7 @@ class Service:
         self.is_ending = False
         self.metrics = protocol.Metrics()
         self.connections = 0
+        self.max_connections = limits.max_connections
         self.started = time.time()
         self.information = dict(information)
         self._batches: dict[str, Batches] = {}

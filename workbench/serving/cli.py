@@ -201,83 +201,91 @@ class _OncePerSecond(logging.Filter):
         return True
 
 
+class LimitedProtocol(H11Protocol):
+    """HTTP/1.1 with a limit of connections, and a time limit for the head of each request."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def _service(self) -> Service:
+        service: Service = self.config.app.state.service  # type: ignore[union-attr]
+        return service
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        service = self._service
+        service.connections = len(self.connections)
+        if service.connections > service.max_connections:
+            service.metrics.count("mrc_connections_refused_total")
+            logger.warning(f"more than {service.max_connections} connections: new ones are closed")
+            self.transport.write(_TOO_MANY_CONNECTIONS)
+            self.transport.close()
+            return
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._service.connections = len(self.connections)
+        self._stop_waiting()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:  # a request has begun
+            self._stop_waiting()
+        elif self.cycle is not None and self.cycle.response_complete and self._deadline is None:
+            self._wait_for_head()  # of the next request
+
+    def _wait_for_head(self) -> None:
+        self._deadline = self.loop.call_later(self._service.limits.header_timeout, self._close_without_head)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_without_head(self) -> None:
+        self._deadline = None
+        self._service.metrics.count("mrc_connections_timed_out_total")
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """Ends after the accepted requests, and logs each failure to accept a connection in a line."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(_log_shortly)
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.service.is_ending = True  # type: ignore[union-attr]
+        loop = asyncio.get_running_loop()
+        for listener in (listener for server in self.servers for listener in server.sockets):
+            loop.remove_reader(listener.fileno())  # another process with the socket accepts new clients
+        await asyncio.sleep(0.5)  # time for accepted clients to send their requests
+        await super().shutdown(sockets)
+
+
+def _log_shortly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if isinstance(context.get("exception"), OSError) and "socket" in context:
+        logger.warning("no connection can be accepted: the process has too many open files")
+        return
+    loop.default_exception_handler(context)
+
+
 def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
     """Serve at a socket until SIGTERM or SIGINT, and then answer the accepted requests."""
     service: Service = app.state.service
-    limits = service.limits
-    max_connections = limits.max_connections
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if max_files != resource.RLIM_INFINITY:
-        max_connections = max(1, min(max_connections, max_files - psutil.Process().num_fds() - _SPARE_FILES))
-
-    class Protocol(H11Protocol):
-        """HTTP/1.1 with a limit of connections, and a time limit for the head of each request."""
-
-        _deadline: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            super().connection_made(transport)  # type: ignore[arg-type]
-            service.connections = len(self.connections)
-            if len(self.connections) > max_connections:
-                service.metrics.count("mrc_connections_refused_total")
-                logger.warning(f"more than {max_connections} connections: new ones are closed")
-                self.transport.write(_TOO_MANY_CONNECTIONS)
-                self.transport.close()
-                return
-            self._wait_for_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            service.connections = len(self.connections)
-            self._stop_waiting()
-
-        def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing():
-                return
-            before = self.cycle
-            super().data_received(data)
-            if self.cycle is not before:  # a request has begun
-                self._stop_waiting()
-            elif self.cycle is not None and self.cycle.response_complete and self._deadline is None:
-                self._wait_for_head()  # of the next request
-
-        def _wait_for_head(self) -> None:
-            self._deadline = self.loop.call_later(limits.header_timeout, self._close_without_head)
-
-        def _stop_waiting(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _close_without_head(self) -> None:
-            self._deadline = None
-            service.metrics.count("mrc_connections_timed_out_total")
-            self.transport.close()
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            asyncio.get_running_loop().set_exception_handler(log_shortly)
-            await super().startup(sockets)
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            service.is_ending = True
-            loop = asyncio.get_running_loop()
-            for listener in (listener for server in self.servers for listener in server.sockets):
-                loop.remove_reader(listener.fileno())  # another process with the socket accepts new clients
-            await asyncio.sleep(0.5)  # time for accepted clients to send their requests
-            await super().shutdown(sockets)
-
-    def log_shortly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log a failure to accept a connection once a second, and other errors as asyncio does."""
-        if isinstance(context.get("exception"), OSError) and "socket" in context:
-            logger.warning("no connection can be accepted: the process has too many open files")
-            return
-        loop.default_exception_handler(context)
-
+        free_files = max_files - psutil.Process().num_fds() - _SPARE_FILES
+        service.max_connections = max(1, min(service.max_connections, free_files))
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=Protocol,
+        http=LimitedProtocol,
         ws="none",
         log_config=None,  # `mrc serve` has its own handlers
         log_level="warning",

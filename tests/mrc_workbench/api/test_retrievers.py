@@ -44,13 +44,6 @@ def _raises(query: str, k: int) -> Any:
     raise RuntimeError(f"kaboom {k}")
 
 
-class Failing:
-    name = "broken"
-
-    def search(self, query: str, k: int) -> list[str]:
-        return _raises(query, k)
-
-
 def _answering(results: Any) -> Search:
     def search(query: str, k: int) -> Any:
         del query, k
@@ -102,7 +95,7 @@ def test_stores_and_reports_failure(tmp_path: Path, ids: list[str]) -> None:
 
 def test_fails_retriever_that_combines_failed_one() -> None:
     pair = {"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "broken"]}
-    result = compare([Failing(), pair])
+    result = compare({"broken": _raises, "Pair": pair})
     assert result.failures.keys() == {"broken", "Pair"}
     assert "kaboom" in result.failures["Pair"]
 
@@ -110,7 +103,7 @@ def test_fails_retriever_that_combines_failed_one() -> None:
 @pytest.mark.parametrize(
     ("retrievers", "message"),
     [
-        ([Failing()], r"broken failed: .*kaboom"),
+        ({"broken": _raises}, r"broken failed: .*kaboom"),
         ({"a": _raises, "b": {"q": {"p": 1.0}}}, r"a failed: .*kaboom"),
         ({"kind": "dense", "name": "Gone", "model": "no/such folder"}, r"Gone failed: .*no/such folder"),
     ],
@@ -143,10 +136,9 @@ def test_combines_and_suggests_registered_retrievers(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:CharacterSearch")
     result = compare({"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "letters"]})
     assert result.names == ["BM25", "letters", "Pair"]
+    assert result["letters"].search("자격루", k=2)["rank"].tolist() == [1, 2]
     with pytest.raises(UnknownRetrieverError, match="did you mean 'letters'"):
         compare("leters")
-    with pytest.raises(UnknownRetrieverError, match="did you mean 'mine'"):
-        compare([{"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "mien"]}, Mine([])])
 
 
 @pytest.mark.parametrize("path", ["nope.trec", "no/such/run", "experiment.tml", Path("nope")])
@@ -170,20 +162,30 @@ def test_names_dictionaries_by_their_settings() -> None:
     assert result.find("bm25") == "BM25"
 
 
-def test_rejects_empty_name(ids: list[str]) -> None:
-    with pytest.raises(ApiError, match="needs a name"):
-        compare({"": Mine(ids), "b": "bm25"})
+PAIR = {"kind": "hybrid", "name": "Pair", "retrievers": ["bm25", "mien"]}
 
 
-@pytest.mark.parametrize("item", [None, 5, object(), ["bm25"]])
-def test_rejects_unsearchable_items(item: object) -> None:
-    with pytest.raises(ApiError, match=f"{type(item).__name__} is not a retriever"):
-        compare(["bm25", item])
+@pytest.mark.parametrize(
+    ("retrievers", "message"),
+    [
+        ("bm52", "did you mean 'bm25'"),
+        ("late", "needs a pretrained model"),
+        ([PAIR, Mine([])], "did you mean 'mine'"),
+        ({"kind": "bm25", "k3": 1}, "k3: unknown field"),
+        ({"kind": "bm52"}, "no kind of retriever is called 'bm52'; did you mean 'bm25'"),
+        ([{"kond": "bm25"}], "needs its kind"),
+        (["bm25", {"kind": "bm25", "name": "BM25", "b": 0.9}], "two retrievers are named"),
+        ([], "at least one retriever"),
+        ({"": Mine([]), "b": "bm25"}, "needs a name"),
+        *((["bm25", item], f"{type(item).__name__} is not a retriever") for item in (None, 5, object(), ["bm25"])),
+    ],
+)
+def test_rejects_unknown_retrievers(retrievers: Any, message: str) -> None:
+    with pytest.raises((UnknownRetrieverError, ApiError), match=message):
+        compare(retrievers)
 
 
-def test_suggests_known_kinds(tmp_path: Path) -> None:
-    with pytest.raises(ApiError, match="no kind of retriever is called 'bm52'; did you mean 'bm25'"):
-        compare({"kind": "bm52"})
+def test_suggests_known_kinds_of_experiment_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('data = "sample"\n[[retriever]]\nname = "B"\nkind = "bm52"\n')
     with pytest.raises(ValueError, match=r"retriever.0: no kind of retriever is called 'bm52'; did you mean 'bm25'"):

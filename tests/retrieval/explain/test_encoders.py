@@ -26,6 +26,7 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.explain import encoders
 from mrc_workbench.retrieval.explain.standing import WEIGHED, weighted_term_table
 from tests.doubles import texts_of
+from tests.retrieval.compared import hits_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
@@ -47,11 +48,9 @@ LONG = Passage("long", " ".join(np.random.default_rng(0).choice(LONG_TEXT, 300))
 SHORT = Passage("short", SENTENCES[1])
 
 
-def as_vectors(explanation: encoders.StaticExplanation) -> tuple[float, float]:
-    return (
-        sum(token.value for token in explanation.question_tokens),
-        sum(token.value for token in explanation.passage_tokens),
-    )
+def sums(explanation: encoders.StaticExplanation) -> list[float]:
+    sides = (explanation.question_tokens, explanation.passage_tokens)
+    return [sum(token.value for token in tokens) for tokens in sides]
 
 
 def trained_copy(folder: Path, passages: tuple[Passage, ...]) -> Path:
@@ -75,12 +74,11 @@ def test_values_sum_to_retriever_cosine(sample: QuestionSet, tmp_path: Path, tra
     rankings = retriever.search(questions, 10)
     explainer = encoders.static_explainer(model, sample.passages)
     assert explainer is not None
-    assert (rankings.indices >= 0).all()
-    for question, rows, scores in zip(questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True):
-        for row, score in zip(rows, scores, strict=True):
+    for question, hits in zip(questions, hits_of(rankings), strict=True):
+        assert len(hits) == 10
+        for row, score in hits.items():
             explanation = explainer.explain(question, row)
-            assert explanation.score == pytest.approx(score, abs=1e-5)
-            assert as_vectors(explanation) == pytest.approx((score, score), abs=1e-5)
+            assert [explanation.score, *sums(explanation)] == pytest.approx([score] * 3, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +99,7 @@ def test_values_sum_to_cosine_of_random_questions(
     explainer, encoder = english
     passage = Passages.from_passages(ENGLISH).indexed_texts(title=True)[row]
     cosine = float(encoder.encode_questions([question])[0] @ encoder.encode_passages([passage])[0])
-    assert as_vectors(explainer.explain(question, row)) == pytest.approx((cosine, cosine), abs=1e-5)
+    assert sums(explainer.explain(question, row)) == pytest.approx([cosine, cosine], abs=1e-5)
 
 
 def test_values_match_formula(english: tuple[encoders.StaticExplainer, BiEncoder]) -> None:
@@ -130,11 +128,8 @@ def test_values_match_formula(english: tuple[encoders.StaticExplainer, BiEncoder
 def test_returns_tokens_with_spans(english: tuple[encoders.StaticExplainer, BiEncoder]) -> None:
     explanation = english[0].explain("Zebra, old river old", 0)
     known_and_spans = {token.text: (token.known, token.spans) for token in explanation.question_tokens}
-    assert known_and_spans == {
-        "zebra": (False, ((0, 5),)),
-        "old": (True, ((7, 10), (17, 20))),
-        "river": (True, ((11, 16),)),
-    }
+    expected = {"old": (True, ((7, 10), (17, 20))), "river": (True, ((11, 16),)), "zebra": (False, ((0, 5),))}
+    assert known_and_spans == expected
     values = {token.text: token.value for token in explanation.passage_tokens}
     assert explanation.title_pieces() == [("River", pytest.approx(values["river"]))]
     assert ("river", pytest.approx(values["river"])) in explanation.text_pieces()
@@ -227,9 +222,8 @@ def test_expansion_terms_are_in_neither_text(folder: Path) -> None:
         assert bool(term.question_spans) == (text in question_words), text
         assert bool(term.passage_spans) == (text in passage_words), text
         assert term.is_expansion == (text not in question_words | passage_words)
-    assert explanation.by_expansion == pytest.approx(
-        sum(t.value for t in explanation.terms if t.text not in question_words | passage_words)
-    )
+    expansion = [term.value for term in explanation.terms if term.text not in question_words | passage_words]
+    assert explanation.by_expansion == pytest.approx(sum(expansion))
     for term in explanation.terms:
         assert all(QUESTION[start:end] == term.text.removeprefix("##") for start, end in term.question_spans)
         assert all(explanation.passage.text[a:b] == term.text.removeprefix("##") for a, b in term.passage_spans)
@@ -270,8 +264,7 @@ def test_best_window_score_equals_search_score(tmp_path: Path, options: WindowOp
     assert explained is not None
     score = rankings.scores[0, rankings.indices[0].tolist().index(1)]
     assert explained.score == pytest.approx(score, abs=1e-3)  # the first, as it was read, may end within a word
-    window = explained.windows[explained.best].window
-    cosine = explained.windows[explained.best].score
+    window, cosine = explained.windows[explained.best].window, explained.score
     vectors = encoder.encode_passages([f"세종\n{LONG.text[window.start - 3 : window.end - 3]}"])
     assert cosine == pytest.approx(float(vectors[0] @ encoder.encode_questions([SENTENCES[3]])[0]), abs=1e-5)
     assert cosine == max(window_score.score for window_score in explained.windows)

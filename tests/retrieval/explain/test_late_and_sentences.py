@@ -18,11 +18,13 @@ from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import LateInteraction
 from mrc_workbench.retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
 from tests.doubles import PASSAGES, KeywordEncoder
+from tests.retrieval.compared import hits_of
 from tests.tiny_models import SENTENCES, build_bi_encoder
 
 WORDS = " ".join(SENTENCES).split()
 LONG = Passage("long", " ".join(WORDS * 2), "한강")
 CORPUS = [*PASSAGES, LONG]
+TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in CORPUS]
 PASSAGE = Passage("p", "세종은 한글을 만들었다. 한강은 서울을 지난다! 산은 높다.", "세종")
 
 
@@ -32,10 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
-    texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in CORPUS]
     windows = WindowOptions(tokens=10)
     source = find_model(str(folder))
-    encoder = TokenEncoder(source, texts, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows)
+    encoder = TokenEncoder(source, TEXTS, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows)
     encoder.model.max_seq_length = 24
     return encoder
 
@@ -46,25 +47,19 @@ def test_matches_sum_to_ranking_score(folder: Path, dimensions: int) -> None:
     encoder = encoder_of(folder, dimensions)
     question = " ".join(WORDS[3:7])
     rankings = LateInteraction("late", CORPUS, encoder).search([question], len(CORPUS))
-    scores = dict(zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True))
     again = encoder_of(folder, dimensions)
-    again.fit(
-        [f"{item.title}\n{item.text}" if item.title else item.text for item in CORPUS],
-        np.array([len(item.title) + bool(item.title) for item in CORPUS]),
-    )
-    for row, passage in enumerate(CORPUS):
-        assert token_matches(again, question, passage).score == pytest.approx(scores[row], abs=2e-3)
+    again.fit(TEXTS, np.array([len(item.title) + bool(item.title) for item in CORPUS]))
+    scores = {row: token_matches(again, question, passage).score for row, passage in enumerate(CORPUS)}
+    assert hits_of(rankings) == [pytest.approx(scores, abs=2e-3)]
 
 
 @pytest.mark.slow
 def test_matches_nearest_token_with_correct_spans(folder: Path) -> None:
     question = " ".join(WORDS[:3])
     explained = token_matches(encoder_of(folder), question, LONG)
-    assert isinstance(explained, LateExplanation)
     text = explained.passage.text
-    matched_texts = [question[slice(*match.question_span)] for match in explained.visible_matches]
-    assert "".join(matched_texts) == question.replace(" ", "")
     matches = explained.visible_matches
+    assert "".join(question[slice(*match.question_span)] for match in matches) == question.replace(" ", "")
     same = [m for m in matches if question[slice(*m.question_span)] == text[slice(*m.passage_span)]]
     assert same  # the passage holds every word of the question
     assert all(match.cosine >= match.above >= 0 for match in explained.matches)
@@ -79,9 +74,8 @@ def test_pieces_cover_both_texts(folder: Path) -> None:
     text = explained.text_matches()
     assert "".join(piece for piece, _ in question_pieces) == explained.question
     assert ("".join(piece for piece, _ in title), "".join(piece for piece, _ in text)) == (LONG.title, LONG.text)
-    assert [numbers for piece, numbers in question_pieces if piece != " "] == [
-        (number,) for number in range(len(explained.visible_matches))
-    ]
+    numbered = [numbers for piece, numbers in question_pieces if piece != " "]
+    assert numbered == [(number,) for number in range(len(explained.visible_matches))]
     for number, match in enumerate(explained.visible_matches):
         if match.passage_span[0] < match.passage_span[1]:
             answered = "".join(piece for piece, numbers in (*title, *text) if number in numbers)

@@ -1,6 +1,7 @@
 """Where a passage stands: against another one, and by what the parts of a fused or reranked score add."""
 
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from mrc_workbench.retrieval.combine import Fusion, Hybrid, RerankedRetriever
 from mrc_workbench.retrieval.explain import BM25Explainer, standing
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.rankings import NOT_FOUND, QueryHits, Rankings
+from mrc_workbench.retrieval.rankings import QueryHits, Rankings, top_k
+from tests.retrieval.compared import hits_of
 
 PASSAGES = (
     Passage("p0", "red apple tree grows slowly"),
@@ -28,16 +30,24 @@ SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))
 LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_size=7), min_size=2, max_size=2)
 
 
-def test_selects_passage_pair() -> None:
-    assert standing.select_passage_pair(HITS, (2, 1)) == standing.PassagePair(2, 2, 4, 1)
-    assert standing.select_passage_pair(HITS, (2, 1)).is_lost
-    assert standing.select_passage_pair(HITS, (4, 1)) == standing.PassagePair(4, 1, 2, 2)
-    assert not standing.select_passage_pair(HITS, (4,)).is_lost
-    assert standing.select_passage_pair(HITS, (9, 8)) == standing.PassagePair(9, None, 4, 1)
-    assert standing.select_passage_pair(HITS, (9,)).is_lost
-    assert standing.select_passage_pair(HITS, (2,), against=7) == standing.PassagePair(2, 2, 7, 3)
-    assert not standing.select_passage_pair(HITS, (2,), against=7).is_lost
-    assert standing.select_passage_pair(HITS, (2,), against=5) == standing.PassagePair(2, 2, 5, None)
+@pytest.mark.parametrize(
+    ("relevant", "against", "expected", "is_lost"),
+    [
+        ((2, 1), None, (2, 2, 4, 1), True),
+        ((4, 1), None, (4, 1, 2, 2), False),
+        ((9, 8), None, (9, None, 4, 1), True),
+        ((2,), 7, (2, 2, 7, 3), False),
+        ((2,), 5, (2, 2, 5, None), False),
+    ],
+)
+def test_selects_passage_pair(
+    relevant: tuple[int, ...], against: int | None, expected: tuple[Any, ...], is_lost: bool
+) -> None:
+    pair = standing.select_passage_pair(HITS, relevant, against=against)
+    assert (pair, pair.is_lost) == (standing.PassagePair(*expected), is_lost)
+
+
+def test_selects_passage_pair_without_other_hits() -> None:
     assert standing.select_passage_pair(QueryHits((), ()), (3,)) == standing.PassagePair(3, None, None, None)
     assert not standing.select_passage_pair(QueryHits((3,), (1.0,)), (3,)).is_lost
 
@@ -50,8 +60,7 @@ def test_term_table_sums_to_both_scores(analyzer: Analyzer) -> None:
     wrong = explainer.explain(QUESTION, 1)
     table = standing.term_table(right, wrong)
     assert tuple(table.columns) == standing.TERMS
-    rankings = BM25("BM25", PASSAGES, options).search([QUESTION], 3)
-    scores = dict(zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True))
+    (scores,) = hits_of(BM25("BM25", PASSAGES, options).search([QUESTION], 3))
     assert table["right"].sum() == pytest.approx(scores[0], rel=1e-5)
     assert table["wrong"].sum() == pytest.approx(scores[1], rel=1e-5)
     np.testing.assert_allclose(table["difference"], table["right"] - table["wrong"])
@@ -77,9 +86,8 @@ def test_character_pairs_count_only_without_words() -> None:
     pairs = standing.term_table(explainer.explain("pie", 0), explainer.explain("pie", 1))
     assert set(pairs["kind"]) == {TokenKind.BIGRAM.value}
     assert standing.word_reason(pairs, lost=True).question_words == 2  # pi, ie
-    explainer = BM25Explainer(
-        (Passage("a", "왕이 왔다"), Passage("b", "왕왕왕 짖었다")), BM25Options(Analyzer.KIWI_BIGRAM)
-    )
+    passages = (Passage("a", "왕이 왔다"), Passage("b", "왕왕왕 짖었다"))
+    explainer = BM25Explainer(passages, BM25Options(Analyzer.KIWI_BIGRAM))
     table = standing.term_table(explainer.explain("왕은 누구", 0), explainer.explain("왕은 누구", 1))
     words = table[table["kind"] == TokenKind.MORPHEME.value]
     assert len(words) < len(table)
@@ -97,10 +105,8 @@ def test_equal_scores_have_no_decisive_word() -> None:
 
 def explained(**values: float) -> StaticExplanation:
     kinds = {"ab": TokenKind.BIGRAM}
-    tokens = tuple(
-        TokenContribution(text, kinds.get(text, TokenKind.WORD), text != "new", value, ())
-        for text, value in values.items()
-    )
+    pairs = [(text, kinds.get(text, TokenKind.WORD), value) for text, value in values.items()]
+    tokens = tuple(TokenContribution(text, kind, text != "new", value, ()) for text, kind, value in pairs)
     return StaticExplanation("q", IndexedText("p", 0), tokens, ())
 
 
@@ -123,16 +129,10 @@ class Listed:
 
     def __init__(self, name: str, scores_by_row: list[dict[int, float]]) -> None:
         self.name = name
-        self._scores_by_row = scores_by_row
+        self._scores = np.array([[scores.get(row, -np.inf) for row in range(N_PASSAGES)] for scores in scores_by_row])
 
     def search(self, questions: list[str], k: int) -> Rankings:  # noqa: ARG002
-        indices = np.full((len(self._scores_by_row), k), NOT_FOUND, dtype=np.int32)
-        scores = np.full((len(self._scores_by_row), k), -np.inf, dtype=np.float32)
-        for row, row_scores in enumerate(self._scores_by_row):
-            best = sorted(row_scores.items(), key=lambda item: (-item[1], item[0]))[:k]
-            indices[row, : len(best)] = [passage for passage, _ in best]
-            scores[row, : len(best)] = [score for _, score in best]
-        return Rankings(indices, scores)
+        return top_k(self._scores, k)
 
 
 class FixedScorer:
@@ -173,16 +173,13 @@ def test_values_sum_to_hybrid_score(
 ) -> None:
     retrievers = [Listed("first", first), Listed("second", second)]
     hybrid = Hybrid("hybrid", retrievers, n_passages=N_PASSAGES, depth=depth, fusion=fusion, weights=weights)
-    fused = hybrid.search(["one", "other"], N_PASSAGES)
     lists = {retriever.name: retriever.search(["one", "other"], 8) for retriever in retrievers}
-    for question in range(2):
-        scores = dict(zip(fused.indices[question].tolist(), fused.scores[question].tolist(), strict=True))
-        for passage in range(N_PASSAGES):
-            options = {"depth": depth, "fusion": fusion, "weights": weights}
+    options = {"depth": depth, "fusion": fusion, "weights": weights}
+    for question, hits in enumerate(hits_of(hybrid.search(["one", "other"], N_PASSAGES))):
+        for passage, score in hits.items():
             explanation = standing.fusion_contributions(lists, question, passage, **options)
-            if passage in scores:
-                assert explanation.score == pytest.approx(scores[passage], rel=1e-5, abs=1e-5)
-                assert sum(part.value for part in explanation.components.values()) == pytest.approx(explanation.score)
+            assert explanation.score == pytest.approx(score, rel=1e-5, abs=1e-5)
+            assert sum(part.value for part in explanation.components.values()) == pytest.approx(explanation.score)
 
 
 def test_reciprocal_ranks_by_hand() -> None:
@@ -197,9 +194,8 @@ def test_min_max_by_hand_over_fused_depth() -> None:
     explanation = standing.fusion_contributions(small_lists(), 1, 1, depth=3, fusion=Fusion.MIN_MAX)
     assert explanation.components["bm25"].value == pytest.approx((6 - 5) / (8 - 5))
     assert explanation.components["dense"].value == 1
-    assert standing.fusion_contributions(small_lists(), 1, 1, depth=4, fusion=Fusion.MIN_MAX).components[
-        "bm25"
-    ].value == pytest.approx((6 - 1) / (8 - 1))
+    deeper = standing.fusion_contributions(small_lists(), 1, 1, depth=4, fusion=Fusion.MIN_MAX)
+    assert deeper.components["bm25"].value == pytest.approx((6 - 1) / (8 - 1))
 
 
 def test_z_scores_by_hand() -> None:

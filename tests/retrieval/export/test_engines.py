@@ -81,9 +81,7 @@ def test_elasticsearch_requests_match_client(by_rank: bool, index: IndexKind, al
     client = elasticsearch.Elasticsearch("http://engine:9200", node_class=ElasticNode)
     sent.clear()
     assert config.setup[0].body
-    client.indices.create(
-        index=INDEX, settings=config.setup[0].body["settings"], mappings=config.setup[0].body["mappings"]
-    )
+    client.indices.create(index=INDEX, **config.setup[0].body)
     query = config.query.body  # type: ignore[union-attr]
     client.search(index=INDEX, retriever=query["retriever"], size=query["size"], source=query["_source"])
     assert sent == [config.setup[0], config.query]
@@ -135,10 +133,7 @@ def test_weaviate_requests_match_client(index: IndexKind) -> None:
     query_text = fill_template(config.query.body, {"terms": 'a "b" {{vector}}', "vector": [0.5, 1.0]})["query"]  # type: ignore[union-attr]
     assert r'hybrid: {query: "a \"b\" {{vector}}", vector: [0.5, 1.0], alpha: 0.3, ' in query_text
     assert "fusionType: relativeScoreFusion" in query_text
-    assert (
-        query_text.count("{") - query_text.count("{{vector}}") * 2
-        == query_text.count("}") - query_text.count("{{vector}}") * 2
-    )
+    assert query_text.count("{") == query_text.count("}")
 
 
 @pytest.mark.parametrize("by_rank", [False, True])
@@ -193,14 +188,10 @@ def test_documents_and_questions_share_terms_and_vectors() -> None:
         assert [entry["passage"] for entry in held] == [passage.id for passage in PASSAGES]
         words = [set(entry["terms"] if engine is ExportTarget.MILVUS else entry["terms"].split()) for entry in held]
         for row, question in enumerate(QUESTIONS[:5]):  # a passage shares most of its terms with its own question
-            of = set(
-                values_by_field["terms"][row]
-                if engine is ExportTarget.MILVUS
-                else values_by_field["terms"][row].split()
-            )
-            assert (
-                int(np.argmax([len(of & entry) for entry in words])) == small_set().row_of_passage[question.relevant[0]]
-            )
+            value = values_by_field["terms"][row]
+            of = set(value if engine is ExportTarget.MILVUS else value.split())
+            nearest = int(np.argmax([len(of & entry) for entry in words]))
+            assert nearest == small_set().row_of_passage[question.relevant[0]]
         if engine is ExportTarget.VESPA:
             assert all(re.fullmatch("[a-p]{16}", word) for entry in words for word in entry)
         assert ("vector" in held[2]) == (engine is not ExportTarget.ELASTICSEARCH)  # it takes no vector of length 0
@@ -223,14 +214,15 @@ def test_padded_vectors_keep_dot_product_order() -> None:
     weights = np.array([2.0, 0.0, 0.5, 1.5])
     query_vectors = rng.normal(size=(4, 8))
     query_vectors *= (weights / np.linalg.norm(query_vectors, axis=1))[:, None]
-    longer = np.array(
-        *_format_question_values(ExportTarget.OPENSEARCH, "tokens", [query_vectors.tolist()], is_weighted=True)
-    )
+
+    def formatted(engine: ExportTarget, *, is_weighted: bool) -> np.ndarray:
+        values = _format_question_values(engine, "tokens", [query_vectors.tolist()], is_weighted=is_weighted)
+        return np.array(*values)
+
+    longer = formatted(ExportTarget.OPENSEARCH, is_weighted=True)
     held = np.hstack([passages, np.zeros((30, 1))])
     assert (np.linalg.norm(longer, axis=1) > 0).all()
     cosines = longer @ held.T / np.linalg.norm(longer, axis=1, keepdims=True)
     np.testing.assert_allclose(cosines, query_vectors @ passages.T / 2.0, atol=1e-4)
-    for engine, weighted in ((ExportTarget.OPENSEARCH, False), (ExportTarget.ELASTICSEARCH, True)):
-        assert np.array(
-            *_format_question_values(engine, "tokens", [query_vectors.tolist()], is_weighted=weighted)
-        ).shape == (4, 8)
+    assert formatted(ExportTarget.OPENSEARCH, is_weighted=False).shape == (4, 8)
+    assert formatted(ExportTarget.ELASTICSEARCH, is_weighted=True).shape == (4, 8)

@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.export.payloads import MANIFEST, new_question_value
 from mrc_workbench.retrieval.export.signals import ExportError
 from mrc_workbench.retrieval.rankings import QueryHits
 from mrc_workbench.workbench.cli import main
-from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
 from tests.retrieval.export.test_fusion import HYBRID
 from tests.tiny_models import build_bi_encoder
@@ -196,29 +196,29 @@ def test_keeps_user_files_when_exporting_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", [ExportTarget.LANGCHAIN, ExportTarget.LLAMAINDEX])
-def test_library_retriever_matches_workbench(library: ExportTarget, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("library", "name", "ask"),
+    [
+        (
+            "langchain",
+            "LangChainFolderRetriever",
+            "[(hit.id, hit.metadata['score']) for hit in search.invoke(text)]",
+        ),
+        ("llamaindex", "LlamaIndexFolderRetriever", "[(hit.node_id, hit.score) for hit in search.retrieve(text)]"),
+    ],
+)
+def test_library_retriever_matches_workbench(library: str, name: str, ask: str, tmp_path: Path) -> None:
     comparison = comparison_of()
     folder = tmp_path / "made"
-    export_retriever(comparison, small_set(), str(ODD["name"]), library, folder)
-    name, ask = {
-        ExportTarget.LANGCHAIN: (
-            "LangChainFolderRetriever",
-            "[(document.id, document.metadata['score']) for document in retriever.invoke(question)]",
-        ),
-        ExportTarget.LLAMAINDEX: (
-            "LlamaIndexFolderRetriever",
-            "[(node.node.node_id, node.score) for node in retriever.retrieve(question)]",
-        ),
-    }[library]
-    code = f"import json; from {library}_retriever import {name}; retriever = {name}(k=3); "
-    code += f"print(json.dumps([{ask} for question in {[item.text for item in QUESTIONS]!r}]))"
-    value = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{folder}"}
-    process = subprocess.run([sys.executable, "-c", code], env=value, capture_output=True, text=True, check=False)
+    export_retriever(comparison, small_set(), str(ODD["name"]), ExportTarget(library), folder)
+    code = f"import json; from {library}_retriever import {name}; search = {name}(k=3); "
+    code += f"print(json.dumps([{ask} for text in {texts_of(QUESTIONS)!r}]))"
+    environment = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{folder}"}
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     here = comparison.rankings[str(ODD["name"])]
     for row, passages in enumerate(json.loads(process.stdout)):
-        expected = QueryHits.from_rankings(type(here)(here.indices[[row], :3], here.scores[[row], :3]))
+        expected = QueryHits.from_rankings(here.first(3), row)
         assert [item for item, _ in passages] == [PASSAGES[value].id for value in expected.rows]
         assert [score for _, score in passages] == pytest.approx(expected.scores, abs=1e-6)
 

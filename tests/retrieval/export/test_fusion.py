@@ -7,33 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import Fusion
-from mrc_workbench.retrieval.comparison.compare import Comparison, build_context, compare
-from mrc_workbench.retrieval.export.fusion import (
-    MEASURE,
-    TRAITS,
-    ExportTarget,
-    Mix,
-    SignalRankings,
-    build_mix,
-    measure_engine,
-    search_mix,
-)
-from mrc_workbench.retrieval.export.signals import (
-    ExportError,
-    ExportPlan,
-    LateTokens,
-    SparseTerms,
-    Vectors,
-    WeightedSignal,
-    expected_differences,
-    plan_export,
-    round_to_byte,
-    round_to_nine_bits,
-)
+from mrc_workbench.retrieval.comparison.compare import build_context, compare
+from mrc_workbench.retrieval.export import fusion, signals
+from mrc_workbench.retrieval.export.fusion import ExportTarget, Mix, SignalRankings, build_mix, search_mix
+from mrc_workbench.retrieval.export.signals import ExportError, ExportPlan, WeightedSignal, plan_export
 from mrc_workbench.retrieval.mix import LearnedMix
-from tests.doubles import small_set
+from tests.doubles import small_set, texts_of
 from tests.engines.base import nine_bits
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
 
@@ -56,13 +36,16 @@ class Given:
         yield self.scores
 
 
-class Scored(Given, Vectors): ...
+class Scored(Given, signals.Vectors): ...
 
 
-class LateScored(Given, LateTokens): ...
+class LateScored(Given, signals.LateTokens): ...
 
 
-def signals(seed: int, few: bool = False) -> list[np.ndarray]:
+class TermsScored(Given, signals.SparseTerms): ...
+
+
+def scores_of_signals(seed: int, few: bool = False) -> list[np.ndarray]:
     """Scores of two signals for six questions; with `few`, some lists hold one passage, equal scores, or nothing."""
     draw = np.random.default_rng(seed)
     score_arrays = [draw.normal(3, 2, (6, N)), draw.uniform(-1, 1, (6, N))]
@@ -142,12 +125,12 @@ def rows_of(indices: np.ndarray) -> list[list[int]]:
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH, ExportTarget.MILVUS])
 @pytest.mark.parametrize("seed", range(3))
 def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, seed: int) -> None:
-    scores = signals(seed, few)
+    scores = scores_of_signals(seed, few)
     lists = lists_of(scores, slope)
     mix = build_mix(engine, lists)
     expected = [weight_by_loop(mix.technique, *item) for item in zip(scores, [slope] * 2, WEIGHTS, strict=True)]
     is_z_score = (engine, slope) == (ExportTarget.OPENSEARCH, "per_deviation")
-    assert mix.technique == ("z_score" if is_z_score else TRAITS[engine].technique)
+    assert mix.technique == ("z_score" if is_z_score else fusion.TRAITS[engine].technique)
     assert mix.weights == pytest.approx([item / sum(expected) for item in expected], abs=1e-5)
     assert sum(mix.weights) == pytest.approx(1, abs=1e-9)
     assert rows_of(search_mix(mix, lists, K).indices) == mixed_by_loop(mix.technique, scores, mix.weights)
@@ -155,7 +138,7 @@ def test_mixes_by_engine_formula(engine: ExportTarget, slope: str, few: bool, se
 
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH, ExportTarget.MILVUS])
 def test_fuses_ranks_alike_in_every_engine(engine: ExportTarget) -> None:
-    scores = signals(0)
+    scores = scores_of_signals(0)
     lists = lists_of(scores, "per_range", by_rank=True)
     mix = build_mix(engine, lists)
     assert (mix.technique, mix.weights, mix.differences) == ("rrf", WEIGHTS, ())
@@ -187,7 +170,7 @@ def vespa_by_loop(
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("by_rank", [False, True])
 def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
-    scores = signals(1)
+    scores = scores_of_signals(1)
     lists = lists_of(scores, "per_range", by_rank=by_rank)
     if late:  # it scores only the candidates
         tokens = WeightedSignal(LateScored("tokens", np.random.default_rng(5).uniform(0, 1, (6, N))), per_range=0.4)
@@ -200,14 +183,11 @@ def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
 
 
 def test_exports_heaviest_signals_if_engine_takes_few() -> None:
-    mix = build_mix(ExportTarget.WEAVIATE, lists_of(signals(0), "per_range"))
+    mix = build_mix(ExportTarget.WEAVIATE, lists_of(scores_of_signals(0), "per_range"))
     assert ([signal.name for signal in mix.signals], mix.weights, mix.left_out) == (["signal_0"], (1.0,), ("signal_1",))
 
 
-class TermsScored(Given, SparseTerms): ...
-
-
-@pytest.mark.parametrize("engine", TRAITS)
+@pytest.mark.parametrize("engine", fusion.TRAITS)
 def test_exports_only_supported_signal_kinds(engine: ExportTarget) -> None:
     scores = np.random.default_rng(2).uniform(0.1, 1, (3, 6, N))
     kinds = {"dense": Scored, "late": LateScored, "sparse": TermsScored}
@@ -223,7 +203,7 @@ def test_exports_only_supported_signal_kinds(engine: ExportTarget) -> None:
 
 def test_vespa_mixes_all_passages_for_sparse_encoder() -> None:
     """Vespa compares a tensor with every passage, so each passage is a candidate, also one without a shared term."""
-    dense, sparse = signals(4)
+    dense, sparse = scores_of_signals(4)
     sparse = np.where(sparse > 0.5, sparse, -np.inf)
     parts = (
         WeightedSignal(Scored("dense", dense), per_range=0.6),
@@ -237,11 +217,11 @@ def test_vespa_mixes_all_passages_for_sparse_encoder() -> None:
 
 def test_rounds_term_weights_like_lucene() -> None:
     weights = np.random.default_rng(3).uniform(0.001, 50, 2000).astype(np.float32)
-    stored = round_to_nine_bits(weights)
+    stored = signals.round_to_nine_bits(weights)
     assert stored.tolist() == [nine_bits(weight) for weight in weights.tolist()]
     assert ((stored <= weights) & (stored > weights * (1 - 2**-8))).all()
     exact = np.array([0.5, 1.0, 1.5, 257 / 256, 3.0], dtype=np.float32)
-    assert round_to_nine_bits(exact).tolist() == exact.tolist()
+    assert signals.round_to_nine_bits(exact).tolist() == exact.tolist()
 
 
 def test_rounds_lengths_like_lucene() -> None:
@@ -253,8 +233,8 @@ def test_rounds_lengths_like_lucene() -> None:
         return 24 + (over >> shift << shift)
 
     lengths = np.arange(3000)
-    assert round_to_byte(lengths).tolist() == [encoded(passage_length) for passage_length in lengths.tolist()]
-    assert len(np.unique(round_to_byte(np.arange(2**20)))) < 256
+    assert signals.round_to_byte(lengths).tolist() == [encoded(passage_length) for passage_length in lengths.tolist()]
+    assert len(np.unique(signals.round_to_byte(np.arange(2**20)))) < 256
 
 
 HYBRID = {
@@ -267,25 +247,15 @@ HYBRID = {
 RERANKED = {"name": "again", "kind": "rerank", "first_stage": "mix", "model": "starter"}
 
 
-def compared(*specs: dict[str, object]) -> tuple[Comparison, QuestionSet]:
-    return compare(experiment_of(*specs), small_set()), small_set()
-
-
 def test_term_hybrid_is_identical_with_exact_lengths() -> None:
-    comparison, whole = compared(BIGRAMS, WORDS, HYBRID)
-    lists = SignalRankings(
-        plan_export("mix", build_context(comparison.experiment, whole)), [question.text for question in whole.questions]
-    )
-    for engine in (
-        ExportTarget.ELASTICSEARCH,
-        ExportTarget.OPENSEARCH,
-    ):  # passages are short: a byte holds their lengths
-        metrics = measure_engine(build_mix(engine, lists), comparison.rankings["mix"], lists, whole)
-        assert (
-            metrics.engine_score
-            == metrics.workbench_score
-            == comparison.scores["mix"].means().get(MEASURE, metrics.workbench_score)
-        )
+    whole = small_set()
+    comparison = compare(experiment_of(BIGRAMS, WORDS, HYBRID), whole)
+    lists = SignalRankings(plan_export("mix", build_context(comparison.experiment, whole)), texts_of(whole.questions))
+    # passages are short: a byte holds their lengths
+    for engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH):
+        metrics = fusion.measure_engine(build_mix(engine, lists), comparison.rankings["mix"], lists, whole)
+        expected = comparison.scores["mix"].means().get(fusion.MEASURE, metrics.workbench_score)
+        assert metrics.engine_score == metrics.workbench_score == expected
         assert (metrics.low, metrics.high, metrics.differences) == (0, 0, ("lengths",))
 
 
@@ -323,8 +293,8 @@ def test_lists_signals_that_no_engine_supports() -> None:
     plan = plan_export("again", context)
     assert ([part.signal.name for part in plan.parts], plan.left_out) == (["bigrams", "words"], ("again",))
     assert plan.differences == ("left_out",)
-    assert expected_differences(context.specs, "again", tokens=True, sparse=True) == ["left_out"]
-    assert expected_differences(context.specs, "mix", tokens=False, sparse=False) == []
+    assert signals.expected_differences(context.specs, "again", tokens=True, sparse=True) == ["left_out"]
+    assert signals.expected_differences(context.specs, "mix", tokens=False, sparse=False) == []
     with pytest.raises(ExportError) as caught:
         plan_export("run", context)
     assert caught.value.code == "nothing_to_take"

@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.export.engines import engine_config
-from mrc_workbench.retrieval.export.folder import readme
+from mrc_workbench.retrieval.export.folder import export_retriever, readme
 from mrc_workbench.retrieval.export.fusion import ExportTarget
 from mrc_workbench.retrieval.export.scripts.engine import CONNECTIONS, fill_template
 from tests.doubles import PASSAGES, QUESTIONS, small_set
@@ -31,7 +34,7 @@ from tests.engines.weaviate import Weaviate
 from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS
 from tests.retrieval.export.test_engines import INDEX, Keywords, mix_for
-from tests.retrieval.export.test_folder import END, lines, run_scripts, written
+from tests.retrieval.export.test_folder import END, comparison_of, lines, run_scripts
 from tests.tiny_models import build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow
@@ -65,22 +68,22 @@ ENGINES: dict[ExportTarget, Callable[[Path], StubEngine]] = {
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """The folder of an engine for a mix or a single signal; each is written once."""
     base_folder = tmp_path_factory.mktemp("folders")
-    folders_by_mix = dict[tuple[ExportTarget, str], Path]()
     late = sharpened(build_bi_encoder(base_folder / "bi"))
     sparse = build_sparse_encoder(base_folder / "splade")
     signals = [DENSE, LATE | {"model": str(late)}, SPARSE | {"model": str(sparse)}]
 
+    @cache
+    def comparison_of_mix(mix: str) -> Comparison:
+        spec = MIXES.get(mix, {})
+        used = {mix, *spec.get("retrievers", ())}  # type: ignore[call-overload]
+        parts = [signal for signal in signals if signal["name"] in used]
+        return comparison_of(BIGRAMS, *parts, *([spec] if spec else []))
+
+    @cache
     def folder_of(engine: ExportTarget, mix: str) -> Path:
-        if (engine, mix) not in folders_by_mix:
-            folder = base_folder / f"{engine.value} {mix}"
-            spec = MIXES.get(mix, {})
-            name = str(spec.get("name", mix))
-            parts = [
-                signal_spec for signal_spec in signals if signal_spec["name"] in {name, *spec.get("retrievers", ())}
-            ]  # type: ignore[call-overload]
-            specs = (BIGRAMS, *parts, spec) if spec else (BIGRAMS, *parts)
-            folders_by_mix[engine, mix] = written(engine, folder, name, *specs)
-        return folders_by_mix[engine, mix]
+        folder = base_folder / f"{engine.value} {mix}"
+        export_retriever(comparison_of_mix(mix), small_set(), "mix" if mix in MIXES else mix, engine, folder)
+        return folder
 
     return folder_of
 
@@ -89,10 +92,15 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def printed_ndcg(checked: str) -> tuple[float, float]:
-    """Return the measured and the expected nDCG@10 of the engine."""
-    words = checked.split()
-    return float(words[1]), float(words[3])
+def run_against(stub: StubEngine, folder: Path, *commands: str) -> subprocess.CompletedProcess[str]:
+    """Run the commands of a folder's script against a stub, one after the other."""
+    with serving(stub) as url:
+        return run_scripts(*((folder, url, *command.split()) for command in commands))
+
+
+def assert_expected_ndcg(checked: str) -> None:
+    _, measured, _, expected, *_ = checked.split()
+    assert float(measured) == pytest.approx(float(expected), abs=1e-4)
 
 
 LOADED = [
@@ -106,78 +114,87 @@ LOADED = [
 @pytest.mark.parametrize(("engine", "mix"), LOADED)
 def test_loads_and_checks_folder(engine: ExportTarget, mix: str, folders: Folders) -> None:
     folder = folders(engine, mix)
-    stub = ENGINES[engine](folder)
-    words = [("load",), ("check",), ("load", "--recreate"), ("check",), ("load",)]
-    with serving(stub) as url:
-        done = run_scripts(*((folder, url, *of) for of in words))
+    done = run_against(ENGINES[engine](folder), folder, "load", "check", "load --recreate", "check", "load")
     assert len(done.stdout.split(END)) == 5, done.stderr
     loaded, checked, *again, _ = done.stdout.split(END)
     assert again == [loaded, checked]
     assert loaded == f"{len(PASSAGES)} passages are in {engine.value}\n"
     if engine is not ExportTarget.VESPA or mix == "sparse":  # all else the stub ranks in its own way
-        there, expected = printed_ndcg(checked)
-        assert there == pytest.approx(expected, abs=1e-4)
+        assert_expected_ndcg(checked)
     assert done.returncode == 1  # the index is there
     assert done.stderr.endswith("`python engine.py load --recreate` deletes it and loads it again\n")
 
 
-@pytest.mark.parametrize("mix", ["sparse", "sparse ranks"])
-def test_milvus_searches_sparse_encoder_terms(mix: str, folders: Folders) -> None:
-    folder = folders(ExportTarget.MILVUS, mix)
-    done = run_scripts((folder, "", "load"), (folder, "", "check"))
-    answers = run_scripts((folder, "", "ask", QUESTIONS[0].text), path=str(PROJECT))
-    assert (done.returncode, answers.returncode) == (0, 0), done.stderr + answers.stderr
-    there, expected = printed_ndcg(done.stdout.split(END)[1])
-    assert there == pytest.approx(expected, abs=1e-4)
-    assert [json.loads(line)["score"] > 0 for line in answers.stdout.split(END)[0].splitlines()]
+ASKED = [
+    *(case for case in LOADED if case[1] in ("scores", "sparse scores")),
+    *((ExportTarget.MILVUS, mix) for mix in ("sparse", "sparse ranks")),
+]
 
 
-@pytest.mark.parametrize(("engine", "mix"), [case for case in LOADED if case[1] in ("scores", "sparse scores")])
-def test_asks_new_question(engine: ExportTarget, mix: str, folders: Folders) -> None:
-    folder = folders(engine, mix)
-    with serving(ENGINES[engine](folder)) as url:
-        done = run_scripts((folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text), path=str(PROJECT))
-    assert done.returncode == 0, done.stderr
-    hits = [json.loads(line) for line in done.stdout.split(END)[1].splitlines()]
+@pytest.fixture(scope="module")
+def answers(folders: Folders) -> dict[tuple[ExportTarget, str], list[dict[str, Any]]]:
+    """The hits for a new question in each engine; one process loads the libraries of the models for all."""
+    calls = []
+    with ExitStack() as stack:
+        for engine, mix in ASKED:
+            folder = folders(engine, mix)
+            url = stack.enter_context(serving(ENGINES[engine](folder))) if engine in ENGINES else ""
+            calls += [(folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text)]
+        done = run_scripts(*calls, path=str(PROJECT))
+    assert (done.returncode, done.stderr) == (0, "")
+    outputs = done.stdout.split(END)[1:-1:2]
+    return {case: [*map(json.loads, output.splitlines())] for case, output in zip(ASKED, outputs, strict=True)}
+
+
+@pytest.mark.parametrize(("engine", "mix"), ASKED)
+def test_asks_new_question(
+    engine: ExportTarget, mix: str, answers: dict[tuple[ExportTarget, str], list[dict[str, Any]]]
+) -> None:
+    hits = answers[engine, mix]
     assert hits[0]["passage"] == "p1" or mix != "scores"  # the other models are random
     assert all(set(hit) == {"row", "passage", "title", "score"} for hit in hits)
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
-    assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("answers")
+def test_milvus_searches_sparse_encoder_terms(folders: Folders) -> None:
+    done = run_scripts(*((folders(ExportTarget.MILVUS, mix), "", "check") for mix in ("sparse", "sparse ranks")))
+    assert done.returncode == 0, done.stderr
+    for checked in done.stdout.split(END)[:-1]:
+        assert_expected_ndcg(checked)
 
 
 @pytest.mark.parametrize(
-    ("mix", "version", "licence", "words", "message"),
+    ("mix", "version", "licence", "options", "message"),
     [
-        ("ranks", (8, 16), "trial", (), ""),
-        ("weighted ranks", (9, 1), "trial", (), "unknown field [retriever]"),
-        ("weighted ranks", (9, 2), "trial", (), ""),
-        ("scores", (8, 17), "trial", (), "unknown field [linear]"),
-        ("scores", (8, 18), "trial", (), ""),
-        ("scores", (9, 2), "basic", (), "This licence does not include the mixed query: add --free"),
-        ("scores", (8, 16), "basic", ("--free",), ""),
-        ("weighted ranks", (8, 16), "basic", ("--free",), ""),
-        ("dense", (8, 16), "basic", (), ""),
-        ("dense", (8, 16), "basic", ("--free",), "--free is for several signals in Elasticsearch"),
-        ("late scores", (9, 0), "enterprise", (), ""),
-        ("late scores", (8, 19), "enterprise", (), "No handler for type [rank_vectors]"),
-        ("late scores", (9, 2), "platinum", (), "README.md says which licence is needed"),
-        ("late scores", (9, 2), "enterprise", ("--free",), "without late interaction: leave it out"),
-        ("late", (9, 0), "enterprise", (), ""),
-        ("sparse", (8, 16), "basic", (), ""),
-        ("sparse ranks", (8, 16), "basic", ("--free",), ""),
+        ("ranks", (8, 16), "trial", "", ""),
+        ("weighted ranks", (9, 1), "trial", "", "unknown field [retriever]"),
+        ("weighted ranks", (9, 2), "trial", "", ""),
+        ("scores", (8, 17), "trial", "", "unknown field [linear]"),
+        ("scores", (8, 18), "trial", "", ""),
+        ("scores", (9, 2), "basic", "", "This licence does not include the mixed query: add --free"),
+        ("scores", (8, 16), "basic", "--free", ""),
+        ("weighted ranks", (8, 16), "basic", "--free", ""),
+        ("dense", (8, 16), "basic", "", ""),
+        ("dense", (8, 16), "basic", "--free", "--free is for several signals in Elasticsearch"),
+        ("late scores", (9, 0), "enterprise", "", ""),
+        ("late scores", (8, 19), "enterprise", "", "No handler for type [rank_vectors]"),
+        ("late scores", (9, 2), "platinum", "", "README.md says which licence is needed"),
+        ("late scores", (9, 2), "enterprise", "--free", "without late interaction: leave it out"),
+        ("late", (9, 0), "enterprise", "", ""),
+        ("sparse", (8, 16), "basic", "", ""),
+        ("sparse ranks", (8, 16), "basic", "--free", ""),
     ],
 )
 def test_elasticsearch_versions_and_licences(
-    *, mix: str, version: tuple[int, int], licence: str, words: tuple[str, ...], message: str, folders: Folders
+    *, mix: str, version: tuple[int, int], licence: str, options: str, message: str, folders: Folders
 ) -> None:
     folder = folders(ExportTarget.ELASTICSEARCH, mix)
-    with serving(Elasticsearch(version=version, licence=licence)) as url:
-        done = run_scripts((folder, url, "load"), (folder, url, "check", *words))
+    done = run_against(Elasticsearch(version=version, licence=licence), folder, "load", f"check {options}")
     assert (done.returncode == 0, message in done.stderr) == (not message, True), done.stderr
     if not message:
-        there, expected = printed_ndcg(done.stdout.split(END)[1])
-        assert there == pytest.approx(expected, abs=1e-4)
+        assert_expected_ndcg(done.stdout.split(END)[1])
 
 
 def test_readme_states_version_and_licence(folders: Folders) -> None:
@@ -206,16 +223,14 @@ def test_explains_errors(folders: Folders) -> None:
             assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
     answers = run_scripts((folder, "", "ask", "?"), packages=False)  # without the workbench
     assert answers.stderr.startswith("`ask` needs the workbench: set PYTHONPATH to its folder")
-    with serving(Elasticsearch(authorization="ApiKey right")) as url:
-        done = run_scripts((folder, url, "load"))
+    done = run_against(Elasticsearch(authorization="ApiKey right"), folder, "load")
     assert (done.returncode, "Set ENGINE_AUTHORIZATION" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_reports_no_metric_before_loading(engine: ExportTarget, folders: Folders) -> None:
     folder = folders(engine, "scores")
-    with serving(ENGINES[engine](folder)) as url:
-        done = run_scripts((folder, url, "check"))
+    done = run_against(ENGINES[engine](folder), folder, "check")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.endswith("If the passages are not loaded, run `python engine.py load` first\n")
 
@@ -227,8 +242,8 @@ def test_sends_only_single_line_header(
     header: str, is_sent: bool, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINE_AUTHORIZATION", header)
-    with serving(Elasticsearch(authorization="ApiKey right")) as url:
-        done = run_scripts((folders(ExportTarget.ELASTICSEARCH, "scores"), url, "load"))
+    folder = folders(ExportTarget.ELASTICSEARCH, "scores")
+    done = run_against(Elasticsearch(authorization="ApiKey right"), folder, "load")
     is_explained = "ENGINE_AUTHORIZATION is one line" in done.stderr
     assert (done.returncode, is_explained) == ((0, False) if is_sent else (1, True)), done.stderr
 
@@ -294,8 +309,7 @@ def test_rejected_document_stops_loading(engine: ExportTarget, folders: Folders,
     (name,) = (name for name in document if name.startswith("vector"))
     document[name] = {"values": [1.0]} if engine is ExportTarget.VESPA else [1.0]
     write_lines(folder / "documents.jsonl", [*others, last])
-    with serving(ENGINES[engine](folder)) as url:
-        done = run_scripts((folder, url, "load"))
+    done = run_against(ENGINES[engine](folder), folder, "load")
     assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
     assert re.search(r"dims|dimension|length|size", done.stderr)
 
@@ -323,27 +337,19 @@ class SlowVespa(Vespa):
         return super().operated(request, key)
 
 
-def many_documents(folder: Path, target: Path, count: int) -> Path:
-    """A folder with the first document `count` times, in separate rows."""
-    shutil.copytree(folder, target)
-    first = lines(target / "documents.jsonl")[0]
-    write_lines(
-        target / "documents.jsonl", [first | {"fields": first["fields"] | {"row": row}} for row in range(count)]
-    )
-    return target
-
-
 def test_vespa_loads_concurrently_and_stops_after_refusal(folders: Folders, tmp_path: Path) -> None:
-    folder = many_documents(folders(ExportTarget.VESPA, "bigrams"), tmp_path / "many", 250)
+    folder = tmp_path / "many"
+    shutil.copytree(folders(ExportTarget.VESPA, "bigrams"), folder)
+    first = lines(folder / "documents.jsonl")[0]
+    documents = [first | {"fields": first["fields"] | {"row": row}} for row in range(250)]
+    write_lines(folder / "documents.jsonl", documents)
     schema = next((folder / "application/schemas").glob("*.sd")).read_text()
     stub = SlowVespa(schema=schema)
     refusing = SlowVespa(schema=schema, refused_row=30)
-    with serving(stub) as url:
-        done = run_scripts((folder, url, "load"))
+    done = run_against(stub, folder, "load")
     assert (done.returncode, len(stub.documents)) == (0, 250), done.stderr
     assert 1 < stub.most <= CONNECTIONS
-    with serving(refusing) as url:
-        done = run_scripts((folder, url, "load"))
+    done = run_against(refusing, folder, "load")
     assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
     assert "507" in done.stderr
     assert "disk is full" in done.stderr
@@ -358,8 +364,7 @@ def test_vespa_documents_have_feed_format(folders: Folders) -> None:
 
 def test_rejects_late_interaction_before_opensearch_3_3(folders: Folders) -> None:
     folder = folders(ExportTarget.OPENSEARCH, "late")
-    with serving(OpenSearch(version=(3, 2))) as url:
-        done = run_scripts((folder, url, "load"), (folder, url, "check"))
+    done = run_against(OpenSearch(version=(3, 2)), folder, "load", "check")
     assert (done.returncode, "unknown call" in done.stderr) == (1, True)
     assert "OpenSearch 3.3 or newer" in (folder / "README.md").read_text(encoding="utf-8")
 

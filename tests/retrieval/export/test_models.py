@@ -1,6 +1,5 @@
 """Models as ONNX agree with the original models, and so do their metrics."""
 
-import json
 from operator import mul
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS, experiment_of
 from tests.retrieval.export.test_engines import parts_of
+from tests.retrieval.export.test_folder import lines
 from tests.tiny_models import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
@@ -53,11 +53,8 @@ def exported_models(tmp_path_factory: pytest.TempPathFactory) -> ExportedModels:
 
 def test_metrics_stay_within_rounding(exported_models: ExportedModels) -> None:
     _, folder, metrics, _ = exported_models
-    assert [(model_metrics.retriever, model_metrics.kind) for model_metrics in metrics] == [
-        ("dense", "dense"),
-        ("late", "late"),
-        ("all", "rerank"),
-    ]
+    kinds = {model_metrics.retriever: model_metrics.kind for model_metrics in metrics}
+    assert kinds == {"dense": "dense", "late": "late", "all": "rerank"}
     for model_metrics in metrics:
         assert 0.999 < model_metrics.agreement <= 1 + 1e-6
         assert 0.9 < model_metrics.agreement_int8 < 1 - 1e-7
@@ -113,25 +110,13 @@ def test_exports_late_interaction_to_vespa(tmp_path: Path, exported_models: Expo
     whole = small_set()
     folder = tmp_path / "late"
     metrics, _ = export_retriever(comparison, whole, "late", ExportTarget.VESPA, folder)
-    own = [
-        ExportTarget.ELASTICSEARCH,
-        ExportTarget.OPENSEARCH,
-        ExportTarget.VESPA,
-    ]  # engines that support late interaction
-    assert [engine_metrics.engine for engine_metrics in metrics] == [
-        *own,
-        ExportTarget.LANGCHAIN,
-        ExportTarget.LLAMAINDEX,
-    ]
+    supporting = ["elasticsearch", "opensearch", "vespa"]
+    assert [engine_metrics.engine for engine_metrics in metrics] == [*supporting, "langchain", "llamaindex"]
     assert all(engine_metrics.engine_score == engine_metrics.workbench_score for engine_metrics in metrics)
-    documents, questions = (
-        [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
-        for name in ("documents", "questions")
-    )
+    documents, questions = (lines(folder / f"{name}.jsonl") for name in ("documents", "questions"))
     held = [[*document["fields"]["tokens"]["blocks"].values()] for document in documents]
-    for row, question in enumerate(
-        questions
-    ):  # sum(reduce(sum(query * attribute, x), max, token), query_token), by loops
+    # sum(reduce(sum(query * attribute, x), max, token), query_token), by loops
+    for row, question in enumerate(questions):
         query_tokens = question["values"]["tokens"]["blocks"].values()
         scores = [sum(max(sum(map(mul, item, token)) for token in tokens) for item in query_tokens) for tokens in held]
         expected = comparison.rankings["late"].indices[row].tolist()

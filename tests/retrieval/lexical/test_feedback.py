@@ -18,9 +18,9 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.dense import SparseRetriever
 from mrc_workbench.retrieval.lexical import BM25Engine, concatenate_fields, field_statistics, term_statistics
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, FeedbackOptions, WeightedQueries
-from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.rankings import Rankings, concatenate, top_k
 from tests.doubles import texts_of
-from tests.retrieval.compared import passages
+from tests.retrieval.compared import assert_equal_rankings, hits_of, passages
 
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 RANDOM_QUESTIONS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
@@ -31,20 +31,17 @@ WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0])  # few, so 
 
 def rm3(
     question: Sequence[str],
-    first: list[tuple[int, float]],
+    first: dict[int, float],
     documents: Sequence[Sequence[str]],
     options: FeedbackOptions,
     morphemes: bool = False,
 ) -> dict[str, float]:
-    """Weigh a question's terms, exactly: `first` are rows and scores, `documents` the tokens of all passages."""
+    """Weigh a question's terms, exactly: `first` are scores by row, `documents` the tokens of all passages."""
     holders = Counter(term for document in documents for term in set(document))
     model: Counter[str] = Counter()
-    for row, score in first:
-        allowed = [
-            term
-            for term in documents[row]
-            if holders[term] <= max(1, len(documents) / 10) and (term.endswith("/") or not morphemes)
-        ]
+    for row, score in first.items():
+        rare = [term for term in documents[row] if holders[term] <= max(1, len(documents) / 10)]
+        allowed = [term for term in rare if term.endswith("/") or not morphemes]
         for term, count in Counter(allowed).items():
             model[term] += Fraction(score) * Fraction(count, len(allowed))  # type: ignore[assignment]
     best = dict(sorted(model.items(), key=lambda term_weight: (-term_weight[1], term_weight[0]))[: options.terms])
@@ -58,19 +55,10 @@ def rm3(
     return {term: float(weight) for term, weight in query_weights.items() if weight}
 
 
-def hits_of(rankings: Rankings) -> list[list[tuple[int, float]]]:
-    return [
-        [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
-        for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
-    ]
-
-
 def weights_of(weighted_queries: WeightedQueries) -> list[dict[str, float]]:
     parts = np.split(weighted_queries.factors, weighted_queries.tokens.offsets[1:-1])
-    return [
-        dict(zip(terms, part.tolist(), strict=True))
-        for terms, part in zip(weighted_queries.tokens.texts(), parts, strict=True)
-    ]
+    queries = zip(weighted_queries.tokens.texts(), parts, strict=True)
+    return [dict(zip(terms, part.tolist(), strict=True)) for terms, part in queries]
 
 
 def expand_queries(
@@ -141,13 +129,12 @@ def test_search_and_scores_use_expanded_weights(
         alone = hits_of(plain.search(list(terms), len(texts))) if terms else []
         expected: Counter[int] = Counter()
         for weight, scores in zip(terms.values(), alone, strict=True):
-            for passage, score in scores:
+            for passage, score in scores.items():
                 expected[passage] += weight * score  # type: ignore[assignment]
-        assert dict(got[row]) == pytest.approx(
-            {passage_row: score for passage_row, score in expected.items() if score > 1e-25}, rel=1e-4
-        )
+        ranked = {passage: score for passage, score in expected.items() if score > 1e-25}
+        assert got[row] == pytest.approx(ranked, rel=1e-4)
         every = np.vstack(blocks)[row] if blocks else np.zeros(0)
-        assert {index: every[index] for index in np.flatnonzero(np.isfinite(every)).tolist()} == dict(got[row])
+        assert {index: every[index] for index in np.flatnonzero(np.isfinite(every)).tolist()} == got[row]
 
 
 def test_keeps_query_without_expansion_terms() -> None:
@@ -155,18 +142,8 @@ def test_keeps_query_without_expansion_terms() -> None:
     plain, again = (BM25("", texts, BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.9)) for number in (0, 2))
     questions = ["zebra", "", "a"]  # a and b, c stand in more than one passage, and in more than a tenth
     assert hits_of(again.search(questions, 3)) == hits_of(plain.search(questions, 3))
-    assert hits_of(again.search(questions, 3))[:2] == [[], []]
+    assert hits_of(again.search(questions, 3))[:2] == [{}, {}]
     assert again.search([], 3).indices.shape == (0, 3)
-
-
-def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
-    questions = texts_of(sample.questions[::8])
-    options = [BM25Options(Analyzer.WORD, fb_docs=number, fb_weight=0.0) for number in (0, 5)]
-    plain, again = (BM25("", sample.passages, option) for option in options)
-    first = plain.search(questions, 10)
-    second = again.search(questions, 10)
-    np.testing.assert_array_equal(first.indices, second.indices)
-    np.testing.assert_allclose(first.scores, second.scores, rtol=1e-6)
 
 
 def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +152,7 @@ def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     again = BM25("", of, BM25Options(Analyzer.WORD, fb_docs=3))
     queries = ["w3", "w9 w30", "", "same"] * 5
     rankings = again.search(queries, 5)
-    single_rankings = [again.search([question], 5) for question in queries[:4]]
-    assert rankings.indices.tolist() == [ranking.indices[0].tolist() for ranking in single_rankings] * 5
-    assert rankings.scores.tolist() == [ranking.scores[0].tolist() for ranking in single_rankings] * 5
+    assert_equal_rankings(rankings, concatenate([again.search([question], 5) for question in queries]))
     assert np.vstack(list(again.score_blocks(queries))).shape == (len(queries), len(of))
 
 
@@ -266,9 +241,8 @@ def test_bm25f_search_matches_formula(
     rankings = BM25("", held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight)).search([question], len(held))
     texts, titles = (analyze(Analyzer.BIGRAM, list(column)) for column in zip(*titled, strict=True))
     every = bm25f(titles, texts, analyze(Analyzer.BIGRAM, [question])[0], weight, k1=k1, b=b)
-    hits = zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True)
     expected = {row: score for row, score in enumerate(every) if score > 0}
-    assert {row: score for row, score in hits if row >= 0} == pytest.approx(expected, rel=1e-5)
+    assert hits_of(rankings) == [pytest.approx(expected, rel=1e-5)]
 
 
 def test_title_precedes_text_in_tokens() -> None:
@@ -312,8 +286,7 @@ def test_sparse_search_equals_matrix_product(data: st.DataObject, n: int, m: int
     rankings = searched(questions, passages).search([""] * m, k)
     products = questions @ passages.T  # exact: all weights are quarters
     expected = top_k(np.where(products > 0, products, -np.inf), k)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_array_equal(rankings.scores, expected.scores)
+    assert_equal_rankings(rankings, expected)
 
 
 def test_sparse_search_supports_float_weights() -> None:
@@ -325,8 +298,7 @@ def test_sparse_search_supports_float_weights() -> None:
     rankings = searched(questions, passages).search([""] * 40, 100)
     products = questions.astype(np.float64) @ passages.T.astype(np.float64)
     expected = top_k(np.where(products > 0, products, -np.inf), 100)
-    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    assert_equal_rankings(rankings, expected, rtol=1e-6)
 
 
 def test_breaks_ties_by_row_and_drops_scores_not_above_0() -> None:

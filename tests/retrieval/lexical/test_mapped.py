@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.retrieval import lexical
 from mrc_workbench.retrieval.lexical import Segment, index
 from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings
+from tests.retrieval.compared import assert_equal_rankings
 from tests.retrieval.lexical.postings import postings_with, query_arrays, segments_with
 
 DOCUMENTS = [[1, 2], [2, 3, 3], [], [4, 1, 1], [5], [2, 2, 6]] * 8
@@ -78,9 +81,18 @@ class CountingSegments:
         return segments_with(DOCUMENTS, 0.9, 0.4, SIZE)
 
 
+def index_root() -> Path:
+    return workspace() / "cache" / "postings"
+
+
 def folder() -> Path:
-    (index_folder,) = (path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir())
+    (index_folder,) = (path for path in index_root().iterdir() if path.is_dir())
     return index_folder
+
+
+def set_age_of_newest(seconds: int) -> None:
+    newest = max(index_root().glob("*[!k]"), key=lambda path: path.stat().st_mtime)
+    os.utime(newest, (seconds, seconds))
 
 
 def opened(segments: CountingSegments) -> Postings:
@@ -89,10 +101,8 @@ def opened(segments: CountingSegments) -> Postings:
 
 def assert_finds_the_same(postings: Postings) -> None:
     questions = query_arrays([[2], [1, 6, 3], [0]])
-    rankings = postings.search(*questions, 9)
     expected = postings_with(DOCUMENTS, size=SIZE).search(*questions, 9)
-    np.testing.assert_array_equal(rankings.indices, expected.indices)
-    np.testing.assert_array_equal(rankings.scores, expected.scores)
+    assert_equal_rankings(postings.search(*questions, 9), expected)
 
 
 def test_builds_index_once_and_then_maps_it() -> None:
@@ -111,21 +121,20 @@ def test_key_and_size_identify_index() -> None:
     assert segments.times == 2
 
 
-@pytest.mark.parametrize("name", ["rows", "weights", "terms", "about.json"])
-def test_rebuilds_damaged_index(name: str) -> None:
-    segments = CountingSegments()
-    opened(segments)
-    content = bytearray((folder() / name).read_bytes())
+def flip_bits(path: Path) -> None:
+    content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
-    (folder() / name).write_bytes(content)
-    assert_finds_the_same(opened(segments))
-    assert segments.times == 2
+    path.write_bytes(content)
 
 
-def test_rebuilds_index_with_missing_file() -> None:
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [*((name, flip_bits) for name in ("rows", "weights", "terms", "about.json")), ("entries", Path.unlink)],
+)
+def test_rebuilds_damaged_index(name: str, damage: Callable[[Path], None]) -> None:
     segments = CountingSegments()
     opened(segments)
-    (folder() / "entries").unlink()
+    damage(folder() / name)
     assert_finds_the_same(opened(segments))
     assert segments.times == 2
 
@@ -137,8 +146,7 @@ def test_failed_build_leaves_no_files() -> None:
 
     with pytest.raises(RuntimeError, match="no more tokens"):
         mapped_postings("key", len(DOCUMENTS), broken, SIZE)
-    left = [path.name for path in (workspace() / "cache" / "postings").iterdir() if path.suffix != ".lock"]
-    assert left == []
+    assert [path.name for path in index_root().iterdir() if path.suffix != ".lock"] == []
     assert_finds_the_same(opened(CountingSegments()))
 
 
@@ -147,14 +155,13 @@ def test_restarts_killed_build_and_removes_leftovers() -> None:
     process = subprocess.Popen([sys.executable, "-c", _KILLED], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "half way\n"
-    index_root = workspace() / "cache" / "postings"
-    assert any(path.name.startswith(".") for path in index_root.iterdir())
+    assert any(path.name.startswith(".") for path in index_root().iterdir())
     process.send_signal(signal.SIGKILL)
     process.wait()
     segments = CountingSegments()
     assert_finds_the_same(opened(segments))
     assert segments.times == 1
-    assert not any(path.name.startswith(".") for path in index_root.iterdir())
+    assert not any(path.name.startswith(".") for path in index_root().iterdir())
 
 
 def _search_in_a_process(build_log: str) -> list[int]:
@@ -179,11 +186,18 @@ def test_concurrent_processes_build_index_once(tmp_path: Path) -> None:
     assert len(list(build_log.iterdir())) == 1
 
 
-def test_builds_index_in_memory_on_read_only_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    ("module", "function", "number"),
+    [(lexical, "write_arrays", errno.ENOSPC), (os, "copy_file_range", errno.EXDEV)],
+    ids=["full disk", "other disks"],
+)
+def test_builds_or_copies_index_without_disk_function(
+    module: ModuleType, function: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(index, "write_arrays", full)
+    monkeypatch.setattr(module, function, fail, raising=False)
     assert_finds_the_same(opened(CountingSegments()))
 
 
@@ -192,11 +206,10 @@ def test_removes_least_recently_used_indexes(monkeypatch: pytest.MonkeyPatch) ->
     segments = CountingSegments()
     for number, key in enumerate(("a", "b")):
         mapped_postings(key, len(DOCUMENTS), segments, SIZE)
-        newest = max((workspace() / "cache" / "postings").glob("*[!k]"), key=lambda path: path.stat().st_mtime)
-        os.utime(newest, (number, number))
+        set_age_of_newest(number)
     mapped_postings("a", len(DOCUMENTS), segments, SIZE)  # "b" is now the one not used for longest
     held = mapped_postings("b", len(DOCUMENTS), segments, SIZE)
-    os.utime(max((workspace() / "cache" / "postings").glob("*[!k]"), key=lambda path: path.stat().st_mtime), (2, 2))
+    set_age_of_newest(2)
     mapped_postings("c", len(DOCUMENTS), segments, SIZE)
     assert_finds_the_same(held)  # who has it open keeps it
     mapped_postings("a", len(DOCUMENTS), segments, SIZE)
@@ -207,7 +220,7 @@ def test_removes_least_recently_used_indexes(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_truncated_files_do_not_kill_process() -> None:
-    words = [sys.executable, "-c", _CUT_WHILE_SEARCHING, str(workspace() / "cache" / "postings")]
+    words = [sys.executable, "-c", _CUT_WHILE_SEARCHING, str(index_root())]
     done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "searched True\n"), done.stderr
 
@@ -216,13 +229,5 @@ def test_process_copies_index_once() -> None:
     first = opened(CountingSegments())
     second = opened(CountingSegments())
     assert first is second
-    names = {path.name for path in (workspace() / "cache" / "postings").iterdir()}
+    names = {path.name for path in index_root().iterdir()}
     assert len(names) == 2, names  # the index and its lock: the copy has no name
-
-
-def test_maps_index_if_copy_file_range_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(*_: object) -> int:
-        raise OSError(errno.EXDEV, "other disks")
-
-    monkeypatch.setattr(os, "copy_file_range", unsupported, raising=False)
-    assert_finds_the_same(opened(CountingSegments()))

@@ -25,6 +25,7 @@ from mrc_workbench.retrieval.explain import BM25Explainer, WindowedBM25Explainer
 from mrc_workbench.retrieval.lexical import terms
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25, windows
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 # enough of each particle that they are known as such
 _PARTICLES = " ".join(
@@ -111,13 +112,10 @@ def test_reports_word_cut_in_two_ways() -> None:
     question = "방시혁은 어느 학교를 다녔는가?"
     assert cut(question)[:3] == ["방", "시", "혁"]  # what Kiwi makes of it
     assert "방시혁" in cut(PASSAGE.text)
-    words = cut_words_of(
-        question_set_of((question, "p1"), ("고속도로를 무엇이 달리나?", "p2"), ("방시혁은 언제 태어났는가?", "p1"))
-    )
-    assert words["방시혁"] == terms.CutWord(
-        "방시혁", terms.CutEvidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2)
-    )
-    assert "고속도로" not in words
+    others = ("고속도로를 무엇이 달리나?", "p2"), ("방시혁은 언제 태어났는가?", "p1")
+    words = cut_words_of(question_set_of((question, "p1"), *others))
+    expected = terms.CutWord("방시혁", terms.CutEvidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2))
+    assert (words["방시혁"], "고속도로" in words) == (expected, False)
 
 
 @pytest.mark.slow
@@ -182,23 +180,16 @@ def test_explanation_shows_question_words_with_stems() -> None:
 @pytest.mark.parametrize("kind", [BM25Spec, WindowedBM25Spec])
 def test_rankings_key_depends_on_analyzer_and_stop_words(kind: type[TermSpec]) -> None:
     context = RetrieverContext(ENGLISH_SET)
-    keys = {
-        kind(name="A", analyzer=analyzer, stop_words=stop_words).make(context).key
-        for analyzer, stop_words in [
-            *((other, False) for other in (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)),
-            (Analyzer.AUTO, True),
-        ]
-    }
-    assert len(keys) == 5
+    analyzers = (Analyzer.AUTO, Analyzer.WORD, Analyzer.ENGLISH, Analyzer.GERMAN)
+    specs = [kind(name="A", stop_words=True), *(kind(name="A", analyzer=analyzer) for analyzer in analyzers)]
+    assert len({spec.make(context).key for spec in specs}) == 5
 
 
 def test_stored_experiment_omits_default_stop_words() -> None:
     assert "stop_words" not in BM25Spec(name="A").model_dump(mode="json")
     assert BM25Spec(name="A", stop_words=True).model_dump(mode="json")["stop_words"] is True
     plain, without = compared(ENGLISH_SET, BM25Spec(name="A"), BM25Spec(name="B", stop_words=True)).results
-    assert plain.rankings is not None
-    assert without.rankings is not None
-    assert [int((result.rankings.indices >= 0).sum()) for result in (plain, without)] == [3, 1]
+    assert [len(hits_of(result.rankings)[0]) for result in (plain, without)] == [3, 1]  # type: ignore[arg-type]
 
 
 def test_experiment_records_detected_analyzer() -> None:
@@ -278,14 +269,6 @@ def test_passage_score_is_best_window_score() -> None:
     assert rankings.scores[0].tolist() == pytest.approx([longer, shorter], rel=1e-6)
 
 
-def test_terms_of_two_sentences_match_only_in_window_of_two() -> None:
-    passages = [Passage("p1", "cat sat. dog ran."), Passage("p2", "dog cat. ox ran."), Passage("p3", "ox slept.")]
-    single_windows = WindowedBM25("windowed", passages, WORD).search(["cat dog"], 3)
-    assert single_windows.indices.tolist() == [[1, 0, -1]]
-    together = WindowedBM25("windowed", passages, WORD, sentences=2).search(["cat dog"], 3)
-    assert together.scores[0, 0] == together.scores[0, 1]
-
-
 def test_title_precedes_every_window() -> None:
     passages = [Passage("p1", "It slept. It ran.", "Cat"), Passage("p2", "It ran. It slept.", "Dog")]
     assert WindowedBM25("windowed", passages, WORD).search(["dog ran"], 1).indices.tolist() == [[1]]
@@ -303,11 +286,9 @@ def test_windowed_scores_are_maxima_of_bm25_over_windows(texts: list[list[str]],
     rankings = WindowedBM25("windowed", passages, WORD, sentences=sentences).search(["a b", "c d d", "e"], len(texts))
     for question in range(3):
         best: dict[int, float] = {}
-        for window_row, score in zip(plain.indices[question].tolist(), plain.scores[question].tolist(), strict=True):
-            if window_row >= 0:
-                best.setdefault(cut[window_row][0], score)
-        hits = zip(rankings.indices[question].tolist(), rankings.scores[question].tolist(), strict=True)
-        assert {row: score for row, score in hits if row >= 0} == best
+        for window_row, score in hits_of(plain)[question].items():
+            best.setdefault(cut[window_row][0], score)
+        assert hits_of(rankings)[question] == best
 
 
 @pytest.mark.slow
@@ -316,8 +297,7 @@ def test_whole_passage_windows_equal_bm25() -> None:
     queries = texts_of(sample.questions[::16])
     longest = WindowedBM25("windowed", sample.passages, sentences=10_000).search(queries, 20)
     plain = BM25("plain", sample.passages).search(queries, 20)
-    np.testing.assert_array_equal(longest.indices, plain.indices)
-    np.testing.assert_array_equal(longest.scores, plain.scores)
+    assert_equal_rankings(longest, plain)
 
 
 @pytest.mark.parametrize("texts", [[], ["..."], ["...", ""]])
@@ -330,24 +310,14 @@ def test_passages_without_tokens_are_never_returned(texts: list[str]) -> None:
 
 def test_builds_windowed_bm25_from_experiment_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
-    path.write_text(
-        """data = "small"
-[[retriever]]
-name = "Sentences"
-kind = "bm25-windows"
-sentences = 2
-analyzer = "bigram"
-k1 = 0.4
-b = 0.6
-title = false
-""",
-        encoding="utf-8",
-    )
+    options = 'sentences = 2\nanalyzer = "bigram"\nk1 = 0.4\nb = 0.6\ntitle = false\n'
+    head = 'data = "small"\n[[retriever]]\nname = "Sentences"\nkind = "bm25-windows"\n'
+    path.write_text(head + options, encoding="utf-8")
     queries = texts_of(QUESTIONS)
     (retriever,) = build_context(read_experiment(path), small_set()).retrievers.values()
     assert isinstance(retriever, CachedRetriever)
-    options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
-    expected = WindowedBM25("Sentences", PASSAGES, options, sentences=2).search(queries, 5)
+    bm25_options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
+    expected = WindowedBM25("Sentences", PASSAGES, bm25_options, sentences=2).search(queries, 5)
     np.testing.assert_array_equal(retriever.search(queries, 5).indices, expected.indices)
     np.testing.assert_array_equal(retriever.search(queries, 5).scores, expected.scores)
     path.write_text(path.read_text(encoding="utf-8").replace("sentences = 2", "sentences = 0"), encoding="utf-8")

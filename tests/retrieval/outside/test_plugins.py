@@ -1,12 +1,13 @@
 """Retrievers that the operator registers: by entry point or environment variable, never by a name in a file."""
 
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomli_w
 
 from mrc_workbench.data.store import save_question_set
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -37,37 +38,13 @@ class ready:
         return ["p2"]
 ready = ready()
 """
-EXPERIMENT = """
-data = "{data}"
-
-[[retriever]]
-name = "BM25"
-kind = "bm25"
-analyzer = "bigram"
-
-[[retriever]]
-name = "Endpoint"
-kind = "http"
-url = "{address}/search?q={{query}}&k={{k}}"
-method = "GET"
-ids = "hits.hits[*]._id"
-scores = "hits.hits[*]._score"
-
-[[retriever]]
-name = "Registered"
-kind = "plugin"
-entry = "letters"
-
-[[retriever]]
-name = "LangChain"
-kind = "plugin"
-entry = "langchain"
-
-[[retriever]]
-name = "Fused"
-kind = "hybrid"
-retrievers = ["BM25", "Endpoint"]
-"""
+SPECS: list[dict[str, Any]] = [
+    {"name": "BM25", "kind": "bm25", "analyzer": "bigram"},
+    {"name": "Endpoint", "kind": "http", "method": "GET", "ids": "hits.hits[*]._id", "scores": "hits.hits[*]._score"},
+    {"name": "Registered", "kind": "plugin", "entry": "letters"},
+    {"name": "LangChain", "kind": "plugin", "entry": "langchain"},
+    {"name": "Fused", "kind": "hybrid", "retrievers": ["BM25", "Endpoint"]},
+]
 REGISTERED = (
     "letters=tests.search_server:CharacterSearch,"
     "langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
@@ -148,14 +125,10 @@ def test_failure_has_reason(
     entry: str, options: dict[str, int], code: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "exits_on_import.py").write_text("raise OSError('no licence')")
-    also = (
-        "letters=their_search:CharacterSearch,missing=their_search:Nothing,gone=no_such_module:X,"
-        "exits=exits_on_import:X"
-    )
-    monkeypatch.setenv("MRC_RETRIEVERS", f"{also},their_search:ready,broken entry")
-    (result,) = compare(
-        Experiment(data="x", retriever=(PluginSpec(name="P", entry=entry, options=options),)), small_set()
-    ).results
+    own = "letters=their_search:CharacterSearch,missing=their_search:Nothing,their_search:ready"
+    monkeypatch.setenv("MRC_RETRIEVERS", f"{own},gone=no_such_module:X,exits=exits_on_import:X,broken entry")
+    spec = PluginSpec(name="P", entry=entry, options=options)
+    (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
     assert isinstance(result.error, OutsideError)
     assert result.error.code == code
     assert ("broken entry" in str(result.error)) == (code == "outside_plugin_unknown")
@@ -168,7 +141,9 @@ def test_compares_and_exports_plugins(tmp_path: Path, monkeypatch: pytest.Monkey
     out = tmp_path / "out"
     data = save_question_set(small_set())
     with searching(PASSAGES) as server:
-        path.write_text(EXPERIMENT.format(data=data.key, address=server.address), encoding="utf-8")
+        url = {"url": f"{server.address}/search?q={{query}}&k={{k}}"}
+        specs = [spec | (url if spec["kind"] == "http" else {}) for spec in SPECS]
+        path.write_text(tomli_w.dumps({"data": data.key, "retriever": specs}), encoding="utf-8")
         assert main(["compare", str(path), "--out", str(out)]) == 0
         n_requests = len(server.requests)
         assert n_requests == len(small_set().questions)
@@ -182,6 +157,4 @@ def test_compares_and_exports_plugins(tmp_path: Path, monkeypatch: pytest.Monkey
     assert results["LangChain"]["recall@5"] == results["Endpoint"]["recall@5"]
     names = {name for pair in json.loads((out / "significance.json").read_text()) for name in (pair["a"], pair["b"])}
     assert names == {"BM25", "Endpoint", "Registered", "LangChain", "Fused"}
-    provenance = (out / "provenance.json").read_text(encoding="utf-8")
-    assert "tests.search_server" in provenance  # which code was run
-    shutil.rmtree(out)
+    assert "tests.search_server" in (out / "provenance.json").read_text(encoding="utf-8")  # which code was run

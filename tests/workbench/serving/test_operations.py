@@ -4,9 +4,7 @@ import asyncio
 import json
 import logging
 import re
-import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -17,10 +15,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mrc_workbench.retrieval.milvus_connection import MilvusSettings, is_reachable
-from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
-from mrc_workbench.workbench.serving.app import create_app
-from mrc_workbench.workbench.serving.batches import Batches
+from mrc_workbench.workbench.serving.app import Batches, create_app
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
 from mrc_workbench.workbench.serving.protocol import AccessLog, Logging, Metrics, RequestLimits, access_logger
 from tests.doubles import PASSAGES, QUESTIONS
@@ -53,8 +49,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def test_counts_requests_refusals_and_questions() -> None:
-    with ExitStack() as stack:
-        service = client(stack, SINGLE_SEARCHER)
+    with client() as service:
         for body in ({"question": QUESTION}, {"questions": [QUESTION, QUESTION]}, {"question": ""}, {}):
             service.post("/search", json=body)
         service.get("/nowhere")
@@ -106,9 +101,8 @@ def _buckets(text: str, label: str) -> list[float]:
 
 def logged(caplog: pytest.LogCaptureFixture, logs: Logging, *requests: dict[str, Any]) -> list[dict[str, Any]]:
     caplog.clear()
-    with ExitStack() as stack, caplog.at_level(logging.WARNING, access_logger.name):
-        app = create_app(SINGLE_SEARCHER, RequestLimits(), logs=logs)
-        service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
+    app = create_app(SINGLE_SEARCHER, logs=logs)
+    with TestClient(app, "http://127.0.0.1") as service, caplog.at_level(logging.WARNING, access_logger.name):
         for body in requests:
             service.post("/search", json=body, headers={"X-Request-ID": "mine"})
     return [json.loads(record.getMessage()) for record in caplog.records if record.name == access_logger.name]
@@ -161,9 +155,7 @@ def test_logs_only_slow_requests(caplog: pytest.LogCaptureFixture) -> None:
 def test_info_identifies_served_comparison() -> None:
     retrievers = [{"name": "bm25", "kind": "bm25", "models": {}}]
     information = {"version": "1", "corpus_fingerprint": "abc", "retrievers": retrievers}
-    with ExitStack() as stack:
-        app = create_app(SINGLE_SEARCHER, RequestLimits(), information=information)
-        service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
+    with TestClient(create_app(SINGLE_SEARCHER, information=information), "http://127.0.0.1") as service:
         info = service.get("/info").json()
         assert info | information == info
         assert info["limits"]["max_k"] == 100
@@ -175,8 +167,7 @@ def test_is_live_but_not_ready_while_engine_is_down() -> None:
     reachable = [False]
     assert not is_reachable(MilvusSettings(f"http://127.0.0.1:{port}"), 0.5)
     behind = Searcher(bm25(PASSAGES), CORPUS, lambda: reachable[0])
-    with ExitStack() as stack:
-        service = client(stack, {"remote": behind})
+    with client({"remote": behind}) as service:
         assert service.get("/livez").status_code == 200
         refusal = service.get("/readyz")
         assert (refusal.status_code, refusal.json()["code"]) == (503, "engine_unreachable")
@@ -189,9 +180,8 @@ def test_is_live_but_not_ready_while_engine_is_down() -> None:
 
 def test_is_live_but_not_ready_while_search_hangs() -> None:
     held = Held()
-    with ExitStack() as stack:
+    with client({"held": Searcher(held, CORPUS)}, timeout=0.3) as service, ExitStack() as stack:
         stack.callback(held.go.set)
-        service = client(stack, {"held": Searcher(held, CORPUS)}, timeout=0.3)
         assert service.get("/readyz").status_code == 200
         assert service.post("/search", json={"question": QUESTION}).status_code == 503
         until = time.monotonic() + 10
@@ -202,23 +192,6 @@ def test_is_live_but_not_ready_while_search_hangs() -> None:
         held.go.set()
         assert service.post("/search", json={"question": QUESTION}).status_code == 200
         assert service.get("/readyz").status_code == 200
-
-
-class Recording:
-    """BM25 that waits for `go`, and records the searched questions."""
-
-    name = "recording"
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-        self.began = threading.Event()
-        self.searched = list[str]()
-
-    def search(self, questions: Sequence[str], k: int) -> Rankings:
-        self.began.set()
-        assert self.go.wait(20)
-        self.searched += questions
-        return bm25(PASSAGES).search(questions, k)
 
 
 def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
@@ -238,7 +211,7 @@ def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
 
 
 def test_skips_requests_of_disconnected_clients() -> None:
-    recording = Recording()
+    recording = Held()
     count = 12
     app = create_app({"recording": Searcher(recording, CORPUS)}, RequestLimits(max_batch_size=1))
 
@@ -271,8 +244,8 @@ def test_skips_requests_of_disconnected_clients() -> None:
 
 
 def test_skips_cancelled_batch() -> None:
-    held = Recording()
-    recording = Recording()
+    held = Held()
+    recording = Held()
     recording.go.set()
 
     async def visit() -> None:

@@ -18,8 +18,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
-from mrc_workbench.retrieval.searcher import Searcher, SearchHit, open_searcher, open_searchers
-from mrc_workbench.workbench.serving.batches import Batches
+from mrc_workbench.retrieval.searcher import Searcher, open_searcher, open_searchers
+from mrc_workbench.workbench.serving.app import Batches
 from mrc_workbench.workbench.serving.cli import describe_searchers
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import MAKERS, MANY, QUERIES, bm25
@@ -72,9 +72,7 @@ def test_returns_equal_results_alone_together_and_in_batches(make: Callable[...,
 
 
 @pytest.mark.slow
-def test_opens_experiment_and_stored_comparison_with_equal_results(tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+def test_opens_experiment_and_stored_comparison_with_equal_results(file: Path) -> None:
     progress: list[tuple[str, float]] = []
     searchers = open_searchers(file, on_progress=lambda *arguments: progress.append(arguments))
     question_set = find("sample")
@@ -93,6 +91,13 @@ def test_opens_experiment_and_stored_comparison_with_equal_results(tmp_path: Pat
     assert {name for name, _ in progress} == {"BM25", "Words", "Hybrid"}
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+    return path
+
+
 def files() -> set[Path]:
     return {path for path in workspace().rglob("*") if path.is_file()}
 
@@ -102,9 +107,7 @@ def information(file: Path, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_information_identifies_index_without_folders(tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
+def test_information_identifies_index_without_folders(file: Path, tmp_path: Path) -> None:
     description = information(file, "Hybrid")
     assert description["corpus_fingerprint"] == find("sample").passages.fingerprint
     assert description["retrievers"] == [{"name": "Hybrid", "kind": "hybrid", "models": {}}]
@@ -119,19 +122,19 @@ def test_information_identifies_index_without_folders(tmp_path: Path) -> None:
     assert other["corpus_fingerprint"] != description["corpus_fingerprint"]
 
 
-def test_reports_unopenable_retrievers(tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
-    with pytest.raises(ValueError, match="BM25, Words, Hybrid"):
-        open_searcher(file)
-    with pytest.raises(ValueError, match="'Dense'"):
-        open_searcher(file, "Dense")
-    with pytest.raises(ValueError, match="there is no comparison"):
-        open_searcher("0123456789abcdef")
+def test_reports_unopenable_retrievers(file: Path, tmp_path: Path) -> None:
     run = '[[retriever]]\nname = "elsewhere"\nkind = "run"\npath = "a.trec"\n'
-    file.write_text(f'data = "sample"\n{run}', encoding="utf-8")
-    with pytest.raises(ValueError, match="elsewhere"):
-        open_searcher(file, "elsewhere")
+    with_run = tmp_path / "run.toml"
+    with_run.write_text(f'data = "sample"\n{run}', encoding="utf-8")
+    messages = {
+        (file, ""): "BM25, Words, Hybrid",
+        (file, "Dense"): "'Dense'",
+        ("0123456789abcdef", ""): "there is no comparison",
+        (with_run, "elsewhere"): "elsewhere",
+    }
+    for arguments, message in messages.items():
+        with pytest.raises(ValueError, match=message):
+            open_searcher(*arguments)
 
 
 class Counting:
@@ -163,21 +166,3 @@ def test_batches_concurrent_questions_and_isolates_errors() -> None:
     assert isinstance(results[1], RuntimeError)
     assert results[0] == [searcher.search(texts[:1], 3)[0]]
     assert counting.searches[:4] == [[texts[0], "fail"], [texts[0]], ["fail"], texts]  # one request is never divided
-
-
-def test_skips_cancelled_searches() -> None:
-    counting = Counting()
-
-    async def ask() -> list[list[SearchHit]]:
-        with ThreadPoolExecutor(1) as thread:
-            batches = Batches(Searcher(counting, Passages.from_passages(MANY)), thread, max_questions=4, seconds=0.05)
-            work = asyncio.create_task(batches.work())
-            given_up = asyncio.create_task(batches.search(["zebra"], 1))
-            await asyncio.sleep(0)
-            given_up.cancel()
-            hits = await batches.search([QUESTIONS[0].text], 1)
-            work.cancel()
-            return hits
-
-    assert run(ask())[0][0].id == "p1-0"
-    assert counting.searches == [[QUESTIONS[0].text]]
