@@ -367,7 +367,7 @@ def _groups_in(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
-def _first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
+def first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
     row_of = question_set.row_of_passage
     return [question_set.passages[row_of[question.relevant[0]]] for question in question_set.questions]
 
@@ -378,11 +378,11 @@ def _text_lengths(items: Sequence[Question | Passage]) -> np.ndarray:
 
 _LABEL_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], list[str]]] = {
     SliceProperty.KIND: lambda questions: [question.kind for question in questions.questions],
-    SliceProperty.ARTICLE: lambda questions: [passage.title for passage in _first_relevant_passages(questions)],
+    SliceProperty.ARTICLE: lambda questions: [passage.title for passage in first_relevant_passages(questions)],
 }
 _NUMERIC_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], np.ndarray]] = {
     SliceProperty.QUESTION_LENGTH: lambda questions: _text_lengths(questions.questions),
-    SliceProperty.PASSAGE_LENGTH: lambda questions: _text_lengths(_first_relevant_passages(questions)),
+    SliceProperty.PASSAGE_LENGTH: lambda questions: _text_lengths(first_relevant_passages(questions)),
     SliceProperty.OVERLAP: word_overlap,
     SliceProperty.MATCHED_TERMS: matched_terms,
 }

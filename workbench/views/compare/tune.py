@@ -12,6 +12,7 @@ from mrc_workbench.data.split import MIN_QUESTIONS, Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.retrieval.analysis import labs
+from mrc_workbench.retrieval.analysis.questions import first_relevant_passages
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec
@@ -145,9 +146,9 @@ def _draw_unmatched(lab: LabResult) -> None:
 
 
 def _draw_unmatched_questions(question_set: QuestionSet, rows: UnmatchedQuestions) -> None:
-    questions = [question_set.questions[row] for row in rows.without_relevant_match]
-    passages = [question_set.passages[question_set.row_of_passage[question.relevant[0]]] for question in questions]
-    table = pd.DataFrame({"question": [question.text for question in questions]})
+    unmatched = question_set.with_questions(rows.without_relevant_match)
+    passages = first_relevant_passages(unmatched)
+    table = pd.DataFrame({"question": [question.text for question in unmatched.questions]})
     table["passage"] = [" · ".join(filter(None, (passage.title, passage.text))) for passage in passages]
     table["anywhere"] = ~np.isin(rows.without_relevant_match, rows.without_any_match)
     columns = {
