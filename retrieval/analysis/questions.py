@@ -7,7 +7,6 @@ none of its components returns it, or if it ranks the passage too low.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +20,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, values_by_ret
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.lexical.terms import shared_terms
 from mrc_workbench.retrieval.measures import Scores, first_relevant_ranks
-from mrc_workbench.retrieval.rankings import QueryHits, Rankings
+from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, proportion_intervals
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one more band holds deeper ranks and misses
@@ -124,16 +123,6 @@ def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     fields = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
     has_text = [text == id_.lower() or any(text in field.lower() for field in texts) for id_, texts in fields]
     return np.flatnonzero(has_text)
-
-
-def intersection_mask(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a mask, `(count,)` bool, of the rows that are in every part."""
-    return np.isin(np.arange(count), reduce(np.intersect1d, parts, np.arange(count)))
-
-
-def findings_of(compared: Comparison, row: int) -> dict[str, QueryHits]:
-    """Return the stored hits of every retriever for the question at `row`."""
-    return {name: QueryHits.from_rankings(rankings, row) for name, rankings in compared.rankings.items()}
 
 
 def same_article_rows(question_set: QuestionSet, row: int) -> frozenset[int]:
@@ -368,6 +357,7 @@ def _groups_in(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
 
 
 def first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
+    """Return the first relevant passage of each question; all questions have one."""
     row_of = question_set.row_of_passage
     return [question_set.passages[row_of[question.relevant[0]]] for question in question_set.questions]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.retrieval.analysis import open_comparison, questions
+from mrc_workbench.retrieval import significance
+from mrc_workbench.retrieval.analysis import questions
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.analysis.questions import Quadrant, SliceProperty, find_outcomes
@@ -67,7 +68,7 @@ def test_rejects_folder_without_comparison(tmp_path: Path) -> None:
 
 
 def test_computes_analysis_once(opened: OpenComparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = count_calls(monkeypatch, open_comparison, "question_groups")
+    calls = count_calls(monkeypatch, significance, "question_groups")
     assert opened.groups is opened.groups
     assert opened.tests(("Right", "Late"), "recall@1") is opened.tests(("Right", "Late"), "recall@1")
     assert len(calls) == 1
@@ -84,7 +85,7 @@ def test_computes_analysis_once_for_concurrent_sessions(
         begun.wait(0.2)  # the others come meanwhile
         return question_groups(*arguments)
 
-    monkeypatch.setattr(open_comparison, "question_groups", slow)
+    monkeypatch.setattr(significance, "question_groups", slow)
     with ThreadPoolExecutor(10) as sessions:
         group_arrays = list(sessions.map(lambda _: opened.groups, range(10)))
     assert len(calls) == 1

@@ -24,8 +24,6 @@ from mrc_workbench.retrieval.analysis.questions import (
     ceilings,
     count_outcomes,
     find_outcomes,
-    findings_of,
-    intersection_mask,
     most_different_retriever,
     most_disputed,
     quadrants,
@@ -41,7 +39,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.rankings import QueryHits, Rankings
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import small_set
 from tests.retrieval.compared import rankings
 
@@ -176,20 +174,6 @@ def test_table_starts_with_search_page_examples() -> None:
 )
 def test_finds_questions_by_words_answers_and_ids(text: str, rows: list[int]) -> None:
     assert rows_with_text(small_set(), text).tolist() == rows
-
-
-def test_intersects_filters() -> None:
-    assert intersection_mask(4, []).tolist() == [True] * 4
-    assert intersection_mask(4, [np.array([0, 2, 3]), np.array([3, 1, 2])]).tolist() == [False, False, True, True]
-    assert not intersection_mask(4, [np.array([], dtype=int)]).any()
-
-
-def test_findings_match_stored_rankings() -> None:
-    experiment = Experiment(data="x", retriever=(BM25Spec(name="A"), BM25Spec(name="B")))
-    ranking = rankings([2, 0, -1], *[[1, -1, -1]] * 5)
-    compared = Comparison(experiment, small_set(), (Result("A", ranking), Result("B", error=ValueError("no"))))
-    assert findings_of(compared, 0) == {"A": QueryHits((2, 0), (10.0, 9.0))}
-    assert findings_of(compared, 3) == {"A": QueryHits((1,), (10.0,))}
 
 
 def test_returns_irrelevant_passages_of_same_article() -> None:

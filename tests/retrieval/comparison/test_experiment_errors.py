@@ -16,14 +16,7 @@ from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
 from mrc_workbench.retrieval.comparison import experiment as experiment_file
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import (
-    Experiment,
-    ExperimentError,
-    add_retriever,
-    read_experiment,
-    read_experiment_as,
-    write_experiment,
-)
+from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
@@ -45,7 +38,7 @@ def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
     path = folder / "e.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ExperimentError) as caught:
-        read_experiment_as(kind, path)
+        experiment_file.read_experiment_as(kind, path)
     return str(caught.value)
 
 
@@ -85,7 +78,7 @@ def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
 def test_names_unreadable_file(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExperimentError) as caught:
-        read_experiment_as(Experiment, Path(name))
+        experiment_file.read_experiment_as(Experiment, Path(name))
     assert str(caught.value) == f"the experiment file {Path(name)} cannot be read: {reason}"
 
 
@@ -132,10 +125,10 @@ def test_custom_retriever_meets_contract() -> None:
 def test_reads_compares_and_exports_custom_retriever(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('data = "small"\n[[retriever]]\nname = "By letters"\nkind = "letters"\n', encoding="utf-8")
-    experiment = read_experiment(path)
+    experiment = experiment_file.read_experiment(path)
     assert experiment.retriever == (SPEC,)
-    path.write_text(write_experiment(experiment), encoding="utf-8")
-    assert read_experiment(path) == experiment
+    path.write_text(experiment_file.write_experiment(experiment), encoding="utf-8")
+    assert experiment_file.read_experiment(path) == experiment
     comparison = compare(experiment, small_set())
     assert comparison.scores["By letters"].means()["hit@1"] > 0.5
     out = tmp_path / "out"
@@ -155,7 +148,7 @@ def page() -> None:
 
 def test_page_displays_question_with_score() -> None:
     data = save_question_set(small_set())
-    add_retriever(data.fingerprint, SPEC)
+    experiment_file.add_retriever(data.fingerprint, SPEC)
     experiment = choices_for(data).experiment(data, [SPEC.name], Part.ALL)
     keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = AppTest.from_function(page, default_timeout=60)

@@ -133,9 +133,14 @@ def draw() -> None:
         return
     data = selected_set()
     buttons = _draw_head(data)
-    if not data.questions:
+    if data.questions:
+        _draw_selected(data, buttons)
+    else:
         st.info(word("compare.no_questions"), icon=":material/info:")
-        return
+
+
+def _draw_selected(data: StoredSet, buttons: DeltaGenerator) -> None:
+    """Draw the controls, and the comparison of the selected retrievers or the last one before it is run."""
     choices = choices_for(data)
     answer = st.container()
     settings = _settings()
@@ -172,7 +177,9 @@ def draw() -> None:
             _draw_costs(data, experiment, choices)
     with answer:
         if view and last:
-            _draw_earlier_badge(last)
+            questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
+            text = word("compare.earlier", questions=questions, created=moment(last.created_at))
+            st.badge(text, icon=":material/history:")
         if awaits_user:
             running.draw_unfinished(selected, shows_result=view is not None)
         elif view is None:
@@ -181,11 +188,6 @@ def draw() -> None:
             _draw_offer(selected, other_comparison, names)
     if view:
         _draw_comparison(view, choices, answer, more_offered=awaits_user or other_comparison is not None)
-
-
-def _draw_earlier_badge(last: StoredComparison) -> None:
-    questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
-    st.badge(word("compare.earlier", questions=questions, created=moment(last.created_at)), icon=":material/history:")
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:
@@ -198,10 +200,10 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoic
             forecast = forecast_retrievers({spec.name: spec}, all_questions)[spec.name]
             seconds = forecast.seconds if forecast.is_measured else None
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
-            if choices.expected and choices.expected.label(spec.name):
-                time = ""  # the chip has it
+            has_time_label = choices.expected and choices.expected.label(spec.name)
             counts = {"megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
-            st.caption(f"{word('compare.cost', name=plain_names([spec.name]), **counts)} {time}".strip())
+            cost = word("compare.cost", name=plain_names([spec.name]), **counts)
+            st.caption(cost if has_time_label else f"{cost} {time}")
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import altair as alt
@@ -58,7 +58,8 @@ class QuestionList:
     def mask(self) -> np.ndarray:
         """Whether each question passes the filters, `(n_questions,)` bool."""
         count = len(self.view.comparison.question_set.questions)
-        return questions.intersection_mask(count, [item.rows for item in self.filters])
+        rows = reduce(np.intersect1d, [item.rows for item in self.filters], np.arange(count))
+        return np.isin(np.arange(count), rows)
 
     def describe(self) -> str:
         return " · ".join(item.text for item in self.filters)
@@ -156,7 +157,8 @@ class QuestionCase:
 
     @cached_property
     def findings(self) -> dict[str, QueryHits]:
-        return questions.findings_of(self.view.comparison, self.row)
+        rankings = self.view.comparison.rankings.items()
+        return {name: QueryHits.from_rankings(ranking, self.row) for name, ranking in rankings}
 
     @cached_property
     def results(self) -> QuestionResults:
