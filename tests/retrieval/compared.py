@@ -67,6 +67,11 @@ LATE = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]  # second place but f
 NONE = [[4], [4], [4], [4], [0], [4]]
 
 
+def repeated(rows: Sequence[Sequence[int]], copies: int = 8) -> list[list[int]]:
+    """Rows of the small set for the same questions of `many_questions`."""
+    return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
+
+
 def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     """Enough questions that right and wrong are surely apart: each passage and question, `copies` times over."""
     small = small_set()
@@ -77,13 +82,9 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
         for n, q in product(range(copies), small.questions)
     )
     question_set = QuestionSet("many", passages, questions)
-
-    def shifted(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
-
-    return question_set, comparison_of(
-        {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, question_set
-    )
+    right = repeated(RIGHT, copies)
+    rows = {"right": right, "late": repeated(LATE, copies), "same": right, "lost": None}
+    return question_set, comparison_of(rows, question_set)
 
 
 def partly_judged(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:

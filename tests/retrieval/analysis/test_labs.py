@@ -77,10 +77,8 @@ def test_bm25_lab_varies_only_its_values() -> None:
     common = {"analyzer": Analyzer.WORD, "b": 0.75, "title": False, "selected_on": Part.VALIDATION}
     values = [{"name": f"word · k1 {k1:g} · b 0.75", "k1": k1} | common for k1 in (0.3, 2)]
     windows = [setting | {"name": f"windows of 3 · {setting['name']}", "sentences": 3} for setting in values]
-    assert labs.tried_specs(lab) == [
-        *map(BM25Spec.model_validate, values),
-        *map(WindowedBM25Spec.model_validate, windows),
-    ]
+    expected = [*map(BM25Spec.model_validate, values), *map(WindowedBM25Spec.model_validate, windows)]
+    assert labs.tried_specs(lab) == expected
 
 
 def test_bm25_lab_keeps_usable_options() -> None:
@@ -89,10 +87,8 @@ def test_bm25_lab_keeps_usable_options() -> None:
     present = BM25Spec(name="BM25", **options)  # type: ignore[arg-type]
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     lab = labs.bm25_lab(compared, "BM25", [Analyzer.KIWI, Analyzer.WORD], sentences=[0, 2], k1s=[1], bs=[0])
-    option_values = [
-        spec.model_dump(exclude={"name", "selected_on", "kind", "k1", "b", "title", "engine"})
-        for spec in labs.tried_specs(lab)
-    ]
+    others = {"name", "selected_on", "kind", "k1", "b", "title", "engine"}
+    option_values = [spec.model_dump(exclude=others) for spec in labs.tried_specs(lab)]
     of_kiwi = {"analyzer": "kiwi", **options}
     words = {"analyzer": "word", "title_weight": 2.0, "pairs": True}
     windows = {name: value for name, value in of_kiwi.items() if name != "fb_docs"}
@@ -110,8 +106,7 @@ def test_lexical_lab_tries_single_and_combined_changes() -> None:
     lab = labs.lexical_lab(compared, "BM25", kinds)
     first = {"title_weight": 4.0}
     few = {"fb_docs": 3, "fb_weight": 0.1}
-    many = {"fb_docs": 3}
-    many |= {"fb_weight": 0.3}
+    many = {"fb_docs": 3, "fb_weight": 0.3}
     split: dict[str, object] = {"compounds": "split"}
     others = {"name", "selected_on", "kind", "analyzer", "b", "title", "engine"}
     dumped = {spec.name: spec.model_dump(mode="json", exclude=others) for spec in labs.tried_specs(lab)}
@@ -126,9 +121,7 @@ def test_lexical_lab_tries_single_and_combined_changes() -> None:
     together = {"k1": 0.6, "title_weight": 2.0, **few, **split}
     assert dumped["title weight 2 · fb docs 3 · fb weight 0.1 · compounds split"] == together
     assert len(dumped) == 1 + 5 + 2 * 2 * 1
-    assert (
-        len(labs.tried_specs(labs.lexical_lab(compared, "BM25", kinds[:1]))) == 3
-    )  # of one kind there is nothing together
+    assert len(labs.tried_specs(labs.lexical_lab(compared, "BM25", kinds[:1]))) == 3  # nothing to combine
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from mrc_workbench.retrieval.analysis.questions import (
 from mrc_workbench.retrieval.combine import Fusion, RerankedRetriever, fuse
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import small_set
@@ -380,9 +380,7 @@ def test_ceilings_bound_scores_and_never_decrease(seed: int, depth: int) -> None
     comparison = comparison_with(question_set, rankings, BM25, DENSE, HYBRID | {"top_k": depth})
     limits = ceilings(comparison, (depth, *DEPTHS[:5]))
     for k in (1, 5, 20):
-        own = ceilings(comparison_with(question_set, {"bm25": hybrid}, BM25), (k,))["bm25"][
-            0
-        ]  # of one that wraps none: its Hit@K
-        assert own <= limits["hybrid"][0]
+        own = ceilings(comparison_with(question_set, {"bm25": hybrid}, BM25), (k,))["bm25"]  # its Hit@K: it wraps none
+        assert own[0] <= limits["hybrid"][0]
     assert all((np.diff(limits[name][1:]) >= 0).all() for name in rankings)
     assert (limits["hybrid"] >= np.maximum(limits["bm25"], limits["dense"])).all()

@@ -45,12 +45,7 @@ def rows_of(parts: Sequence[Slice]) -> dict[str, list[int]]:
 
 
 def test_offers_kinds_and_articles_only_if_there_are_two() -> None:
-    numbers = [
-        SliceProperty.QUESTION_LENGTH,
-        SliceProperty.PASSAGE_LENGTH,
-        SliceProperty.OVERLAP,
-        SliceProperty.MATCHED_TERMS,
-    ]
+    numbers = [by for by in SliceProperty if by not in (SliceProperty.KIND, SliceProperty.ARTICLE)]
     assert properties(small_set()) == [*numbers, SliceProperty.ARTICLE]
     kinds = [replace(question, kind="who" if row else "") for row, question in enumerate(QUESTIONS)]
     assert SliceProperty.KIND not in properties(replace(small_set(), questions=tuple(kinds)))
@@ -70,12 +65,8 @@ def test_sorts_kinds_by_size_and_skips_missing_kind() -> None:
 
 def test_slices_articles_by_first_relevant_title() -> None:
     # q5's passage has no title; q6 has two relevant passages, of which 한강 is the first
-    assert rows_of(slices(small_set(), SliceProperty.ARTICLE)) == {
-        "한강": [1, 5],
-        "서울": [2],
-        "설악산": [3],
-        "세종": [0],
-    }
+    expected = {"한강": [1, 5], "서울": [2], "설악산": [3], "세종": [0]}
+    assert rows_of(slices(small_set(), SliceProperty.ARTICLE)) == expected
     assert slices(small_set(), SliceProperty.KIND) == []  # a property without values
     assert slices(of_lengths([1, 2]), SliceProperty.ARTICLE) == []
 
@@ -119,10 +110,8 @@ def test_skips_questions_without_value() -> None:
 def test_uses_length_of_first_relevant_passage() -> None:
     passages = (Passage("short", "x" * 3), Passage("long", "x" * 9))
     dataset = dataset_of([Question("a", "a", (), ("long", "short")), Question("b", "b", (), ("short",))], passages)
-    assert [(part.low, part.rows.tolist()) for part in slices(dataset, SliceProperty.PASSAGE_LENGTH)] == [
-        (3, [1]),
-        (9, [0]),
-    ]
+    parts = slices(dataset, SliceProperty.PASSAGE_LENGTH)
+    assert [(part.low, part.rows.tolist()) for part in parts] == [(3, [1]), (9, [0])]
 
 
 def test_counts_matched_terms_in_best_passage() -> None:

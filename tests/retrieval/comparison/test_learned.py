@@ -121,12 +121,8 @@ def test_separates_seen_from_unseen_training_questions(tmp_path: Path, monkeypat
     dense = DenseSpec(name="Dense", model=str(model))
     encoder = SimpleNamespace(fingerprint="", meter=None)
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.spec.BiEncoder", lambda *_, **__: encoder)
-    specs = (
-        BM25,
-        dense,
-        HybridSpec(name="Both", retrievers=("BM25", "Dense")),
-        LearnedSpec(name="Mix", retrievers=("Both",)),
-    )
+    hybrid = HybridSpec(name="Both", retrievers=("BM25", "Dense"))
+    specs = (BM25, dense, hybrid, LearnedSpec(name="Mix", retrievers=("Both",)))
     rows = split(world(), SplitOptions()).rows
 
     def training_rows(limit: int = 2000) -> tuple[set[int], set[int]]:
@@ -218,9 +214,8 @@ def test_resolves_every_short_name() -> None:
     assert [defaults.by_name(short).name for short in multistage.SHORT_NAMES] == [*multistage.SHORT_NAMES.values()]
     assert defaults.by_name("MIX").components == ("BM25", "Dense", "Late")
     assert defaults.by_name("Best mix") == defaults.by_name("mix")
-    defaults = multistage.DefaultRetrievers.of(
-        multistage.MAX_LATE_PASSAGES + 1, 480
-    )  # a large dataset has late interaction only by name
+    # a large dataset has late interaction only by name
+    defaults = multistage.DefaultRetrievers.of(multistage.MAX_LATE_PASSAGES + 1, 480)
     assert "Late" not in [spec.name for spec in defaults.first_stage]
     assert defaults.mix.components == ("BM25", "Dense")
     assert defaults.by_name("late").model_dump()["dimensions"] == 128

@@ -124,10 +124,8 @@ def test_cached_rankings_take_no_time_and_are_not_measured() -> None:
     clock.now = 1.0  # read from a slow disk
     pace.update("Dense", 0.0)
     pace.finish()
-    assert (
-        json.loads((workspace() / "cache" / "pace.json").read_text())[reader_key(BM25)]["seconds_per_character"]
-        == 2.0 / CHARACTERS
-    )
+    stored = json.loads((workspace() / "cache" / "pace.json").read_text())
+    assert stored[reader_key(BM25)]["seconds_per_character"] == 2.0 / CHARACTERS
 
 
 def test_does_not_measure_retrievers_that_read_nothing() -> None:
@@ -158,12 +156,8 @@ def test_time_left_rises_by_at_most_a_tenth() -> None:
 def test_measures_again_if_stored_speeds_are_damaged() -> None:
     store_speeds(Dense=(0.0, 10.0))
     path = workspace() / "cache" / "pace.json"
-    for damaged in (
-        "{",
-        "[]",
-        json.dumps({reader_key(DENSE): {"seconds_per_character": "x"}}),
-        json.dumps({reader_key(DENSE): None}),
-    ):
+    entries = [json.dumps({reader_key(DENSE): speed}) for speed in ({"seconds_per_character": "x"}, None)]
+    for damaged in ("{", "[]", *entries):
         path.write_text(damaged)
         pace = started_estimator(Clock(), "Dense")
         pace.update("Dense", 0.0)

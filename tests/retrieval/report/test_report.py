@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.report.report import format_points, leading_measure
 from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, recommend, translator
 from mrc_workbench.retrieval.significance import question_groups
 from tests.doubles import small_set
-from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions, partly_judged
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions, partly_judged, repeated
 
 pytestmark = pytest.mark.slow
 NO_OTHER = "no other retriever is significantly better"
@@ -129,11 +129,8 @@ def test_displays_metrics(language: str) -> None:
     assert test is not None
     cells = [cell.strip() for cell in pairs[1]]
     assert cells[:2] == ["late", "right"]
-    assert cells[2:5] == [
-        format_points(test.difference),
-        f"{format_points(test.low)} ~ {format_points(test.high)}",
-        "< 0.001",
-    ]
+    interval = f"{format_points(test.low)} ~ {format_points(test.high)}"
+    assert cells[2:5] == [format_points(test.difference), interval, "< 0.001"]
     assert cells[5] == f"{test.wins} / {test.ties} / {test.losses}"
     assert "lost" not in {cell.strip() for row in pairs for cell in row}
 
@@ -168,10 +165,7 @@ def test_headline_states_winner_and_significance(
     rows_by_retriever: dict[str, list[list[int]] | None], sentence: str
 ) -> None:
     many, _ = many_questions()
-    rows = {
-        name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of]
-        for name, of in rows_by_retriever.items()
-    }
+    rows = {name: of and repeated(of) for name, of in rows_by_retriever.items()}
     answers = re.findall(r'<div class="answer">(.*?)</div>', report(comparison_of(rows, many), "en"))
     assert len(answers) == 1
     assert re.fullmatch(sentence, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
@@ -198,11 +192,8 @@ def test_report_follows_recommendation() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_translates_default_names() -> None:
     many, _ = many_questions()
-    shifted = {
-        name: [[5 * copy + row for row in query_rows] for copy in range(8) for query_rows in rows]
-        for name, rows in {"BM25": LATE, "Late": RIGHT, "Best mix": RIGHT}.items()
-    }
-    comparison = comparison_of(shifted, many)
+    rows = {"BM25": repeated(LATE), "Late": repeated(RIGHT), "Best mix": repeated(RIGHT)}
+    comparison = comparison_of(rows, many)
     korean, english = (Page(report(comparison, language)) for language in ("ko", "en"))
     sentence = "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다"
     assert sentence in re.sub(" ([:,.])", r"\1", korean.text)
@@ -340,17 +331,8 @@ def test_uses_every_text_key() -> None:
     folder = Path(report_module.__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
     # say(f"part.{…}")
-    computed = [
-        "part.",
-        "headline.",
-        "retriever.",
-        "property.",
-        "fate.",
-        "term.",
-        "notice.",
-        "question_kind.",
-        "split.",
-    ]
+    computed = ["part.", "headline.", "retriever.", "property.", "fate.", "term.", "notice."]
+    computed += ["question_kind.", "split."]
     for key in catalog("en"):
         section = key.split(".")[0] + "."
         assert f'"{key}"' in written or section in computed, key

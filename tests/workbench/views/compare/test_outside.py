@@ -5,20 +5,17 @@ from collections.abc import Iterator
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import user_of
 from mrc_workbench.retrieval.comparison import experiment as experiments
-from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.workbench.views.choices import choices_for, method_line
 from tests.doubles import PASSAGES, small_set
 from tests.search_server import CharacterSearch, SearchServer, scored, searching
+from tests.workbench.views.compare import worlds
 from tests.workbench.views.compare.worlds import page, press
 from tests.workbench.views.driving import opened, run, texts
 
@@ -59,24 +56,22 @@ def test_tries_and_adds_an_endpoint(data: StoredSet, server: SearchServer, start
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
+def test_displays_precise_errors(server: SearchServer) -> None:
+    app = form(server)
+    for field, value, says in (
         ("url", "search.example.org", "must begin with http://"),
         ("url", "http://127.0.0.1:1/{query}", "Cannot connect"),
         ("url", "http://127.0.0.1:1/", "Put {query} into the address"),
         ("ids", "hits[", "not a JMESPath expression"),
         ("ids", "", "not a JMESPath expression"),
         ("ids", "hits.total", "gives no list. The answer has: hits"),
-    ],
-)
-def test_displays_precise_error(server: SearchServer, field: str, value: str, says: str) -> None:
-    app = form(server)
-    app.text_input(key=f"http_{field}_plain").set_value(value)
-    app = press(run(app), "http_try")
-    (error,) = app.error
-    assert says in error.value.replace("\\", "")
-    assert not app.exception
+    ):
+        box = app.text_input(key=f"http_{field}_plain")
+        valid = box.value
+        box.set_value(value)
+        (error,) = press(app, "http_try").error
+        assert says in error.value.replace("\\", ""), (field, value)
+        app.text_input(key=f"http_{field}_plain").set_value(valid)
 
 
 def test_reports_strict_server_error_and_unknown_ids(server: SearchServer) -> None:
@@ -110,9 +105,8 @@ def test_names_secret_by_its_variable(data: StoredSet, server: SearchServer, mon
     app = press(run(app), "http_try")
     assert not app.error
     press(app, "http_add")
-    assert [dict(spec)["secret_headers"] for spec in experiments.added_retrievers(data.fingerprint)] == [
-        {"x-key": "MRC_SECRET_TESTS"}
-    ]
+    (spec,) = experiments.added_retrievers(data.fingerprint)
+    assert dict(spec)["secret_headers"] == {"x-key": "MRC_SECRET_TESTS"}
 
 
 def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +125,8 @@ def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPat
 
 def compared(data: StoredSet, spec: Spec) -> AppTest:
     """Store the comparison of BM25 with a retriever and open it."""
-    names = ["BM25", spec.name]
-    experiment = choices_for(data).experiment(data, names, Part.ALL)
-    keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
-    return opened(page, retrievers="|".join(names))
+    worlds.compared(data, "BM25", spec.name)
+    return opened(page, retrievers=f"BM25|{spec.name}")
 
 
 class WithUnknown(CharacterSearch):

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.questions.judgements import load_remarks, mark_negative, write_note
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.retrieval.combine import Hybrid
 from mrc_workbench.retrieval.comparison.experiment import add_run
@@ -303,10 +304,11 @@ def test_marks_passage_as_hard_negative_and_lists_it(data: StoredSet) -> None:
 
 
 def test_marks_only_training_questions() -> None:
-    boxes = [[item.key or "" for item in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
-    marked = [any(key.startswith("mark_") for key in keys) for keys in boxes]
-    assert any(marked)
-    assert not all(marked)
+    parts = split(small_set(), SplitOptions()).rows
+    for part, is_marked in ((Part.TRAIN, True), (Part.TEST, False)):
+        question = small_set().questions[parts[part][0]]
+        keys = [item.key or "" for item in opened(question=question.id).checkbox]
+        assert any(key.startswith("mark_") for key in keys) is is_marked
 
 
 def test_removes_selected_remarks(data: StoredSet) -> None:

@@ -295,7 +295,4 @@ def test_numbers_equal_names() -> None:
     assert free_name("A", [], "{} {}") == "A"
     assert free_name("A", ["A", "A 2"], "{} {}") == "A 3"
     first, second = (keep_dictionary(Dictionary((Word(word),)), "같음") for word in ("경인선", "누리호"))
-    assert dictionary_names() == {
-        second.reference: f"같음 ({second.key[:6]})",
-        first.reference: f"같음 ({first.key[:6]})",
-    }
+    assert dictionary_names() == {stored.reference: f"같음 ({stored.key[:6]})" for stored in (second, first)}

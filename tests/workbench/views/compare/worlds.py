@@ -14,15 +14,13 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compa
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
-from mrc_workbench.retrieval.measures import evaluate
+from mrc_workbench.retrieval.measures import DEFAULT_KS, evaluate
 from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.sets import question_set
-from tests.doubles import texts_of
+from tests.doubles import small_set, texts_of
+from tests.retrieval.compared import comparison_of
 from tests.workbench.views.driving import opened, run
-
-KS = (1, 5, 10, 20, 50, 100)
-RELEVANT_ROWS: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # answers of the questions of the small dataset
 
 
 def page() -> None:
@@ -56,6 +54,22 @@ def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionS
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, question_set, tuple(results)), folder)
     return folder
+
+
+def results_of(
+    rows_by_name: Mapping[str, Sequence[Sequence[int]] | None], question_set: QuestionSet | None = None
+) -> tuple[Result, ...]:
+    """Return results with every metric of the page, see `comparison_of`."""
+    return comparison_of(rows_by_name, question_set, DEFAULT_KS, depth=100).results
+
+
+def store_rows(
+    data: StoredSet,
+    rows_by_name: Mapping[str, Sequence[Sequence[int]] | None],
+    question_set: QuestionSet | None = None,
+) -> Path:
+    """Store the comparison with these rows of passages for each question, of the small dataset by default."""
+    return store_results(data, rows_by_name, question_set or small_set(), results_of(rows_by_name, question_set))
 
 
 def search_and_store(
