@@ -295,11 +295,6 @@ class OpenComparison:
         depth = min(self.comparison.rankings[name].indices.shape[1] for name in names)
         return per_question.question_table(self.question_set, self.ranks(names).ranks, names, depth)
 
-    @_cache_last(2)
-    def disputed_questions(self, count: int) -> list[str]:
-        rows = self.disputed_rows(tuple(self.comparison.rankings), count)
-        return [self.question_set.questions[row].text for row in rows]
-
     @_cache_last(4)
     def disputed_rows(self, names: tuple[str, ...], count: int) -> list[int]:
         rankings = [self.comparison.rankings[name] for name in names if name in self.comparison.rankings]

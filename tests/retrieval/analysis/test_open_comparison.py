@@ -50,8 +50,7 @@ def test_separates_questions_by_rank(opened: OpenComparison) -> None:
     assert quadrants[Quadrant.ONLY_FIRST].tolist() == [0, 1, 2, 3, 4]
     table = opened.questions(("Right", "Late"))
     assert table["rank_1"].tolist() == [2, 2, 2, 2, 2, 1]
-    assert set(opened.disputed_questions(2)) < set(table["question"])
-    assert len(opened.disputed_questions(2)) == 2
+    assert set(opened.disputed_rows(("Right", "Late"), 2)) < set(table.index)
 
 
 def test_measures_slices_with_tests(opened: OpenComparison) -> None:

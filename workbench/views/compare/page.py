@@ -86,9 +86,8 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         by_baseline = opened.evidence
         if by_baseline.baseline != view.baseline:
             by_baseline = evidence(comparison, view.baseline)
-        return report(
-            comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation
-        )
+        origin = read_provenance(opened.folder)
+        return report(comparison, in_language, origin, by_baseline, recommended=view.recommendation)
 
     return {
         "report": (report_html, "report.html", "text/html"),
@@ -227,10 +226,8 @@ def _draw_stored(stored: StoredComparison) -> None:
     data = selected_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(saved.title_of(stored)))
-    st.info(
-        word("saved.displayed", created=moment(stored.created_at), part=word(f"part.{stored.part}")),
-        icon=":material/history:",
-    )
+    text = word("saved.displayed", created=moment(stored.created_at), part=word(f"part.{stored.part}"))
+    st.info(text, icon=":material/history:")
     answer = st.container()
     settings = _settings()
     with settings:

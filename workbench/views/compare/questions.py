@@ -151,11 +151,6 @@ class QuestionCase:
         return tuple(self.view.comparison.question_set.row_of_passage[id_] for id_ in self.question.relevant)
 
     @cached_property
-    def confusers(self) -> frozenset[int]:
-        """Rows of other passages from the article of the answer."""
-        return self.view.opened.same_article_rows(self.row)
-
-    @cached_property
     def findings(self) -> dict[str, QueryHits]:
         rankings = self.view.comparison.rankings.items()
         return {name: QueryHits.from_rankings(ranking, self.row) for name, ranking in rankings}

@@ -115,8 +115,7 @@ class ComparisonView:
     def test(self, a: str, b: str) -> PairTest | None:
         """Return the displayed test of a pair as the gain of `a` over `b`; None if the pair was not tested."""
         tests = self.baseline_tests if self.baseline in (a, b) else self.others_tested
-        match = next((test for test in tests if {test.a, test.b} == {a, b}), None)
-        return evidence.reversed_test(match) if match and match.a != a else match
+        return evidence.oriented_test(a, b, tests)
 
     def spec(self, name: str) -> Spec:
         return self.comparison.experiment.specs[name]
@@ -171,10 +170,8 @@ def draw_table(
     hidden = {metric_key, *(f"recall@{k}" for k in ks[3:])}
     hidden |= {item for item in measures if (table[item].round(2) == 100).all()}
     wide: dict[str, Any] = {"width": _WIDE_COLUMN}
-    columns = {
-        "retriever": _retriever_column(names),
-        "looked_at": tables.measure(metric_key, metric.long_name, **wide),
-    }
+    columns = {"retriever": _retriever_column(names)}
+    columns["looked_at"] = tables.measure(metric_key, metric.long_name, **wide)
     if intervals:
         columns["interval"] = tables.text("compare.interval", "compare.interval_help", **wide)
     if against:

@@ -317,7 +317,7 @@ def _draw_ceilings(view: ComparisonView) -> None:
     ceilings = view.opened.ceilings(depths)
     # A ceiling is NaN if a source was not searched to this depth
     rows = [
-        (name, view.spec(name).sources, depth, hits[name], ceilings[name][depths.index(depth)])
+        (name, view.labels_for(view.spec(name).sources), depth, hits[name], ceilings[name][depths.index(depth)])
         for name, depth in reads.items()
         if name in ceilings
     ]
@@ -330,20 +330,16 @@ def _draw_ceilings(view: ComparisonView) -> None:
         if depth >= min(view.k, reads[name]) and not np.isnan(fraction)
     ]
     curves = pd.DataFrame(points, columns=["retriever", "depth", "ceiling"])
-    displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
+    displayed = with_display_names(reached, view.display_names)
     first_rows = displayed.head(4).dropna().to_dict("records")  # the table has all
     st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in first_rows))
     if curves["depth"].nunique() > 1:
-        own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
+        own = displayed.drop(columns="sources").dropna()
         lines = with_display_names(curves, view.display_names)
         titles: dict[str, Any] = {"x": word("where.candidates"), "y": word("where.questions_share")}
         draw_chart(ceiling_lines, lines, own, view.labels_for(view.names), **titles)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
-
-
-def _with_named_sources(reached: pd.DataFrame, display_names: Mapping[str, str]) -> pd.DataFrame:
-    return reached.assign(sources=reached["sources"].map(lambda sources: [display_names[name] for name in sources]))
 
 
 def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
@@ -366,7 +362,7 @@ def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
 
 def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: ComparisonView) -> None:
     at_depth = curves.pivot(index="retriever", columns="depth", values="ceiling").rename(columns=str) * 100
-    table = _with_named_sources(reached, view.display_names).join(at_depth, on="retriever")
+    table = reached.join(at_depth, on="retriever")
     table[["hit", "ceiling"]] *= 100
     columns = {
         "retriever": tables.retriever(),

@@ -275,8 +275,9 @@ def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tup
     if not rows:
         st.info(word("why.no_results"), icon=":material/info:")
     spec = case.spec(name)
+    confusers = case.view.opened.same_article_rows(case.row)
     for row in rows:
-        flags = {"relevant": row in case.relevant, "confuser": row in case.confusers}
+        flags = {"relevant": row in case.relevant, "confuser": row in confusers}
         card = passages.hit_card(spec, case.findings, row, case.passage(row).id, texts[row], **flags)
         st.html(passages.hits_html([card]))
 

@@ -173,8 +173,10 @@ def _disputed(data: StoredSet, choices: RetrieverChoices) -> list[str]:
         experiment = choices.experiment(data, names, part)
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
-            opened = retrieval.open_comparison(data.key, job.folder)
-            return opened.disputed_questions(_EXAMPLE_POOL) if opened else []
+            if opened := retrieval.open_comparison(data.key, job.folder):
+                rows = opened.disputed_rows(tuple(opened.comparison.rankings), _EXAMPLE_POOL)
+                return [opened.question_set.questions[row].text for row in rows]
+            return []
     return []
 
 
