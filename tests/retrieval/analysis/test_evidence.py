@@ -82,11 +82,14 @@ def test_batched_tests_equal_joint_tests(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_allclose((test.low, test.high), (other.low, other.high), atol=1e-12)
 
 
-def test_single_retriever_has_intervals_but_no_test() -> None:
-    evidence = statistics.evidence(comparison_of({"right": RIGHT}))
+def test_single_retriever_has_intervals_but_no_test_or_best_value() -> None:
+    compared = comparison_of({"right": RIGHT})
+    evidence = statistics.evidence(compared)
     assert evidence.tests == ()
     low, high = evidence.intervals["right"]["recall@1"]
     assert low < 11 / 12 < high  # the last question finds one of its two
+    rows = statistics.metric_rows(compared, evidence, ["recall@1"])
+    assert not any(cell and cell.is_best for cell in rows["right"])
 
 
 def test_significance_json_fields() -> None:
@@ -120,12 +123,6 @@ def test_baseline_is_first_successful_retriever() -> None:
     assert statistics.evidence(comparison_of({"lost": None})).baseline == ""
     rows = statistics.metric_rows(compared, statistics.evidence(compared), statistics.displayed_measures(compared))
     assert all(cell and cell.vs_baseline == 0 for cell in rows["late"])
-
-
-def test_marks_no_best_value_for_single_retriever() -> None:
-    compared = comparison_of({"right": RIGHT})
-    rows = statistics.metric_rows(compared, statistics.evidence(compared), ["recall@1"])
-    assert not any(cell and cell.is_best for cell in rows["right"])
 
 
 def test_labels_measures() -> None:

@@ -1,7 +1,5 @@
 """Labs: their variants, and results that are recomputed by hand or another method."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,7 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -63,13 +61,6 @@ def test_lab_runs_on_validation_part_of_same_split(
     assert len(labs.tried_specs(lab)) == count
     assert all(spec.selected_on is Part.VALIDATION for spec in labs.tried_specs(lab))
     assert ComparisonJob.of(lab, "f").folder != ComparisonJob.of(lab.model_copy(update={"lab": None}), "f").folder
-
-
-def test_round_trips_lab_experiment(tmp_path: Path) -> None:
-    path = tmp_path / "lab.toml"
-    lab = labs.hybrid_lab(COMPARED, "Dense", "BM25")
-    path.write_text(write_experiment(lab), encoding="utf-8")
-    assert read_experiment(path) == lab
 
 
 def test_bm25_lab_varies_only_its_values() -> None:
@@ -211,11 +202,6 @@ def test_selected_names_describe_settings_without_repeating() -> None:
         "Reranked · first 5 · weight 1"
     )
     assert labs.selected_spec(labs.index_lab(again, "Dense · hnsw"), "int8").name == "Dense · int8"
-
-
-def test_returns_dependencies_in_order() -> None:
-    assert names(COMPARED.with_dependencies(["Reranked"])) == ["BM25", "Dense", "Hybrid", "Reranked"]
-    assert names(COMPARED.with_dependencies(["Dense"])) == ["Dense"]
 
 
 @pytest.mark.parametrize(

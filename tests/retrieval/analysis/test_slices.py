@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,13 +229,6 @@ def test_ranks_contested_slices_by_question_count() -> None:
     assert most_contested_slices(table, 2) == [1, 0]
     assert most_contested_slices(table, 9) == [1, 0, 2]
     assert most_contested_slices(table.assign(difference=0.0), 2) == [2, 0]
-
-
-@pytest.mark.parametrize("by", SliceProperty)
-def test_slices_small_dataset_by_every_property(by: SliceProperty) -> None:
-    for part in slices(small_set(), by):
-        assert len(part.rows)
-        assert bool(part.label) == math.isnan(part.low) == math.isnan(part.high)
 
 
 SENTENCES = tomllib.loads((Path(__file__).parents[2] / "data" / "text" / "sentences.toml").read_text(encoding="utf-8"))

@@ -22,8 +22,8 @@ from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.trec import RunError
-from tests.doubles import QUESTIONS, small_set, texts_of
-from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
+from tests.doubles import small_set
+from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
 
 EXAMPLE = """
 data = "questions.json"
@@ -212,13 +212,6 @@ def test_rejects_invalid_toml(content: bytes, tmp_path: Path) -> None:
         read_experiment(tmp_path / "experiment.toml")
 
 
-def test_keeps_order_of_retrievers() -> None:
-    hybrid = {"name": "both", "kind": "hybrid", "retrievers": ["words", "bigrams"]}
-    retrievers = [*build_context(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).retrievers.values()]
-    assert [getattr(retriever, "name", "") for retriever in retrievers] == ["bigrams", "words", "both"]
-    assert retrievers[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
-
-
 def test_cache_key_depends_on_everything_but_name() -> None:
     rerank = {"name": "r", "kind": "rerank", "first_stage": "bigrams"}
 
@@ -242,16 +235,6 @@ def test_cache_key_depends_on_everything_but_name() -> None:
         (BIGRAMS, WORDS | {"b": 0.5}, hybrid),
     ]
     assert len({key(*specs) for specs in different}) == len(different)
-
-
-def test_missing_model_fails_only_its_wrappers() -> None:
-    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["bigrams", "lost"]}
-    rerank = {"name": "rerank", "kind": "rerank", "first_stage": "hybrid"}
-    experiment = experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS)
-    retrievers = [*build_context(experiment, small_set()).retrievers.values()]
-    assert [isinstance(retriever, CachedRetriever) for retriever in retrievers] == [False, True, False, False, True]
-    message = "'no such model!' is no folder, no finished run and no hub id"
-    assert {str(retrievers[row]) for row in (0, 2, 3)} == {message}
 
 
 def test_searches_as_deep_as_wrappers_need() -> None:

@@ -178,16 +178,16 @@ def test_marks_synthetic_questions_in_every_export(tmp_path: Path) -> None:
     entries = [json.loads(line) for line in exports.per_question_json(compared).splitlines()]
     assert [entry["generator"] for entry in entries[:3]] == ["", "model: m", ""]
     assert exports.per_question_table(compared)["generator"].tolist()[:3] == ["", "model: m", ""]
-    statistics = evidence(compared)
+    original = comparison_of({"A": RIGHT})
     for table in (exports.markdown_table, exports.latex_table):
-        assert "(1 of them generated from passages)" in table(compared, statistics)
-        assert "nobody" not in table(comparison_of({"A": RIGHT}), evidence(comparison_of({"A": RIGHT})))
+        assert "(1 of them generated from passages)" in table(compared, evidence(compared))
+        assert "generated" not in table(original, evidence(original))
     exports.write_beir(tmp_path / "beir", compared.question_set)
     queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text().splitlines()]
     assert [query.get("metadata") for query in queries[:3]] == [None, {"generator": "model: m"}, None]
     assert compared.as_dict()["synthetic_questions"] == {"model: m": 1}
     assert provenance(compared)["data"]["synthetic_questions"] == {"model: m": 1}
-    assert "synthetic_questions" not in provenance(comparison_of({"A": RIGHT}))["data"]
+    assert "synthetic_questions" not in provenance(original)["data"]
 
 
 SPACED = tuple(Passage(id_, f"text {id_}") for id_ in ("a b", "c", "d"))

@@ -239,40 +239,37 @@ def test_displays_warnings() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_names_rankings_too_shallow_for_metrics(language: str) -> None:
+def test_names_rankings_too_shallow_for_metrics() -> None:
     short = comparison_of({"short": RIGHT}, depth=3)
-    notice = translator(language)("notice.shallow_retrievers", name="short", depth="3", needed="5")
-    assert notice in report(short, language)
-    assert notice not in report(comparison_of({"short": RIGHT}), language)
+    notice = translator("ko")("notice.shallow_retrievers", name="short", depth="3", needed="5")
+    assert notice in report(short, "ko")
+    assert notice not in report(comparison_of({"short": RIGHT}), "ko")
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_reports_unjudged_results_if_judgements_exist(language: str) -> None:
-    say = translator(language)
+def test_reports_unjudged_results_if_judgements_exist() -> None:
+    say = translator("ko")
     compared = partly_judged()[1]
-    text = report(compared, language)
+    text = report(compared, "ko")
     notice = say("notice.behind", name="unknown", best="known", share="60", of_best="100")
     for expected in (notice, say("section.judged"), *(say(f"term.{name}") for name in ("ndcg_exp", "judged", "bpref"))):
         assert expected in text
     assert "<th>Judged@10</th>" in text
-    assert say("section.judged") not in report(many_questions()[1], language)
+    assert say("section.judged") not in report(many_questions()[1], "ko")
     higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevance_level": 2}))
-    assert say("notice.relevance_level", grade=2) in report(higher, language)
+    assert say("notice.relevance_level", grade=2) in report(higher, "ko")
     assert say("notice.relevance_level", grade=1) not in text
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_warns_about_synthetic_questions(language: str) -> None:
+def test_warns_about_synthetic_questions() -> None:
     small = small_set()
     first, *others = small.questions
     partly_synthetic = replace(small, questions=(replace(first, generator="sentence", hidden=True), *others))
     synthetic_html, original_html = (
-        report(comparison_of({"A": RIGHT}, dataset), language) for dataset in (partly_synthetic, small)
+        report(comparison_of({"A": RIGHT}, dataset), "ko") for dataset in (partly_synthetic, small)
     )
-    words = catalog(language)["notice.synthetic_questions"].split("<b>")[1].split("</b>")[0]
+    words = catalog("ko")["notice.synthetic_questions"].split("<b>")[1].split("</b>")[0]
     assert words in synthetic_html
     assert words not in original_html
 
