@@ -14,7 +14,6 @@ from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.retrieval.analysis import evidence as statistics
 from mrc_workbench.retrieval.analysis import questions as per_question
-from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, label
 from mrc_workbench.retrieval.analysis.questions import DEPTHS, OUTCOMES, RetrievalOutcome, SliceProperty
 from mrc_workbench.retrieval.comparison.compare import Comparison, provenance, values_by_retriever
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure, required_depth
@@ -32,7 +31,7 @@ class _Content:
     """A comparison, with the displayed names of retrievers, and those with scores, best first by `measure`."""
 
     comparison: Comparison
-    evidence: ComparisonEvidence
+    evidence: statistics.ComparisonEvidence
     measure: Measure
     names: Mapping[str, str]
     order: Sequence[str]
@@ -56,7 +55,7 @@ def _metric_curves(content: _Content) -> list[tuple[str, Any]]:
     recall = means("recall", content.comparison.experiment.ks)
     ndcg = means("ndcg", [DEFAULT_CUTOFF]).drop(columns="k")
     scored = list(ndcg["retriever"])
-    title = label(f"ndcg@{DEFAULT_CUTOFF}")
+    title = statistics.label(f"ndcg@{DEFAULT_CUTOFF}")
     titled_charts = []
     if len(recall):
         titled_charts.append(("Recall@K", charts.curves(recall, all_names, x="K", y="Recall@K")))
@@ -228,7 +227,7 @@ def _tables(content: _Content) -> dict[str, Any]:
     all_pairs = len(content.order) * (len(content.order) - 1) // 2 <= _MAX_PAIRS
     pairs = content.evidence.tests if all_pairs else content.evidence.baseline_tests
     return {
-        "label": label,
+        "label": statistics.label,
         "tables": tables,
         "pairs": [test for test in pairs if test.measure == str(content.measure)],
         "all_pairs": all_pairs,
@@ -260,7 +259,7 @@ def report(
     comparison: Comparison,
     language: str,
     origin: Mapping[str, Any] | None = None,
-    evidence: ComparisonEvidence | None = None,
+    evidence: statistics.ComparisonEvidence | None = None,
     name: str = "",
     *,
     recommended: words.Recommendation | None = None,

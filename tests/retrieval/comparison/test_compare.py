@@ -12,7 +12,6 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.retrieval.comparison import first_stage as making
 from mrc_workbench.retrieval.comparison.compare import Result, build_context, compare, write_packaged_bases
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate, measure_names
@@ -267,9 +266,9 @@ def test_reuses_cached_vectors_for_other_weight_depth_or_index(monkeypatch: pyte
 @pytest.mark.slow
 @pytest.mark.packaged
 def test_writes_missing_packaged_models() -> None:
-    dense = DenseSpec(name="Dense", model="packaged:multilingual-e5-small")
-    unknown = DenseSpec(name="unknown", model="packaged:nothing")
-    experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"), unknown, dense))
+    dense = making.DenseSpec(name="Dense", model="packaged:multilingual-e5-small")
+    unknown = making.DenseSpec(name="unknown", model="packaged:nothing")
+    experiment = Experiment(data="sample", retriever=(making.BM25Spec(name="BM25"), unknown, dense))
     write_packaged_bases(experiment)
     (weights,) = (workspace() / "cache" / "packaged").glob("multilingual-e5-small-*/model.safetensors")
     written = weights.stat().st_mtime_ns

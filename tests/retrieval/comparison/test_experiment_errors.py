@@ -16,7 +16,6 @@ from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
 from mrc_workbench.retrieval.comparison import experiment as experiment_file
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
@@ -33,11 +32,11 @@ BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'
 READER = '[[reader]]\nname = "r"\nmodel = "m"\ndepht = 1\n'
 
 
-def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
+def refusal(text: str, folder: Path, kind: type[BaseModel] = experiment_file.Experiment) -> str:
     """Return the message about an experiment file that is refused."""
     path = folder / "e.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ExperimentError) as caught:
+    with pytest.raises(experiment_file.ExperimentError) as caught:
         experiment_file.read_experiment_as(kind, path)
     return str(caught.value)
 
@@ -46,11 +45,11 @@ def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
     ("kind", "text", "message"),
     [
         (
-            Experiment,
+            experiment_file.Experiment,
             BM25 + 'analyser = "word"\n',
             "retriever.0.bm25.analyser: unknown field; did you mean 'analyzer'?",
         ),
-        (Experiment, 'splitt = "all"\n' + BM25, "splitt: unknown field; did you mean 'split'?"),
+        (experiment_file.Experiment, 'splitt = "all"\n' + BM25, "splitt: unknown field; did you mean 'split'?"),
         (ReadingExperiment, BM25 + READER, "reader.0.depht: unknown field"),
         (AblationExperiment, 'txt = "sample"\n', "txt: unknown field; did you mean 'text'?"),
     ],
@@ -77,8 +76,8 @@ def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
 )
 def test_names_unreadable_file(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ExperimentError) as caught:
-        experiment_file.read_experiment_as(Experiment, Path(name))
+    with pytest.raises(experiment_file.ExperimentError) as caught:
+        experiment_file.read_experiment_as(experiment_file.Experiment, Path(name))
     assert str(caught.value) == f"the experiment file {Path(name)} cannot be read: {reason}"
 
 

@@ -10,7 +10,6 @@ from mrc_workbench.data import cache
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text import analysis as analysis_module
-from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.encoders import BiEncoder
@@ -100,18 +99,18 @@ def test_compares_sample_without_analyzing_texts(unread: None) -> None:
     experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"),))
     comparison = compare(experiment, SAMPLE)
     assert [result.error for result in comparison.results] == [None]
-    assert tokens_of(Analyzer.KIWI, TEXTS).texts()[0]
+    assert analysis_module.tokens_of(Analyzer.KIWI, TEXTS).texts()[0]
 
 
 @pytest.mark.slow
 def test_shipped_tokens_match_current_analyzer(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = [tokens_of(Analyzer.KIWI_BIGRAM, texts) for texts in (QUESTIONS, TEXTS)]
+    shipped = [analysis_module.tokens_of(Analyzer.KIWI_BIGRAM, texts) for texts in (QUESTIONS, TEXTS)]
     monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("workspace")))
     for texts, before in zip((QUESTIONS, TEXTS), shipped, strict=True):
-        today = tokens_of(Analyzer.KIWI_BIGRAM, texts)
+        today = analysis_module.tokens_of(Analyzer.KIWI_BIGRAM, texts)
         assert today.vocabulary == before.vocabulary
         np.testing.assert_array_equal(today.ids, before.ids)
         np.testing.assert_array_equal(today.offsets, before.offsets)

@@ -20,7 +20,6 @@ from mrc_workbench.models.sources import content_fingerprint, find_model
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.compare import LIBRARIES, Comparison, Result, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.report.exports import save
 from mrc_workbench.retrieval.significance import PERMUTATIONS, RESAMPLES
 from tests.data.split.worlds import chain
@@ -40,7 +39,7 @@ def compared(**more: object) -> Comparison:
 
 def stored_folder(**more: object) -> tuple[Comparison, Path]:
     comparison = compared(**more)
-    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
+    folder = store.ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
     store.save_comparison(comparison, folder)
     return comparison, folder
 
@@ -79,7 +78,7 @@ def test_loads_comparison_without_cache_or_models(part: str) -> None:
 def test_reads_missing_layers_as_last() -> None:
     late = {"name": "late", "kind": "late", "model": "no/such/model"}
     comparison = compare(experiment_of(WORDS, late), small_set())
-    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
+    folder = store.ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
     store.save_comparison(comparison, folder)
     assert store.load(folder, small_set()).experiment == comparison.experiment
     path = folder / "provenance.json"
@@ -95,7 +94,7 @@ def test_stores_relevance_grade() -> None:
     question_set = replace(small_set(), questions=(*graded, *QUESTIONS[3:]))
     comparison = compare(experiment_of(WORDS, relevance_level=2), question_set)
     assert [compared_question.id for compared_question in comparison.question_set.questions] == ["q1", "q2", "q3"]
-    folder = ComparisonJob.of(comparison.experiment, question_set.fingerprint).folder
+    folder = store.ComparisonJob.of(comparison.experiment, question_set.fingerprint).folder
     store.save_comparison(comparison, folder)
     assert store.load(folder, question_set).question_set == comparison.question_set
     (stored,) = store.list_comparisons()

@@ -26,7 +26,6 @@ from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, draw_methods
 from mrc_workbench.workbench.views.compare import controls, running, saved, scores
-from mrc_workbench.workbench.views.compare.running import SelectedComparison
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
 from mrc_workbench.workbench.views.navigation import draw_copy_link, draw_page_link
@@ -151,7 +150,7 @@ def _draw_selected(data: StoredSet, buttons: DeltaGenerator) -> None:
         return
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, names, controls.pick_part(choices, names), controls.pick_grade(data))
-        selected = SelectedComparison(data, choices, experiment)
+        selected = running.SelectedComparison(data, choices, experiment)
         job = selected.job
         running.start_from_link(selected)
         last = running.earlier_comparison(selected, names)
@@ -259,14 +258,14 @@ def _draw_comparison(
         getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(view)
 
 
-def _draw_start(label: str, selected: SelectedComparison, *, again: bool = False) -> None:
+def _draw_start(label: str, selected: running.SelectedComparison, *, again: bool = False) -> None:
     kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
     if st.button(label, type=kind, icon=":material/play_arrow:", disabled=selected.job.running, key="run"):
         selected.job.start(selected.experiment)
         st.rerun()
 
 
-def _draw_offer(selected: SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
+def _draw_offer(selected: running.SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
     """Offer to run the selected comparison in place of the displayed earlier one."""
     new = [name for name in names if name not in earlier.retrievers]
     if not new or not running.asks_same_questions(earlier, selected.experiment):

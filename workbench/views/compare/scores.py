@@ -19,7 +19,6 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure
 from mrc_workbench.retrieval.report import words as report
-from mrc_workbench.retrieval.report.words import Recommendation
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import RetrieverChoices, without_weak_baselines
@@ -100,7 +99,7 @@ class ComparisonView:
         return tuple(name for name in self.ranked if name in self.leading)
 
     @cached_property
-    def recommendation(self) -> Recommendation | None:
+    def recommendation(self) -> report.Recommendation | None:
         """The recommended retriever by the displayed tests; None if no retriever has the metric."""
         kwargs: dict[str, Any] = {"groups": self.opened.groups, "names": self.scored_names, "baseline": self.baseline}
         return report.recommend(self.comparison, self.metric, [*self.baseline_tests, *self.others_tested], **kwargs)

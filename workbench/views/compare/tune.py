@@ -30,7 +30,6 @@ from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, draw_text_field
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
 _FEW = 200  # with fewer questions an interval is wider than the usual gain of tuning
@@ -117,7 +116,7 @@ def _draw_values_result(bench: Bench, lab: LabResult, present: str) -> None:
     for number, ((analyzer, sentences), part) in enumerate(table.groupby(["analyzer", "sentences"], sort=False)):
         with chart_columns[number % 2]:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
-            draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
+            tables.draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
             draw_chart(heat, part, leader, key=f"heat_{number}", **kwargs)
     windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     table = table.assign(analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]], window=windows)
@@ -232,7 +231,7 @@ def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> Non
     answer = st.container()
     x = word("tune.weight_of", name=retriever_name(first))
     y = bench.measure.long_name
-    draw_heading(word("tune.curve", metric=y))
+    tables.draw_heading(word("tune.curve", metric=y))
     st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
     kwargs: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
     draw_chart(bands, table, labs.best_setting_name(table), x=x, y=y, key="mix_curve", **kwargs)
@@ -273,7 +272,7 @@ def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
     leader = labs.best_setting_name(table)
     answer = st.container()
     _draw_depths(bench, table[table["is_variant"]], leader)
-    draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
+    tables.draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
     kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("rerank_top_k", word("tune.depth"))}
     kwargs["bounds"] = (float(table["value"].min()), float(table["value"].max()))
     draw_chart(heat, table, leader, value=bench.measure.long_name, key="rerank_heat", **kwargs)
@@ -297,11 +296,11 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     depth = word("tune.depth")
     left, right = st.columns(2)
     with left:
-        draw_heading(word("tune.by_depth", metric=metric))
+        tables.draw_heading(word("tune.by_depth", metric=metric))
         kwargs: dict[str, Any] = {"detail": ("line", ""), "names": names, "ordinal": True, "key": "rerank_depths"}
         draw_chart(bands, lines, leader, x=depth, y=metric, **kwargs)
     with right:
-        draw_heading(word("tune.by_time", metric=metric))
+        tables.draw_heading(word("tune.by_time", metric=metric))
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
         kwargs = {"label": ("label", depth), "joined": True, "key": "rerank_costs"}
         draw_chart(against_cost, costs, x=word("tune.milliseconds"), y=metric, **kwargs)
@@ -333,7 +332,7 @@ def _draw_indexes(bench: Bench, lab: LabResult) -> None:
     costs = {"milliseconds": "search_time", "megabytes": "memory"}
     for container, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
         with container:
-            draw_heading(word(f"tune.against_{cost}"))
+            tables.draw_heading(word(f"tune.against_{cost}"))
             points = table.assign(x=table[column], y=table["overlap"])
             kwargs: dict[str, Any] = {"label": ("title", word("tune.index")), "joined": False, "key": f"by_{column}"}
             draw_chart(against_cost, points, x=word(f"tune.{cost}"), y=overlap, **kwargs)

@@ -23,7 +23,6 @@ from mrc_workbench.retrieval.report.words import display_name, markdown_style, r
 from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views import choices as choices_module
-from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import overview
 from mrc_workbench.workbench.views.compare.page import _files
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
@@ -47,7 +46,7 @@ BELOW = "the trained **Dense · mine** is 83.3 points below **BM25**"
 def compared(data: StoredSet, rows_by_name: RowsByRetriever) -> None:
     """Store the comparison that the page opens: these rows for every question, or for each of six questions."""
     dataset_questions = question_set(data.key)
-    experiment = choices_for(data).experiment(data, list(rows_by_name), Part.ALL)
+    experiment = choices_module.choices_for(data).experiment(data, list(rows_by_name), Part.ALL)
     count = len(dataset_questions.questions)
     needed = dict.fromkeys(spec.name for spec in experiment.retriever if spec.name not in rows_by_name)
     rows = {name: repeated(rows, count // len(rows)) for name, rows in rows_by_name.items()}
@@ -104,7 +103,7 @@ def test_reports_gain_over_unselected_base_model(data: StoredSet, monkeypatch: p
     assert "83.3 points above the untrained **Dense**" in text
     assert "Select the untrained" not in text
     looks = dict[str, dict[str, Any]]()
-    monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
+    monkeypatch.setattr(overview.charts, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
     open_comparison_page(*TRAINED, measure="recall", k="1")
     assert looks["curves"]["dashed"] == ["Dense"]
 
@@ -176,7 +175,7 @@ def test_omits_word_bm25_from_charts_and_pairs(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
     rows_by_name = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
     compared(data, rows_by_name)
-    assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
+    assert isinstance(choices_module.choices_for(data).specs["BM25 words"], BM25Spec)
     app = open_comparison_page(*rows_by_name, measure="recall", k="1")
     text = page_text(app)
     assert "Use **BM25 words**: Recall@1 91.7" in text  # the best selected retriever is always named
@@ -202,7 +201,7 @@ def test_reports_disadvantaged_retriever_with_metrics(monkeypatch: pytest.Monkey
     question_set, compared = partly_judged(DEFAULT_KS, depth=100)
     data = save_question_set(question_set)
     words = catalog("ko")
-    by_name = dict(zip(choices_for(data).specs, compared.results, strict=False))
+    by_name = dict(zip(choices_module.choices_for(data).specs, compared.results, strict=False))
     results: list[Result] = [replace(result, name=name) for name, result in by_name.items()]
     folder = store_results(data, by_name, question_set, results)
     app = opened(page, lang="ko", comparison=folder.name, data=data.key)
@@ -238,7 +237,7 @@ def test_offers_relevance_grades_if_several_exist(started: list[Experiment]) -> 
 
 def test_reports_judgements_of_only_relevant_passages() -> None:
     data = save_question_set(small_set())
-    names = [*choices_for(data).specs][:2]
+    names = [*choices_module.choices_for(data).specs][:2]
     folder = store_rows(data, dict.fromkeys(names, RIGHT))
     app = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
     assert catalog("en")["compare.only_relevant"] in texts(app)
