@@ -1,6 +1,7 @@
 """Specs of retrievers that wrap no other: BM25, encoders, late interaction, Milvus, an HTTP endpoint, a plugin."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
@@ -33,6 +34,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOpti
 from mrc_workbench.retrieval.milvus_connection import milvus_settings
 from mrc_workbench.retrieval.outside import Order, OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import find_plugin
+from mrc_workbench.retrieval.rankings import Retriever
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 _BM25_OPTIONS = {option.name for option in fields(BM25Options)}
@@ -69,9 +71,12 @@ class TermSpec(Spec):
         values = {name: value for name, value in self if name in _BM25_OPTIONS}
         return BM25Options(**values | {"dictionary": dictionary})
 
-    def analysis_key(self, context: RetrieverContext, dictionary: Dictionary | None) -> tuple[str, ...]:
-        """Return the identity of the analysis of the passages, for cache keys."""
-        return self.analysis(dictionary).resolved(context.texts(self.title)).resolved_key
+    def _make(self, context: RetrieverContext, kind: Callable[..., Retriever], **options: Any) -> CachedRetriever:
+        dictionary = self.load_dictionary(context)
+        key = self.analysis(dictionary).resolved(context.texts(self.title)).resolved_key
+        options["on_progress"] = context.on_progress
+        build = partial(kind, self.name, context.passages, self.options(dictionary), **options)
+        return context.cached_retriever(self, build, *key)
 
     @model_validator(mode="after")
     def _check_options(self) -> "TermSpec":
@@ -112,9 +117,7 @@ class BM25Spec(TermSpec):
         return self
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        dictionary = self.load_dictionary(context)
-        build = partial(BM25, self.name, context.passages, self.options(dictionary), context.on_progress)
-        return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
+        return self._make(context, BM25)
 
 
 class WindowedBM25Spec(TermSpec):
@@ -124,10 +127,7 @@ class WindowedBM25Spec(TermSpec):
     sentences: Count = 1
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        dictionary = self.load_dictionary(context)
-        options: dict[str, Any] = {"on_progress": context.on_progress, "sentences": self.sentences}
-        build = partial(WindowedBM25, self.name, context.passages, self.options(dictionary), **options)
-        return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
+        return self._make(context, WindowedBM25, sentences=self.sentences)
 
 
 class DenseSpec(ReadingSpec):

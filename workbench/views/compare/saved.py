@@ -157,10 +157,9 @@ def _draw_changes(view: ComparisonView, selected: store.StoredComparison, curren
     if not metric_changes:
         st.info(word("saved.no_shared"), icon=":material/compare_arrows:")
         return
-    table = in_points([change.test for change in metric_changes])
-    table["retriever"] = [change.retriever for change in metric_changes]
-    table["before"] = [100 * change.before for change in metric_changes]
-    table["after"] = [100 * change.after for change in metric_changes]
+    tests = in_points([change.test for change in metric_changes])
+    table = pd.DataFrame(metric_changes).drop(columns="test").join(tests)
+    table[["before", "after"]] *= 100
     verdicts = {True: word("saved.changed"), False: word("saved.not_changed")}
     table["verdict"] = [verdicts[change.test.is_significant] for change in metric_changes]
     columns = {

@@ -48,7 +48,7 @@ def on_slices(
     if not is_difference:
         scale, axis = charts.percent_scale(low, high, whole=100)
     columns = legend_columns(retrievers)
-    keys = legend(columns=legend_columns(retrievers))
+    keys = legend(columns=columns)
     titles = charts.tooltips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),

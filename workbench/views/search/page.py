@@ -64,7 +64,8 @@ class ResultColumns:
     def draw(self) -> None:
         """Draw the hits of each retriever as soon as it has answered."""
         search = self._search
-        pending = [name for name in search.selected if any(spec.name in search.pending for spec in search.needed(name))]
+        needed = {name: {spec.name for spec in search.choices.needed([name])} for name in search.selected}
+        pending = [name for name, names in needed.items() if not names.isdisjoint(search.pending)]
         if pending:
             self._draw_switch()
         for name in pending:
