@@ -32,8 +32,8 @@ from mrc_workbench.workbench.views.search import judging
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions, partly_judged, repeated
-from tests.workbench.views.compare.worlds import page, page_text, press, store_results, store_rows, texts
-from tests.workbench.views.driving import opened
+from tests.workbench.views.compare.worlds import page, page_text, press, store_results, store_rows
+from tests.workbench.views.driving import opened, texts
 from tests.workbench.views.test_choices import finished
 
 RowsByRetriever = Mapping[str, Sequence[Sequence[int]]]

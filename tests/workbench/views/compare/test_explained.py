@@ -45,7 +45,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.workbench.views import driving
 from tests.workbench.views.compare.test_why import DENSE, Fixed, compared, opened, run
-from tests.workbench.views.compare.worlds import finished, html, page, search_and_store, tables, texts
+from tests.workbench.views.compare.worlds import finished, html, page, search_and_store, tables
 
 EN = catalog("en")
 
@@ -307,10 +307,10 @@ def test_explains_every_option(rockets: StoredSet) -> None:
     dictionary = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, fb_docs=2, compounds="both", dictionary=dictionary.reference)
     app = open_options(rockets, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
-    assert "a title match counts 2 times" in texts(app)
-    assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in texts(app)
-    assert "Compound nouns are read joined and split" in texts(app)
-    assert "Read with a user dictionary" in texts(app)
+    assert "a title match counts 2 times" in driving.texts(app)
+    assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in driving.texts(app)
+    assert "Compound nouns are read joined and split" in driving.texts(app)
+    assert "Read with a user dictionary" in driving.texts(app)
     (table,) = [item.value for item in app.dataframe if "own" in item.value]
     assert set(table["kind"]) >= {"morpheme", "character bigram", "expansion term"}
     assert table[table["term"] == "누리호"]["own"].any()
@@ -319,12 +319,12 @@ def test_explains_every_option(rockets: StoredSet) -> None:
     assert all(set(item.split(", ")) <= names for item in sources)
     assert "Expansion terms (" in html(app)
     other = open_scores(rockets, ["All", "Windows"], "q1", "Windows")
-    assert "Compound nouns are split; each part" in texts(other)
+    assert "Compound nouns are split; each part" in driving.texts(other)
 
 
 def test_explains_word_pairs_as_terms(rockets: StoredSet) -> None:
     app = open_options(rockets, BM25Spec(name="Pairs", pairs=True), BM25Spec(name="Plain"), question="q3")
-    assert "Terms are word bigrams" in texts(app)
+    assert "Terms are word bigrams" in driving.texts(app)
     (table,) = [element.value for element in app.dataframe if "kind" in element.value]
     assert set(table["kind"].dropna()) == {"word"}
     assert all(" " in term for term in table["term"][table["kind"].notna()])

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
@@ -22,7 +21,7 @@ from tests.doubles import small_set
 from tests.tiny_models import build_bi_encoder
 from tests.workbench.views.compare import worlds
 from tests.workbench.views.compare.worlds import compared, finished, open_labs, press
-from tests.workbench.views.driving import run
+from tests.workbench.views.driving import run, texts
 
 WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 
@@ -30,10 +29,6 @@ WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 @pytest.fixture
 def data() -> StoredSet:
     return save_question_set(worlds.whole_sample())
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(element.value.replace("\\", "") for element in app.markdown)
 
 
 def test_starts_lab_with_selected_values(data: StoredSet, started: list[Experiment]) -> None:

@@ -23,7 +23,7 @@ from mrc_workbench.workbench.views.compare.bench import dictionary_names, named_
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import free_name
 from tests.workbench.views.compare import worlds
-from tests.workbench.views.driving import run
+from tests.workbench.views.driving import run, texts
 
 TITLES = labs.option_changes(title_weight=(2.0, 5.0))
 COMPOUNDS = labs.option_changes(compounds=(Compounds.SPLIT,))
@@ -145,7 +145,7 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     spec = named_setting(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
     worlds.select_setting(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
-    assert spec.name in worlds.texts(app)
+    assert spec.name in texts(app)
     worlds.press(app, "use_lexical")
     assert added_retrievers(data.fingerprint) == [spec]
     assert app.query_params["retrievers"] == f"BM25|{spec.name}"
@@ -211,7 +211,7 @@ def test_adds_wrongly_cut_words_and_tries_them(data: StoredSet, started: list[Ex
     type_words(app, "자동차, 차량", name="철도")
     taken = Dictionary((Word(cut[0].word), Word(cut[2].word)), (("자동차", "차량"),))
     assert stored_lines() == [("철도", format_dictionary(taken))]
-    assert "Saved **철도**." in worlds.texts(app)
+    assert "Saved **철도**." in texts(app)
     assert app.query_params["dictionary"] == stored()[0].reference  # the next words are added to it
 
     worlds.press(app, "try_dictionary")
@@ -268,8 +268,8 @@ def test_uploads_file_once_and_reports_invalid_file() -> None:
 def test_lists_and_removes_dictionaries_and_reports_changed_file() -> None:
     dictionary = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
-    assert "**** 굵은** <b>**".replace(" ", "") in worlds.texts(app).replace(" ", "")
-    assert "words: 1 · synonym groups: 1" in worlds.texts(app)
+    assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
+    assert "words: 1 · synonym groups: 1" in texts(app)
     worlds.press(app, f"remove_yes_{dictionary.key}")
     assert not stored()
     dictionary = keep_dictionary(Dictionary((Word("경인선"),)), "철도")

@@ -126,11 +126,6 @@ def has_info(app: AppTest, start: str) -> bool:
     return any(element.value.startswith(start) for element in app.info)
 
 
-def texts(app: AppTest) -> str:
-    """Return all Markdown of the page, without escapes."""
-    return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
-
-
 def page_text(app: AppTest) -> str:
     parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
     return "\n".join(part.value for part in parts)

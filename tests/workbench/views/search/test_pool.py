@@ -18,7 +18,7 @@ from tests import chat_server
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
 from tests.workbench.views.compare.worlds import press, store_rows
-from tests.workbench.views.driving import opened, run
+from tests.workbench.views.driving import opened, run, texts
 from tests.workbench.views.search.test_page import page
 
 EN = catalog("en")
@@ -35,12 +35,6 @@ def comparison(data: StoredSet) -> Path:
 
 def open_pool(data: StoredSet, comparison: Path, **address: str) -> AppTest:
     return opened(page, data=data.key, pool=comparison.name, pool_n="10", pool_k="10", **address)
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(
-        str(element.value) for kind in (app.caption, app.success, app.info, app.warning) for element in kind
-    )
 
 
 def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet, comparison: Path) -> None:
