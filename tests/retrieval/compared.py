@@ -41,6 +41,15 @@ def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
     return Rankings(indices, scores)
 
 
+def rankings_at(ranks: Sequence[int], depth: int) -> Rankings:
+    """Rankings with each question's passage, that of its row, at its rank (0 for nowhere), and the others in order."""
+    orders = [[other for other in range(len(ranks)) if other != row] for row in range(len(ranks))]
+    for row, rank in enumerate(ranks):
+        if rank:
+            orders[row].insert(rank - 1, row)
+    return rankings_of([order[:depth] for order in orders], depth)
+
+
 def comparison_of(
     rows_by_retriever: Mapping[str, Sequence[Sequence[int]] | None],
     question_set: QuestionSet | None = None,

@@ -41,17 +41,7 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import small_set
-from tests.retrieval.compared import rankings
-
-
-def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
-    """Rankings of the small set's first five questions, whose relevant passage is the one of the same row."""
-    indices = np.full((len(ranks), 5), -1, dtype=np.int32)
-    for row, rank in enumerate(ranks):
-        others = [other for other in range(5) if other != row]
-        order = others if rank == 0 else [*others[: rank - 1], row, *others[rank - 1 :]]
-        indices[row, : len(order)] = order
-    return Rankings(indices, np.where(indices < 0, -np.inf, -np.arange(5)).astype(np.float32))
+from tests.retrieval.compared import rankings, rankings_at
 
 
 @pytest.mark.parametrize(
@@ -67,7 +57,7 @@ def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
     ],
 )
 def test_selects_most_disputed_questions(ranks: Sequence[list[int]], count: int, rows: list[int]) -> None:
-    rankings = [rankings_with_first_relevant_at(each) for each in ranks]
+    rankings = [rankings_at(each, 5) for each in ranks]
     assert most_disputed(rankings, small_set().with_questions(range(5)), count) == rows
 
 
@@ -85,7 +75,7 @@ def test_assigns_rank_bands() -> None:
 
 
 def test_maps_two_rankings() -> None:
-    rankings = [rankings_with_first_relevant_at(ranks) for ranks in ([2, 1, 0, 3, 1], [1, 4, 5, 0, 1])]
+    rankings = [rankings_at(ranks, 5) for ranks in ([2, 1, 0, 3, 1], [1, 4, 5, 0, 1])]
     rank_map_result = rank_map(rankings, small_set().with_questions(range(5)))
     assert rank_map_result.ranks.tolist() == [[2, 1], [1, 4], [0, 5], [3, 0], [1, 1]]
     # bands: (1, 0), (0, 1), (6, 1), (1, 6), (0, 0)
@@ -202,7 +192,7 @@ def comparison_with(
 
 def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
     """Retrievers that put the relevant passage of five questions at these ranks, 0 for nowhere."""
-    rankings = {name: None if at is None else rankings_with_first_relevant_at(at) for name, at in ranks.items()}
+    rankings = {name: None if at is None else rankings_at(at, 5) for name, at in ranks.items()}
     return comparison_with(small_set().with_questions(range(5)), rankings, *specs)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -22,6 +21,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, small_set
+from tests.retrieval.compared import rankings_of
 from tests.workbench.views import driving
 from tests.workbench.views.compare.worlds import html, page, page_text, search_and_store, store_results, tables
 
@@ -40,11 +40,7 @@ class Fixed:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         assert len(questions) == len(self.rows)
-        indices = np.full((len(self.rows), k), -1, dtype=np.int32)
-        for index, row in enumerate(self.rows):
-            indices[index, : len(row)] = row
-        scores = np.where(indices >= 0, 1 - np.arange(k) / 10, -np.inf)
-        return Rankings(indices, scores.astype(np.float32))
+        return rankings_of(self.rows, k)
 
 
 # Dense loses q1, ranks the passage of q2 last, and one of q6 fourth

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
@@ -27,6 +26,7 @@ from mrc_workbench.workbench.views.search.answer import QuestionSearch, SearchAn
 from mrc_workbench.workbench.views.ui.passages import HitCard, hits_html
 from mrc_workbench.workbench.views.ui.words import catalog, word
 from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.compared import rankings_of
 from tests.workbench.views.compare.worlds import press, search_and_store, store_results
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished
@@ -267,13 +267,13 @@ class Placed:
         self.first_relevant = first_relevant
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        indices = np.full((len(questions), k), -1, dtype=np.int32)
-        for row, rank in enumerate(self.first_relevant):
-            right = PASSAGES.index(next(p for p in PASSAGES if p.id == QUESTIONS[row].relevant[0]))
-            order = [other for other in range(len(PASSAGES)) if PASSAGES[other].id not in QUESTIONS[row].relevant]
-            order.insert(rank - 1, right)
-            indices[row, : len(order)] = order
-        return Rankings(indices, np.where(indices < 0, -np.inf, 1).astype(np.float32))
+        del questions
+        rows = []
+        for question, rank in zip(QUESTIONS, self.first_relevant, strict=True):
+            order = [row for row, passage in enumerate(PASSAGES) if passage.id not in question.relevant]
+            order.insert(rank - 1, small_set().row_of_passage[question.relevant[0]])
+            rows.append(order)
+        return rankings_of(rows, k)
 
 
 def test_offers_questions_disputed_by_a_comparison(data: StoredSet) -> None:
