@@ -41,14 +41,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
     return started_requests
 
 
-def job_of(folder: Path, request: ExportRequest) -> StudyJob[ExportRequest, ExportResult]:
-    return EXPORTS.job(request, str(read_provenance(folder)["created_at"]))
-
-
 def export_job(folder: Path, retriever: str, engine: ExportTarget) -> StudyJob[ExportRequest, ExportResult]:
     """Write the export that a user requests to the folder of its subprocess."""
     request = ExportRequest(folder.name, retriever, engine)
-    job = job_of(folder, request)
+    job = EXPORTS.job(request, str(read_provenance(folder)["created_at"]))
     job.folder.mkdir(parents=True)
     job.write_spec(request)
     return job

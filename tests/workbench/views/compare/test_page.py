@@ -21,7 +21,6 @@ from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
-from mrc_workbench.retrieval.comparison.pace import Forecast, TimeEstimator, forecast_retrievers
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.report.words import LANGUAGES
@@ -32,7 +31,6 @@ from mrc_workbench.workbench.views.compare.overview import signal_label
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
-from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, many_questions
@@ -217,13 +215,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     assert cost in page_text(opened(page, data=own.key, retrievers="Late"))
     assert cost not in page_text(opened(page, data=own.key, retrievers="BM25"))
     assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the worlds.sample has stored vectors
-    now = [0.0]
-    pace = TimeEstimator(clock=lambda: now[0])
-    pace.start({"Late": late}, (some := question_set(own.key)), ())
-    for now[0], share in ((0.0, 0.0), (24.0, 0.2), (60.0, 0.5), (120.0, 1.0)):
-        pace.update("Late", share)
-    pace.finish()
-    assert forecast_retrievers({late.name: late}, some)[late.name] == Forecast(pytest.approx(120.0), is_measured=True)
+    worlds.store_seconds(late, 120.0)
     expected = choices_for(own).expected
     assert expected is not None
     assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # on its chip

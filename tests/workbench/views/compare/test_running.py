@@ -12,16 +12,21 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import process_of
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, remove, save_question_set
-from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.comparison.pace import reader_key
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.retrieval.compared import RIGHT, many_questions
-from tests.workbench.views.compare.worlds import page, page_text, press, results_of, store_rows, whole_page
+from tests.workbench.views.compare.worlds import (
+    page,
+    page_text,
+    press,
+    results_of,
+    store_rows,
+    store_seconds,
+    whole_page,
+)
 from tests.workbench.views.driving import keys, opened, run
 
 EN = catalog("en")
@@ -29,14 +34,10 @@ NAMES = ("BM25", "Dense")
 ADDRESS = {"part": "all", "retrievers": "|".join(NAMES)}
 
 
-def job_of(data: StoredSet, *names: str) -> tuple[ComparisonJob, Experiment]:
-    experiment = choices_for(data).experiment(data, [*names], Part.ALL)
-    return ComparisonJob.of(experiment, data.fingerprint), experiment
-
-
 def started_job(data: StoredSet, *names: str, finished: tuple[str, ...] = ("BM25",)) -> ComparisonJob:
     """Return the job of a comparison that has searched the retrievers `finished`, without a process."""
-    job, experiment = job_of(data, *names)
+    experiment = choices_for(data).experiment(data, [*names], Part.ALL)
+    job = ComparisonJob.of(experiment, data.fingerprint)
     job.folder.mkdir(parents=True)
     job.write_spec(experiment)
     for name in finished:
@@ -200,10 +201,7 @@ def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float)
     """Use a transformer for the dense retriever, with these measured seconds on this dataset."""
     model = "packaged:multilingual-e5-small"
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.multistage.default_model", lambda: model)
-    spec = choices_for(data).specs["Dense"]
-    assert isinstance(spec, DenseSpec)
-    pace = {"setup_seconds": seconds, "seconds_per_character": 0.0}
-    write_json(workspace() / "cache" / "pace.json", {reader_key(spec): pace})
+    store_seconds(choices_for(data).specs["Dense"], seconds)
 
 
 def test_shows_time_of_slow_retriever_and_does_not_select_it(

@@ -45,10 +45,6 @@ def compared(app: AppTest) -> list[str]:
     return sorted(app.dataframe[0].value["retriever"])
 
 
-def selected_names(app: AppTest) -> list[str]:
-    return next([*pills.value] for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
-
-
 def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
     key = finished(data, "BM25", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Reranked")
@@ -91,7 +87,7 @@ def test_link_opens_stored_comparison_instead_of_running(data: StoredSet) -> Non
 def test_reload_with_deselected_retriever_stays_on_dataset_page(data: StoredSet) -> None:
     key = finished(data, "BM25", "Dense", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Dense|Reranked")
-    retrievers = next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
+    retrievers = next(pills for pills in app.pills if pills.label == EN["compare.retrievers"])
     retrievers.set_value(["BM25", "Reranked"])
     parameters = address(run(app))
     assert (parameters["comparison"], parameters["retrievers"]) == (key, "BM25|Reranked")
@@ -107,7 +103,8 @@ def test_another_dataset_starts_with_its_defaults(data: StoredSet) -> None:
     app.sidebar.selectbox[0].select(other.key)
     run(app)
     assert "comparison" not in app.query_params
-    assert selected_names(app) == [*choices_for(other).default_names]
+    retrievers = next(pills for pills in app.pills if pills.label == EN["compare.retrievers"])
+    assert [*retrievers.value] == [*choices_for(other).default_names]
 
 
 @pytest.mark.parametrize(

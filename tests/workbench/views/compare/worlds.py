@@ -10,8 +10,11 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import CATALOG, StoredSet, read_entry, save_question_set
+from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.pace import reader_key
+from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.measures import DEFAULT_KS, evaluate
@@ -94,6 +97,12 @@ def finished(data: StoredSet, experiment: Experiment) -> Experiment:
 def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
     """Run and store a comparison of selectable retrievers on all questions or a part."""
     return finished(data, choices_for(data).experiment(data, list(names), part))
+
+
+def store_seconds(spec: Spec, seconds: float) -> None:
+    """Store that this retriever took so long, whatever it reads."""
+    pace = {"setup_seconds": seconds, "seconds_per_character": 0.0}
+    write_json(workspace() / "cache" / "pace.json", {reader_key(spec): pace})
 
 
 def open_labs(*names: str, **address: str) -> AppTest:
