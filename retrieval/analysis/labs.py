@@ -387,7 +387,6 @@ def cross_fit(lab: Comparison, table: pd.DataFrame, current: str, measure: str, 
         selected = best_setting_name(table.assign(value=per_setting[~is_in_fold].mean(axis=0)))
         fitted[is_in_fold] = values[selected][is_in_fold]
         selections[selected] += 1
-    (test,) = significance.paired_tests(
-        [significance.Pair(SELECTED, current, measure, fitted, values[current])], groups
-    )
+    pair = significance.Pair(SELECTED, current, measure, fitted, values[current])
+    (test,) = significance.paired_tests([pair], groups)
     return CrossFit(test, dict(selections.most_common()))

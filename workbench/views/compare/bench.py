@@ -217,10 +217,9 @@ def named_setting(experiment: Experiment, name: str) -> Spec:
         window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
         parts = ["BM25", *window, analyzer_words(spec.analyzer), f"k1 {spec.k1:g}", f"b {spec.b:g}"]
         return spec.model_copy(update={"name": " · ".join(parts)})
-    dictionary_name = dictionary_names().get(spec.dictionary) if isinstance(spec, TermSpec) else None
-    if not isinstance(spec, TermSpec) or not dictionary_name:
-        return spec
-    return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, dictionary_name)})
+    if isinstance(spec, TermSpec) and (dictionary_name := dictionary_names().get(spec.dictionary)):
+        return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, dictionary_name)})
+    return spec
 
 
 def heat(
@@ -265,9 +264,8 @@ def bands(
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
     description = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
-    return alt.layer(areas, *charts.marked_lines(base, mark, size=45), ring).properties(
-        height=charts.HEIGHT, description=description
-    )
+    layers = alt.layer(areas, *charts.marked_lines(base, mark, size=45), ring)
+    return layers.properties(height=charts.HEIGHT, description=description)
 
 
 def against_cost(

@@ -21,15 +21,9 @@ from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare import scores
+from mrc_workbench.workbench.views.compare import scores, where
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, read_question_list
-from mrc_workbench.workbench.views.compare.where import (
-    default_property,
-    on_slices,
-    select_slices,
-    slice_difference_texts,
-)
 from mrc_workbench.workbench.views.names import plain_names, retriever_name
 from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import charts, tables
@@ -55,7 +49,7 @@ def draw(view: scores.ComparisonView) -> None:
 
 def _draw_differences(view: scores.ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
-    grouping = default_property(view)
+    grouping = where.default_property(view)
     parts = view.opened.slices(grouping)
     if parts:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
@@ -65,7 +59,7 @@ def _draw_differences(view: scores.ComparisonView) -> None:
         for side, rows_of_side in (("ahead", metrics["difference"] > 0), ("behind", metrics["difference"] < 0)):
             strongest = largest_significant_difference(metrics[rows_of_side])
             if strongest is not None:
-                texts = slice_difference_texts(view, strongest, labels, grouping)
+                texts = where.slice_difference_texts(view, strongest, labels, grouping)
                 findings.append(word(f"compare.finding_{side}", **texts))
         finding = " ".join(findings)
         if finding:
@@ -73,14 +67,14 @@ def _draw_differences(view: scores.ComparisonView) -> None:
     left, right = st.columns([5, 6])
     if parts:
         title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
-        displayed, rows = select_slices(metrics, labels, 5)
+        displayed, rows = where.select_slices(metrics, labels, 5)
         displayed = naming.with_display_names(displayed, view.display_names)
         x = word("where.with_interval", metric=view.metric.long_name)
         alt_text = finding.replace("**", "").replace("\\", "") or title  # not Markdown, for screen readers
         with left:
             st.markdown(f"##### {title}")
             order = view.labels_for(view.charted)
-            charts.draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=alt_text)
+            charts.draw_chart(where.on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=alt_text)
     with right, st.container(border=True):
         _draw_question(view)
 

@@ -64,9 +64,8 @@ def _draw_values(bench: Bench) -> None:
         experiment = _pick_values(bench, names)
         with container:
             if experiment and (lab := bench.run(experiment, _tries_text(experiment))):
-                _draw_values_result(
-                    bench, lab, next(spec.name for spec in experiment.retriever if not spec.selected_on)
-                )
+                present = next(spec.name for spec in experiment.retriever if not spec.selected_on)
+                _draw_values_result(bench, lab, present)
                 _draw_unmatched(lab)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
