@@ -100,7 +100,7 @@ def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
 
 
 def store_seconds(spec: Spec, seconds: float) -> None:
-    """Store that this retriever took so long, whatever it reads."""
+    """Store that this retriever takes so long for any texts."""
     pace = {"setup_seconds": seconds, "seconds_per_character": 0.0}
     write_json(workspace() / "cache" / "pace.json", {reader_key(spec): pace})
 
