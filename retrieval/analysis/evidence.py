@@ -8,7 +8,7 @@ judges the top K of all retrievers, and does not see their ranks (Sparck Jones &
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
@@ -78,6 +78,12 @@ def reversed_test(test: PairTest) -> PairTest:
     """Return the same test seen from the other side."""
     negated = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
     return replace(negated, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
+
+
+def oriented_test(a: str, b: str, tests: Iterable[PairTest]) -> PairTest | None:
+    """Return the test of a pair, by any measure, from the side of `a`, or None."""
+    test = next((test for test in tests if {test.a, test.b} == {a, b}), None)
+    return reversed_test(test) if test and test.a != a else test
 
 
 @dataclass(frozen=True)

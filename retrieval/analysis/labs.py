@@ -25,6 +25,7 @@ from mrc_workbench.data.split.partition import TrainingQueries
 from mrc_workbench.data.text.analysis import WITH_KIWI
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.models.inference import TokenLayers
+from mrc_workbench.retrieval import significance
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, values_by_retriever
 from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind
@@ -34,13 +35,6 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.measures import Measure, evaluate, relevant_hits
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    PairTest,
-    difference_intervals,
-    paired_tests,
-    proportion_intervals,
-)
 
 SpecType = TypeVar("SpecType", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
@@ -291,7 +285,7 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     if table.empty:
         return table
     per_question = np.stack([values[name] for name in table["name"]], axis=1)
-    intervals = proportion_intervals(per_question, groups)
+    intervals = significance.proportion_intervals(per_question, groups)
     table = table.assign(value=per_question.mean(axis=0), low=intervals[:, 0], high=intervals[:, 1])
     if kind is LabKind.RERANK:
         return _with_ceilings(table, lab, measure)
@@ -304,7 +298,7 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     base = IndexKind.EXACT if kind is LabKind.INDEX else reference.name
     if kind in (LabKind.LEXICAL, LabKind.INDEX, LabKind.LAYERS) and base in lab.scores:
         differences = per_question - lab.scores[base].per_question[measure][:, None]
-        low, high = difference_intervals(differences, groups).T
+        low, high = significance.difference_intervals(differences, groups).T
         table = table.assign(difference=differences.mean(axis=0), difference_low=low, difference_high=high)
     if kind is LabKind.INDEX and base in lab.scores:
         cut = Measure.parse(measure).cutoff
@@ -368,7 +362,7 @@ class CrossFit:
     `selections` counts the folds that select each setting, the most frequent first.
     """
 
-    test: PairTest
+    test: significance.PairTest
     selections: Mapping[str, int]
 
     @property
@@ -393,5 +387,6 @@ def cross_fit(lab: Comparison, table: pd.DataFrame, current: str, measure: str, 
         selected = best_setting_name(table.assign(value=per_setting[~is_in_fold].mean(axis=0)))
         fitted[is_in_fold] = values[selected][is_in_fold]
         selections[selected] += 1
-    (test,) = paired_tests([Pair(SELECTED, current, measure, fitted, values[current])], groups)
+    pair = significance.Pair(SELECTED, current, measure, fitted, values[current])
+    (test,) = significance.paired_tests([pair], groups)
     return CrossFit(test, dict(selections.most_common()))

@@ -20,6 +20,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval import significance
 from mrc_workbench.retrieval.analysis import questions as per_question
 from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, evidence, underjudged_tests
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_results
@@ -30,15 +31,6 @@ from mrc_workbench.retrieval.comparison.store import StoredComparison, get_compa
 from mrc_workbench.retrieval.explain import standing
 from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, find_unmatched_questions
 from mrc_workbench.retrieval.measures import Measure, measure_names
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    PairTest,
-    intervals_of,
-    mean_interval,
-    pair_tests,
-    paired_tests,
-    question_groups,
-)
 
 logger = logging.getLogger(__name__)
 AnalysisMethod = TypeVar("AnalysisMethod", bound=Callable[..., Any])
@@ -52,7 +44,7 @@ class Change:
     retriever: str
     before: float
     after: float
-    test: PairTest
+    test: significance.PairTest
 
 
 def find_difference(a: StoredComparison, b: StoredComparison) -> str | None:
@@ -78,8 +70,8 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
         for measure in new.per_question:
             if measure in old:
                 names.append(name)
-                pairs.append(Pair("after", "before", measure, new.per_question[measure], old[measure]))
-    tests = paired_tests(pairs, question_groups(after.question_set))
+                pairs.append(significance.Pair("after", "before", measure, new.per_question[measure], old[measure]))
+    tests = significance.paired_tests(pairs, significance.question_groups(after.question_set))
     return [
         Change(name, float(pair.values_b.mean()), float(pair.values_a.mean()), test)
         for name, pair, test in zip(names, pairs, tests, strict=True)
@@ -181,7 +173,7 @@ def _check_threshold(threshold: ScoreThreshold, comparison: Comparison) -> Check
     if not values:  # it failed or its rankings are too short: a missing value is not 0
         return CheckResult(False, f"{threshold.retriever or 'every retriever'} has no value of {measure}")
     best = max(values, key=lambda name: values[name].mean())
-    low, high = mean_interval(values[best], question_groups(comparison.question_set))
+    low, high = significance.mean_interval(values[best], significance.question_groups(comparison.question_set))
     mean = float(values[best].mean())
     is_met = mean >= threshold.minimum
     relation = f"{'at least' if is_met else 'below'} {threshold.minimum:g}"
@@ -225,12 +217,12 @@ class OpenComparison:
     @property
     @_cache_last(1)
     def groups(self) -> np.ndarray:
-        return question_groups(self.question_set)
+        return significance.question_groups(self.question_set)
 
     @property
     @_cache_last(1)
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        return {name: intervals_of(scores, self.groups) for name, scores in self.comparison.scores.items()}
+        return {name: significance.intervals_of(scores, self.groups) for name, scores in self.comparison.scores.items()}
 
     @property
     @_cache_last(1)
@@ -239,13 +231,13 @@ class OpenComparison:
 
     @property
     @_cache_last(1)
-    def underjudged_tests(self) -> list[PairTest]:
+    def underjudged_tests(self) -> list[significance.PairTest]:
         return underjudged_tests(self.comparison.scores, self.groups)
 
     @_cache_last(16)
-    def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[PairTest]:
+    def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[significance.PairTest]:
         scores = {name: entry for name, entry in self.comparison.scores.items() if name in names}
-        return pair_tests(scores, [measure], self.groups, baseline=baseline)
+        return significance.pair_tests(scores, [measure], self.groups, baseline=baseline)
 
     @_cache_last(2)
     def changes_since(self, earlier: "OpenComparison") -> list[Change]:
@@ -302,11 +294,6 @@ class OpenComparison:
     def questions(self, names: tuple[str, ...]) -> pd.DataFrame:
         depth = min(self.comparison.rankings[name].indices.shape[1] for name in names)
         return per_question.question_table(self.question_set, self.ranks(names).ranks, names, depth)
-
-    @_cache_last(2)
-    def disputed_questions(self, count: int) -> list[str]:
-        rows = self.disputed_rows(tuple(self.comparison.rankings), count)
-        return [self.question_set.questions[row].text for row in rows]
 
     @_cache_last(4)
     def disputed_rows(self, names: tuple[str, ...], count: int) -> list[int]:

@@ -7,7 +7,6 @@ none of its components returns it, or if it ranks the passage too low.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +20,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, values_by_ret
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.lexical.terms import shared_terms
 from mrc_workbench.retrieval.measures import Scores, first_relevant_ranks
-from mrc_workbench.retrieval.rankings import QueryHits, Rankings
+from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, proportion_intervals
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one more band holds deeper ranks and misses
@@ -124,16 +123,6 @@ def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     fields = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
     has_text = [text == id_.lower() or any(text in field.lower() for field in texts) for id_, texts in fields]
     return np.flatnonzero(has_text)
-
-
-def intersection_mask(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a mask, `(count,)` bool, of the rows that are in every part."""
-    return np.isin(np.arange(count), reduce(np.intersect1d, parts, np.arange(count)))
-
-
-def findings_of(compared: Comparison, row: int) -> dict[str, QueryHits]:
-    """Return the stored hits of every retriever for the question at `row`."""
-    return {name: QueryHits.from_rankings(rankings, row) for name, rankings in compared.rankings.items()}
 
 
 def same_article_rows(question_set: QuestionSet, row: int) -> frozenset[int]:
@@ -367,7 +356,8 @@ def _groups_in(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
-def _first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
+def first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
+    """Return the first relevant passage of each question; all questions have one."""
     row_of = question_set.row_of_passage
     return [question_set.passages[row_of[question.relevant[0]]] for question in question_set.questions]
 
@@ -378,11 +368,11 @@ def _text_lengths(items: Sequence[Question | Passage]) -> np.ndarray:
 
 _LABEL_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], list[str]]] = {
     SliceProperty.KIND: lambda questions: [question.kind for question in questions.questions],
-    SliceProperty.ARTICLE: lambda questions: [passage.title for passage in _first_relevant_passages(questions)],
+    SliceProperty.ARTICLE: lambda questions: [passage.title for passage in first_relevant_passages(questions)],
 }
 _NUMERIC_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], np.ndarray]] = {
     SliceProperty.QUESTION_LENGTH: lambda questions: _text_lengths(questions.questions),
-    SliceProperty.PASSAGE_LENGTH: lambda questions: _text_lengths(_first_relevant_passages(questions)),
+    SliceProperty.PASSAGE_LENGTH: lambda questions: _text_lengths(first_relevant_passages(questions)),
     SliceProperty.OVERLAP: word_overlap,
     SliceProperty.MATCHED_TERMS: matched_terms,
 }

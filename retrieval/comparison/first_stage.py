@@ -1,6 +1,7 @@
 """Specs of retrievers that wrap no other: BM25, encoders, late interaction, Milvus, an HTTP endpoint, a plugin."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
@@ -16,6 +17,7 @@ from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
 from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.retrieval import milvus
 from mrc_workbench.retrieval.comparison.spec import (
     CachedRetriever,
     Count,
@@ -29,17 +31,10 @@ from mrc_workbench.retrieval.comparison.spec import (
 from mrc_workbench.retrieval.dense import Dense, IndexKind, LateIndex, LateInteraction, SparseRetriever
 from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
-from mrc_workbench.retrieval.milvus import (
-    EngineFusion,
-    MilvusRetriever,
-    MilvusSearchMode,
-    Ranker,
-    TermField,
-    VectorField,
-)
 from mrc_workbench.retrieval.milvus_connection import milvus_settings
 from mrc_workbench.retrieval.outside import Order, OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import find_plugin
+from mrc_workbench.retrieval.rankings import Retriever
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 _BM25_OPTIONS = {option.name for option in fields(BM25Options)}
@@ -76,9 +71,12 @@ class TermSpec(Spec):
         values = {name: value for name, value in self if name in _BM25_OPTIONS}
         return BM25Options(**values | {"dictionary": dictionary})
 
-    def analysis_key(self, context: RetrieverContext, dictionary: Dictionary | None) -> tuple[str, ...]:
-        """Return the identity of the analysis of the passages, for cache keys."""
-        return self.analysis(dictionary).resolved(context.texts(self.title)).resolved_key
+    def _make(self, context: RetrieverContext, kind: Callable[..., Retriever], **options: Any) -> CachedRetriever:
+        dictionary = self.load_dictionary(context)
+        key = self.analysis(dictionary).resolved(context.texts(self.title)).resolved_key
+        options["on_progress"] = context.on_progress
+        build = partial(kind, self.name, context.passages, self.options(dictionary), **options)
+        return context.cached_retriever(self, build, *key)
 
     @model_validator(mode="after")
     def _check_options(self) -> "TermSpec":
@@ -119,9 +117,7 @@ class BM25Spec(TermSpec):
         return self
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        dictionary = self.load_dictionary(context)
-        build = partial(BM25, self.name, context.passages, self.options(dictionary), context.on_progress)
-        return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
+        return self._make(context, BM25)
 
 
 class WindowedBM25Spec(TermSpec):
@@ -131,10 +127,7 @@ class WindowedBM25Spec(TermSpec):
     sentences: Count = 1
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        dictionary = self.load_dictionary(context)
-        options: dict[str, Any] = {"on_progress": context.on_progress, "sentences": self.sentences}
-        build = partial(WindowedBM25, self.name, context.passages, self.options(dictionary), **options)
-        return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
+        return self._make(context, WindowedBM25, sentences=self.sentences)
 
 
 class DenseSpec(ReadingSpec):
@@ -229,7 +222,7 @@ class MilvusSpec(Spec):
     """
 
     kind: Literal["milvus"] = "milvus"
-    search: MilvusSearchMode = MilvusSearchMode.BM25
+    search: milvus.MilvusSearchMode = milvus.MilvusSearchMode.BM25
     analyzer: Analyzer = Analyzer.AUTO
     k1: Weight = 0.9
     b: Fraction = 0.4
@@ -237,46 +230,46 @@ class MilvusSpec(Spec):
     model: str = STARTER
     index: IndexKind = IndexKind.EXACT
     top_k: Count = Field(default=100, serialization_alias="depth")
-    fusion: Ranker = Ranker.RRF
+    fusion: milvus.Ranker = milvus.Ranker.RRF
     weights: tuple[Fraction, Fraction] | None = None
 
     @model_validator(mode="after")
     def _check_weights(self) -> "MilvusSpec":
-        if self.weights is not None and (self.fusion is Ranker.RRF or not any(self.weights)):
+        if self.weights is not None and (self.fusion is milvus.Ranker.RRF or not any(self.weights)):
             raise ValueError('weights are for fusion = "weighted", and not both 0')
         return self
 
     @property
     def score_kind(self) -> str:
-        return "hybrid" if self.fusion is Ranker.RRF else self.kind
+        return "hybrid" if self.fusion is milvus.Ranker.RRF else self.kind
 
     @property
     def local_spec(self) -> "BM25Spec | DenseSpec | MilvusSpec":
-        if self.search is MilvusSearchMode.BM25:
+        if self.search is milvus.MilvusSearchMode.BM25:
             return BM25Spec(name=self.name, analyzer=self.analyzer, k1=self.k1, b=self.b, title=self.title)
-        if self.search is MilvusSearchMode.DENSE:
+        if self.search is milvus.MilvusSearchMode.DENSE:
             return DenseSpec(name=self.name, model=self.model, title=self.title, index=self.index)
         return self
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         connection = milvus_settings()
         passages = context.passages
-        has_encoder = self.search is not MilvusSearchMode.BM25
+        has_encoder = self.search is not milvus.MilvusSearchMode.BM25
         encoder = context.encoder(self.model, self.title, Precision.AUTO) if has_encoder else None
 
-        def build() -> MilvusRetriever:
-            fields: list[TermField | VectorField] = []
-            if self.search is not MilvusSearchMode.DENSE:
-                fields.append(TermField(passages, BM25Options(self.analyzer, self.k1, self.b, self.title)))
+        def build() -> milvus.MilvusRetriever:
+            fields: list[milvus.TermField | milvus.VectorField] = []
+            if self.search is not milvus.MilvusSearchMode.DENSE:
+                fields.append(milvus.TermField(passages, BM25Options(self.analyzer, self.k1, self.b, self.title)))
             if encoder:
-                fields.append(VectorField(passages, encoder, title=self.title, index=self.index))
-            fusion = EngineFusion(self.fusion, self.top_k, self.weights) if len(fields) > 1 else None
+                fields.append(milvus.VectorField(passages, encoder, title=self.title, index=self.index))
+            fusion = milvus.EngineFusion(self.fusion, self.top_k, self.weights) if len(fields) > 1 else None
             options: dict[str, Any] = {"fusion": fusion, "on_progress": context.on_progress}
-            return MilvusRetriever(self.name, len(passages), fields, connection, **options)
+            return milvus.MilvusRetriever(self.name, len(passages), fields, connection, **options)
 
         # the address, without the token, because each server has its own times
         identity = [connection.display_name, encoder.fingerprint if encoder else ""]
-        if self.search is not MilvusSearchMode.DENSE:
+        if self.search is not milvus.MilvusSearchMode.DENSE:
             identity += Analysis(self.analyzer).resolved(context.texts(self.title)).resolved_key
         return context.cached_retriever(self, build, *identity, meter=encoder.meter if encoder else None)
 

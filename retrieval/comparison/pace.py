@@ -129,13 +129,12 @@ class TimeEstimator:
         is_measurable = task.characters and not task.is_stored and (first or not task.reports_progress)
         if not is_measurable or seconds < _MIN_STORED_SECONDS:
             return
-        measured = _MeasuredSpeed(seconds_per_character=seconds / task.characters)
+        setup_seconds = 0.0
+        seconds_per_character = seconds / task.characters
         if first and last.fraction - first.fraction > 0.2 and last.seconds - first.seconds > _MIN_STORED_SECONDS:
             seconds_per_character = (last.seconds - first.seconds) / (last.fraction - first.fraction) / task.characters
-            measured = _MeasuredSpeed(
-                seconds_per_character=seconds_per_character,
-                setup_seconds=max(0.0, seconds - seconds_per_character * task.characters),
-            )
+            setup_seconds = max(0.0, seconds - seconds_per_character * task.characters)
+        measured = _MeasuredSpeed(setup_seconds=setup_seconds, seconds_per_character=seconds_per_character)
         with suppress(OSError):  # a full disk
             write_json(_rates_path(), {**read_json(_rates_path()), task.reader: measured.model_dump()})
 

@@ -79,20 +79,6 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
                 retrievers[retriever.name] = retriever
         return retrievers
 
-    def unfinished_specs(self) -> list[Spec]:
-        """Return the retrievers that a stopped job has not searched; none if its experiment is unreadable."""
-        done = self.finished_retrievers()
-        with suppress(OSError, ValueError):
-            return [spec for spec in self.read_spec().retriever if spec.name not in done]
-        return []
-
-    def compares_retrievers_of(self, data: str) -> bool:
-        """Whether it compares retrievers on a stored dataset (its key) and is no lab."""
-        with suppress(OSError, ValueError):
-            experiment = self.read_spec()
-            return experiment.data == data and experiment.lab is None
-        return False
-
 
 class FinishedRetriever(BaseModel):
     """The progress note about a finished retriever. A failed one has no metrics."""
@@ -104,10 +90,17 @@ class FinishedRetriever(BaseModel):
     _earlier = accept_earlier_names({"figures": "metrics"})
 
 
-def stopped_jobs(data: str) -> list[ComparisonJob]:
-    """Return the stopped comparisons of a stored dataset (its key), except labs."""
-    jobs = [ComparisonJob(path.parent) for path in sorted(COMPARISONS.folder.glob("*/stop"))]
-    return [job for job in jobs if job.is_stopped and job.compares_retrievers_of(data)]
+def stopped_specs(data: str) -> list[Spec]:
+    """Return the retrievers that stopped comparisons of a stored dataset (its key), except labs, have not searched."""
+    specs: list[Spec] = []
+    for path in sorted(COMPARISONS.folder.glob("*/stop")):
+        job = ComparisonJob(path.parent)
+        with suppress(OSError, ValueError):  # an unreadable experiment
+            experiment = job.read_spec()
+            if job.is_stopped and experiment.data == data and experiment.lab is None:
+                done = job.finished_retrievers()
+                specs += [spec for spec in experiment.retriever if spec.name not in done]
+    return specs
 
 
 _PROVENANCE = "provenance.json"

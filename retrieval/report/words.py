@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from mrc_workbench.data.split import MIN_QUESTIONS as FEWEST_COMPARED
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod
-from mrc_workbench.retrieval.analysis.evidence import reversed_test
+from mrc_workbench.retrieval.analysis.evidence import oriented_test
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, values_by_retriever
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
@@ -187,14 +187,15 @@ def recommend(
 ) -> Recommendation | None:
     """Recommend a retriever with the metric (one of `names`, if given); None if there is none.
 
-    `tests` are corrected paired tests of this metric; `groups` number the questions that share a relevant passage.
+    `tests` are corrected paired tests; `groups` number the questions that share a relevant passage.
     """
     ranked = rank_by_mean(comparison, measure, names)
     if not ranked:
         return None
     means = _means(comparison, measure)
     best = ranked[0]
-    against_best = {name: _oriented_test(name, best, measure, tests) for name in ranked[1:]}
+    tests = [test for test in tests if test.measure == str(measure)]
+    against_best = {name: oriented_test(name, best, tests) for name in ranked[1:]}
     tied = [best, *(name for name, test in against_best.items() if test is not None and not test.is_significant)]
     costs = {result.name: retriever_cost(result) for result in comparison.results if result.name in tied}
     name, tie_break = _cheapest(tied, costs)
@@ -210,7 +211,7 @@ def recommend(
         alternative_count=len(ranked) - 1,
         ties=tuple(tied_name for tied_name in tied if tied_name != name),
         speedup=_smallest_speedup(name, tied, costs) if tie_break is TieBreak.SPEED else None,
-        gain=None if name == baseline else _oriented_test(name, baseline, measure, tests),
+        gain=None if name == baseline else oriented_test(name, baseline, tests),
         from_best=against_best.get(name),
         tie_break=tie_break,
         untimed=tuple(tied_name for tied_name in tied if costs[tied_name].milliseconds is None),
@@ -238,14 +239,6 @@ def compute_speedup(a: RetrieverCost, b: RetrieverCost) -> float | None:
         return (b.milliseconds - b.elsewhere) / a.milliseconds
     if a.elsewhere >= (1 - _NEGLIGIBLE_FRACTION) * a.milliseconds:
         return b.elsewhere / a.milliseconds
-    return None
-
-
-def _oriented_test(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
-    """Return the test of a pair from the side of `a`, or None."""
-    for test in tests:
-        if test.measure == str(measure) and {test.a, test.b} == {a, b}:
-            return test if test.a == a else reversed_test(test)
     return None
 
 
@@ -359,7 +352,7 @@ def _gain_text(recommendation: Recommendation, style: Style) -> str:
         return style.say("headline.gain_same", baseline=baseline)
     direction = "more" if test.difference >= 0 else "less"
     key = f"headline.gain_{direction}" if test.is_significant else f"headline.gain_maybe_{direction}"
-    return style.say(key, baseline=baseline, **_difference_values(test))
+    return style.say(key, baseline=baseline, **difference_values(test))
 
 
 def _notes(recommendation: Recommendation, style: Style) -> list[str]:
@@ -368,7 +361,7 @@ def _notes(recommendation: Recommendation, style: Style) -> list[str]:
     is_gain = recommendation.best == recommendation.baseline  # then the headline reports this test
     if test is not None and not is_gain and (test.wins or test.losses):
         names = {"best": style.escape(recommendation.best), "name": style.escape(recommendation.name)}
-        notes.append(style.say("headline.not_the_highest", **names, **_difference_values(test)))
+        notes.append(style.say("headline.not_the_highest", **names, **difference_values(test)))
     if recommendation.ties and recommendation.tie_break is TieBreak.MACHINES:
         notes.append(style.say("headline.other_machines"))
     elif recommendation.ties and recommendation.tie_break is TieBreak.SCORE:
@@ -378,6 +371,7 @@ def _notes(recommendation: Recommendation, style: Style) -> list[str]:
     return notes
 
 
-def _difference_values(test: PairTest) -> dict[str, str]:
+def difference_values(test: PairTest) -> dict[str, str]:
+    """Return the difference and the ends of its interval in points, as in `difference_interval`."""
     ends = difference_interval(test.difference, test.low, test.high)
     return {"points": percent(abs(test.difference)), **ends}

@@ -61,6 +61,15 @@ def hits_of(rankings: Rankings) -> list[dict[int, float]]:
     return [{row: score for row, score in zip(*hits, strict=True) if row >= 0} for hits in pairs]
 
 
+def rankings_at(ranks: Sequence[int], depth: int) -> Rankings:
+    """Rankings with each question's passage, that of its row, at its rank (0 for nowhere), and the others in order."""
+    orders = [[other for other in range(len(ranks)) if other != row] for row in range(len(ranks))]
+    for row, rank in enumerate(ranks):
+        if rank:
+            orders[row].insert(rank - 1, row)
+    return rankings_of([order[:depth] for order in orders], depth)
+
+
 def comparison_of(
     rows_by_retriever: Mapping[str, Sequence[Sequence[int]] | None],
     question_set: QuestionSet | None = None,
@@ -87,6 +96,11 @@ LATE = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]  # second place but f
 NONE = [[4], [4], [4], [4], [0], [4]]
 
 
+def repeated(rows: Sequence[Sequence[int]], copies: int = 8) -> list[list[int]]:
+    """Rows of the small set for the same questions of `many_questions`."""
+    return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
+
+
 def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
     """Enough questions that right and wrong are surely apart: each passage and question, `copies` times over."""
     small = small_set()
@@ -97,11 +111,8 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
         for n, q in product(range(copies), small.questions)
     )
     question_set = QuestionSet("many", passages, questions)
-
-    def shifted(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
-
-    rows = {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}
+    right = repeated(RIGHT, copies)
+    rows = {"right": right, "late": repeated(LATE, copies), "same": right, "lost": None}
     return question_set, comparison_of(rows, question_set)
 
 

@@ -12,23 +12,7 @@ from ir_measures import Judged
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis import evidence as evidence_module
-from mrc_workbench.retrieval.analysis.evidence import (
-    _load_published,
-    at_ceiling,
-    default_baseline,
-    default_measure,
-    discriminating_measure,
-    displayed_measures,
-    evidence,
-    find_published,
-    judged_measures,
-    label,
-    metric_rows,
-    pool,
-    reversed_test,
-    underjudged_tests,
-)
+from mrc_workbench.retrieval.analysis import evidence as statistics
 from mrc_workbench.retrieval.analysis.open_comparison import changes, find_difference
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
@@ -41,72 +25,75 @@ from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_ques
 
 def test_tests_every_pair_by_every_measure_except_failed_retrievers() -> None:
     _, compared = many_questions()
-    statistics = evidence(compared)
-    assert set(statistics.intervals) == {"right", "late", "same"}
-    assert statistics.baseline == "right"  # the first: there is no BM25
+    evidence = statistics.evidence(compared)
+    assert set(evidence.intervals) == {"right", "late", "same"}
+    assert evidence.baseline == "right"  # the first: there is no BM25
     against = [(a, "right", measure) for measure in measure_names((1, 3)) for a in ("late", "same")]
     others = [("late", "same", measure) for measure in measure_names((1, 3))]
-    assert [(test.a, test.b, test.measure) for test in statistics.tests] == against + others
+    assert [(test.a, test.b, test.measure) for test in evidence.tests] == against + others
 
 
 def test_evidence_matches_significance() -> None:
     question_set, compared = many_questions()
-    statistics = evidence(compared)
+    evidence = statistics.evidence(compared)
     groups = question_groups(question_set)
     scores = {result.name: result.scores for result in compared.results if result.scores}
-    assert list(statistics.baseline_tests) == pair_tests(scores, measure_names((1, 3)), groups, baseline="right")
+    assert list(evidence.baseline_tests) == pair_tests(scores, measure_names((1, 3)), groups, baseline="right")
     del scores["right"]
-    assert list(statistics.other_tests) == pair_tests(scores, measure_names((1, 3)), groups)
-    assert statistics.intervals["late"] == intervals_of(scores["late"], groups)
+    assert list(evidence.other_tests) == pair_tests(scores, measure_names((1, 3)), groups)
+    assert evidence.intervals["late"] == intervals_of(scores["late"], groups)
 
 
 def test_counts_wins_and_difference() -> None:
-    test = evidence(comparison_of({"right": RIGHT, "late": LATE})).test("late", "recall@1")
+    test = statistics.evidence(comparison_of({"right": RIGHT, "late": LATE})).test("late", "recall@1")
     assert test is not None
     # five questions of six have hits only by the first; the last finds one of two passages with both
     assert (test.difference, test.wins, test.ties, test.losses) == (pytest.approx(-5 / 6), 0, 1, 5)
 
 
 def test_reverses_paired_test() -> None:
-    statistics = evidence(many_questions()[1])
-    test = statistics.test("late", "mrr@10")
+    evidence = statistics.evidence(many_questions()[1])
+    test = evidence.test("late", "mrr@10")
     assert test is not None
-    other = reversed_test(test)
+    other = statistics.reversed_test(test)
     assert (other.a, other.b) == ("right", "late")
     assert (other.difference, other.low, other.high) == (-test.difference, -test.high, -test.low)
     assert (other.wins, other.ties, other.losses) == (test.losses, test.ties, test.wins)
     assert (other.p, other.p_family, other.is_significant) == (test.p, test.p_family, True)
-    assert statistics.test("lost", "mrr@10") is None
-    assert statistics.test("late", "recall@7") is None
+    assert evidence.test("lost", "mrr@10") is None
+    assert evidence.test("late", "recall@7") is None
 
 
 def test_baseline_is_default_bm25_or_named_retriever() -> None:
     specs = (BM25Spec(name="words", analyzer=Analyzer.WORD), BM25Spec(name="right"), BM25Spec(name="none"))
     compared = comparison_of({"words": LATE, "right": RIGHT, "none": NONE})
     compared = replace(compared, experiment=compared.experiment.model_copy(update={"retriever": specs}))
-    assert default_baseline(compared) == "right"
-    assert {test.b for test in evidence(compared).baseline_tests} == {"right"}
-    assert {test.b for test in evidence(compared, "none").baseline_tests} == {"none"}
+    assert statistics.default_baseline(compared) == "right"
+    assert {test.b for test in statistics.evidence(compared).baseline_tests} == {"right"}
+    assert {test.b for test in statistics.evidence(compared, "none").baseline_tests} == {"none"}
 
 
 def test_batched_tests_equal_joint_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     _, compared = many_questions()
-    whole = evidence(compared)
+    whole = statistics.evidence(compared)
     monkeypatch.setattr("mrc_workbench.retrieval.analysis.evidence._MAX_TESTS_AT_ONCE", 1)
-    for test, other in zip(evidence(compared).tests, whole.tests, strict=True):
+    for test, other in zip(statistics.evidence(compared).tests, whole.tests, strict=True):
         assert (test.a, test.b, test.measure, test.p_family) == (other.a, other.b, other.measure, other.p_family)
         np.testing.assert_allclose((test.low, test.high), (other.low, other.high), atol=1e-12)
 
 
-def test_single_retriever_has_intervals_but_no_test() -> None:
-    statistics = evidence(comparison_of({"right": RIGHT}))
-    assert statistics.tests == ()
-    low, high = statistics.intervals["right"]["recall@1"]
+def test_single_retriever_has_intervals_but_no_test_or_best_value() -> None:
+    compared = comparison_of({"right": RIGHT})
+    evidence = statistics.evidence(compared)
+    assert evidence.tests == ()
+    low, high = evidence.intervals["right"]["recall@1"]
     assert low < 11 / 12 < high  # the last question finds one of its two
+    rows = statistics.metric_rows(compared, evidence, ["recall@1"])
+    assert not any(cell and cell.is_best for cell in rows["right"])
 
 
 def test_significance_json_fields() -> None:
-    listed = [asdict(test) for test in evidence(comparison_of({"right": RIGHT, "none": NONE})).tests]
+    listed = [asdict(test) for test in statistics.evidence(comparison_of({"right": RIGHT, "none": NONE})).tests]
     assert len(listed) == len(measure_names((1, 3)))
     names = {"a", "b", "measure", "difference", "low", "high", "p", "p_family", "wins", "ties", "losses"}
     assert all(set(entry) == names for entry in listed)
@@ -115,8 +102,8 @@ def test_significance_json_fields() -> None:
 
 def test_marks_values_significantly_above_baseline() -> None:
     _, compared = many_questions()
-    statistics = evidence(compared)
-    rows = metric_rows(compared, statistics, ["recall@1", "hit@3"])
+    evidence = statistics.evidence(compared)
+    rows = statistics.metric_rows(compared, evidence, ["recall@1", "hit@3"])
     assert list(rows) == ["right", "late", "same", "lost"]
     assert rows["lost"] == [None, None]
     right, late, same = (rows[name][0] for name in ("right", "late", "same"))
@@ -124,7 +111,7 @@ def test_marks_values_significantly_above_baseline() -> None:
     assert (right.vs_baseline, late.vs_baseline, same.vs_baseline) == (0, -1, 0)
     assert (right.is_best, late.is_best, same.is_best) == (True, False, True)
     assert late.mean == pytest.approx(0.5 / 6)
-    assert (late.low, late.high) == statistics.intervals["late"]["recall@1"]
+    assert (late.low, late.high) == evidence.intervals["late"]["recall@1"]
     assert (late.percent, right.percent) == ("8.33", "91.67")
     hits = [cell[1] for cell in rows.values() if cell[1]]
     assert {(cell.percent, cell.is_best, cell.vs_baseline) for cell in hits} == {("100.00", False, 0)}  # all are equal
@@ -132,33 +119,29 @@ def test_marks_values_significantly_above_baseline() -> None:
 
 def test_baseline_is_first_successful_retriever() -> None:
     compared = comparison_of({"lost": None, "late": LATE, "right": RIGHT})
-    assert evidence(compared).baseline == "late"
-    assert evidence(comparison_of({"lost": None})).baseline == ""
-    rows = metric_rows(compared, evidence(compared), displayed_measures(compared))
+    assert statistics.evidence(compared).baseline == "late"
+    assert statistics.evidence(comparison_of({"lost": None})).baseline == ""
+    rows = statistics.metric_rows(compared, statistics.evidence(compared), statistics.displayed_measures(compared))
     assert all(cell and cell.vs_baseline == 0 for cell in rows["late"])
-
-
-def test_marks_no_best_value_for_single_retriever() -> None:
-    compared = comparison_of({"right": RIGHT})
-    assert not any(cell and cell.is_best for cell in metric_rows(compared, evidence(compared), ["recall@1"])["right"])
 
 
 def test_labels_measures() -> None:
     compared = comparison_of({"right": RIGHT}, ks=(3, 20))
-    assert [label(measure) for measure in displayed_measures(compared)] == ["R@3", "R@20", "MRR@10", "nDCG@10"]
-    assert label("hit@5") == "Hit@5"
-    assert default_measure("recall", (1, 10, 20)) == Measure("recall", 10)
-    assert default_measure("mrr", (1, 5)) == Measure("mrr", 5)
+    labels = ["R@3", "R@20", "MRR@10", "nDCG@10"]
+    assert [statistics.label(measure) for measure in statistics.displayed_measures(compared)] == labels
+    assert statistics.label("hit@5") == "Hit@5"
+    assert statistics.default_measure("recall", (1, 10, 20)) == Measure("recall", 10)
+    assert statistics.default_measure("mrr", (1, 5)) == Measure("mrr", 5)
 
 
 def test_replaces_saturated_measure_with_smaller_k() -> None:
     scores = comparison_of({"right": RIGHT, "late": LATE}, ks=(1, 2, 3)).scores
     # recall of the last question, of two relevant passages, is 1/2 at rank 2 with "late": a mean of 5.5/6
-    assert [at_ceiling(scores, Measure("recall", k)) for k in (1, 2, 3)] == [False, False, True]
+    assert [statistics.at_ceiling(scores, Measure("recall", k)) for k in (1, 2, 3)] == [False, False, True]
     alone = {"right": scores["right"]}  # a single retriever
     cases = [(scores, (1, 2, 3), 3, 1), (scores, (1, 2, 3), 2, 2), (scores, (3,), 3, 3), (alone, (1, 3), 3, 3)]
     for of, ks, k, expected in cases:
-        assert discriminating_measure(of, ks, Measure("recall", k)) == Measure("recall", expected)
+        assert statistics.discriminating_measure(of, ks, Measure("recall", k)) == Measure("recall", expected)
 
 
 STORED = StoredComparison(
@@ -188,14 +171,8 @@ def test_changes_report_difference_and_test() -> None:
     after = comparison_of({"new": RIGHT, "a": RIGHT, "lost": RIGHT}, ks=(1, 5))
     changes_by_measure = {change.test.measure: change for change in changes(before, after)}
     assert {change.retriever for change in changes_by_measure.values()} == {"a"}
-    assert set(changes_by_measure) == {
-        "recall@1",
-        "hit@1",
-        "mrr@1",
-        "mrr@10",
-        "ndcg@1",
-        "ndcg@10",
-    }  # K = 3 is in one of them only
+    shared = {"recall@1", "hit@1", "mrr@1", "mrr@10", "ndcg@1", "ndcg@10"}  # K = 3 is in one of them only
+    assert set(changes_by_measure) == shared
     change = changes_by_measure["recall@1"]
     assert (change.before, change.after) == (pytest.approx(0.5 / 6), pytest.approx(5.5 / 6))
     assert (change.test.difference, change.test.wins, change.test.losses) == (pytest.approx(5 / 6), 5, 0)
@@ -236,18 +213,18 @@ def graded(n_judged: int) -> QuestionSet:
 
 def test_pool_holds_unjudged_results_of_all_retrievers() -> None:
     comparison = comparison_of({"right": RIGHT, "late": LATE, "lost": None})
-    whole = pool(comparison, 100, 2)
+    whole = statistics.pool(comparison, 100, 2)
     expected = {("q5", "p1"), *((f"q{number}", "p5") for number in (1, 2, 3, 4, 6))}  # all others are unjudged
     assert {(QUESTIONS[pair.question].id, PASSAGES[pair.passage].id) for pair in whole} == expected
-    assert pool(comparison, 100, 2) == whole
-    assert pool(comparison, 2, 2) == whole[:2], "a smaller pool is where a larger one begins"
-    assert pool(comparison_of({"lost": None}), 3, 2) == pool(comparison, 0, 2) == []
+    assert statistics.pool(comparison, 100, 2) == whole
+    assert statistics.pool(comparison, 2, 2) == whole[:2], "a smaller pool is where a larger one begins"
+    assert statistics.pool(comparison_of({"lost": None}), 3, 2) == statistics.pool(comparison, 0, 2) == []
 
 
 def test_pool_order_hides_rank_and_retriever() -> None:
     rows = [[*range(10)]] * MANY
     question_set = graded(1)
-    pooled = pool(comparison_of({"a": rows, "b": [item[::-1] for item in rows]}, question_set), MANY, 10)
+    pooled = statistics.pool(comparison_of({"a": rows, "b": [item[::-1] for item in rows]}, question_set), MANY, 10)
     by_question = [[item.passage for item in pooled if item.question == row] for row in range(MANY)]
     assert all(sorted(item) == [*range(1, 10)] for item in by_question)
     assert len({tuple(item) for item in by_question}) > MANY // 2
@@ -258,7 +235,7 @@ def test_judged_pool_leaves_no_unjudged_results() -> None:
     question_set = graded(2)
     rankings = {"a": [[0, 3, 5, *range(10, 17)]] * MANY, "b": [[1, *range(20, 29)]] * MANY}
     comparison = comparison_of(rankings, question_set, depth=10)
-    pooled = pool(comparison, MANY, 10)
+    pooled = statistics.pool(comparison, MANY, 10)
     assert comparison.scores["a"].per_question["judged@10"].tolist() == [0.1] * MANY
     grades = {row: {f"p{pair.passage}": 0 for pair in pooled if pair.question == row} for row in range(MANY)}
     questions = (
@@ -273,7 +250,7 @@ def test_judged_pool_leaves_no_unjudged_results() -> None:
         for rows in rankings.values()
     ]
     assert {ir_measures.calc_aggregate([Judged @ 10], qrels, run)[Judged @ 10] for run in runs} == {1.0}
-    assert pool(again, MANY, 10) == []
+    assert statistics.pool(again, MANY, 10) == []
 
 
 def test_reports_retrievers_with_fewer_judged_results() -> None:
@@ -281,22 +258,22 @@ def test_reports_retrievers_with_fewer_judged_results() -> None:
     known = [[*range(10)]] * MANY
     slightly_unjudged, mostly_unjudged = ([[*range(10 - n), *range(20, 20 + n)]] * MANY for n in (1, 4))
     by_luck = [*[[*range(20, 30)]] * 2, *known[2:]]
-    comparison = comparison_of(
-        {"known": known, "one": slightly_unjudged, "many": mostly_unjudged, "luck": by_luck, "lost": None}, question_set
-    )
+    rankings = {"known": known, "one": slightly_unjudged, "many": mostly_unjudged, "luck": by_luck, "lost": None}
+    comparison = comparison_of(rankings, question_set)
     groups = np.arange(MANY)
-    tests = underjudged_tests(comparison.scores, groups)
+    tests = statistics.underjudged_tests(comparison.scores, groups)
     # two questions of twelve are no significant difference, however large
     expected = [("one", "known", -0.1), ("many", "known", -0.4)]
     assert [(test.a, test.b, round(test.difference, 3)) for test in tests] == expected
-    assert underjudged_tests(comparison_of({"right": RIGHT}).scores, groups) == []
-    assert underjudged_tests({}, question_groups(question_set)) == []
+    assert statistics.underjudged_tests(comparison_of({"right": RIGHT}).scores, groups) == []
+    assert statistics.underjudged_tests({}, question_groups(question_set)) == []
 
 
 def test_lists_judgement_measures_at_default_k() -> None:
-    assert judged_measures(comparison_of({"right": RIGHT}).scores) == []
+    assert statistics.judged_measures(comparison_of({"right": RIGHT}).scores) == []
     question_set = graded(2)
-    assert judged_measures(comparison_of({"a": [[0]] * MANY}, question_set).scores) == ["judged@10", "bpref@10"]
+    scores = comparison_of({"a": [[0]] * MANY}, question_set).scores
+    assert statistics.judged_measures(scores) == ["judged@10", "bpref@10"]
 
 
 @pytest.mark.parametrize(
@@ -309,24 +286,23 @@ def test_lists_judgement_measures_at_default_k() -> None:
     ],
 )
 def test_finds_published_results_by_dataset_name(name: str, title: str) -> None:
-    (results,) = find_published(name)
+    (results,) = statistics.find_published(name)
     assert results.title == title
     assert results.kinds["nlpai-lab/KURE-v2"] == "late"
 
 
 @pytest.mark.parametrize("name", ["", "Korean sample", "KorQuAD_v1.0_train", "질문"])
 def test_finds_no_published_results_for_unknown_dataset(name: str) -> None:
-    assert find_published(name) == []
+    assert statistics.find_published(name) == []
 
 
 def test_published_scores_are_valid() -> None:
-    sets = _load_published()
-    content = tomllib.loads(Path(evidence_module.__file__).with_name("published.toml").read_text(encoding="utf-8"))
+    sets = statistics._load_published()
+    content = tomllib.loads(Path(statistics.__file__).with_name("published.toml").read_text(encoding="utf-8"))
     assert {results.source.id for results in sets} == {source["id"] for source in content["source"]}
     for results in sets:
         assert all(0 < score < 1 for score in results.scores.values())
         assert {*results.scores} <= {*results.kinds}
         assert results.names == tuple(name.casefold() for name in results.names)
-        assert sum(len(find_published(name)) for name in results.names) == len(
-            results.names
-        )  # no other set answers to its names
+        # no other set answers to its names
+        assert all(len(statistics.find_published(name)) == 1 for name in results.names)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.retrieval.analysis import open_comparison, questions
+from mrc_workbench.retrieval import significance
+from mrc_workbench.retrieval.analysis import questions
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
-from mrc_workbench.retrieval.analysis.questions import Quadrant, SliceProperty, find_outcomes
 from mrc_workbench.retrieval.comparison.store import save_comparison
 from mrc_workbench.retrieval.significance import intervals_of, question_groups
 from tests.doubles import small_set
@@ -39,18 +39,17 @@ def test_returns_results_of_analyses(opened: OpenComparison) -> None:
     assert opened.intervals == {name: intervals_of(of, groups) for name, of in opened.comparison.scores.items()}
     assert opened.evidence.tests == evidence(opened.comparison).tests
     assert [(test.a, test.b) for test in opened.tests(("Right", "Lost"), "recall@1")] == [("Right", "Lost")]
-    assert opened.outcomes(1).keys() == find_outcomes(opened.comparison, 1).keys()
+    assert opened.outcomes(1).keys() == questions.find_outcomes(opened.comparison, 1).keys()
 
 
 def test_separates_questions_by_rank(opened: OpenComparison) -> None:
     assert opened.ranks(("Late", "Right")).ranks.tolist() == [[2, 1]] * 5 + [[1, 1]]
     quadrants = opened.quadrants(("Right", "Late"), 1)
-    assert quadrants[Quadrant.BOTH].tolist() == [5]
-    assert quadrants[Quadrant.ONLY_FIRST].tolist() == [0, 1, 2, 3, 4]
+    assert quadrants[questions.Quadrant.BOTH].tolist() == [5]
+    assert quadrants[questions.Quadrant.ONLY_FIRST].tolist() == [0, 1, 2, 3, 4]
     table = opened.questions(("Right", "Late"))
     assert table["rank_1"].tolist() == [2, 2, 2, 2, 2, 1]
-    assert set(opened.disputed_questions(2)) < set(table["question"])
-    assert len(opened.disputed_questions(2)) == 2
+    assert set(opened.disputed_rows(("Right", "Late"), 2)) < set(table.index)
 
 
 def test_measures_slices_with_tests(opened: OpenComparison) -> None:
@@ -67,7 +66,7 @@ def test_rejects_folder_without_comparison(tmp_path: Path) -> None:
 
 
 def test_computes_analysis_once(opened: OpenComparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = count_calls(monkeypatch, open_comparison, "question_groups")
+    calls = count_calls(monkeypatch, significance, "question_groups")
     assert opened.groups is opened.groups
     assert opened.tests(("Right", "Late"), "recall@1") is opened.tests(("Right", "Late"), "recall@1")
     assert len(calls) == 1
@@ -84,7 +83,7 @@ def test_computes_analysis_once_for_concurrent_sessions(
         begun.wait(0.2)  # the others come meanwhile
         return question_groups(*arguments)
 
-    monkeypatch.setattr(open_comparison, "question_groups", slow)
+    monkeypatch.setattr(significance, "question_groups", slow)
     with ThreadPoolExecutor(10) as sessions:
         group_arrays = list(sessions.map(lambda _: opened.groups, range(10)))
     assert len(calls) == 1
@@ -104,6 +103,6 @@ def test_caches_only_last_results(opened: OpenComparison, monkeypatch: pytest.Mo
 
 def test_does_not_share_cache_between_comparisons(opened: OpenComparison, tmp_path: Path) -> None:
     again = OpenComparison(tmp_path, small_set())
-    assert again.slices(SliceProperty.OVERLAP) is not opened.slices(SliceProperty.OVERLAP)
+    assert again.slices(questions.SliceProperty.OVERLAP) is not opened.slices(questions.SliceProperty.OVERLAP)
     assert again.changes_since(opened) is again.changes_since(opened)
     assert all(change.before == change.after for change in again.changes_since(opened))

@@ -24,8 +24,6 @@ from mrc_workbench.retrieval.analysis.questions import (
     ceilings,
     count_outcomes,
     find_outcomes,
-    findings_of,
-    intersection_mask,
     most_different_retriever,
     most_disputed,
     quadrants,
@@ -39,21 +37,11 @@ from mrc_workbench.retrieval.analysis.questions import (
 from mrc_workbench.retrieval.combine import Fusion, RerankedRetriever, fuse
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.rankings import QueryHits, Rankings
+from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import small_set
-from tests.retrieval.compared import rankings
-
-
-def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
-    """Rankings of the small set's first five questions, whose relevant passage is the one of the same row."""
-    indices = np.full((len(ranks), 5), -1, dtype=np.int32)
-    for row, rank in enumerate(ranks):
-        others = [other for other in range(5) if other != row]
-        order = others if rank == 0 else [*others[: rank - 1], row, *others[rank - 1 :]]
-        indices[row, : len(order)] = order
-    return Rankings(indices, np.where(indices < 0, -np.inf, -np.arange(5)).astype(np.float32))
+from tests.retrieval.compared import rankings, rankings_at
 
 
 @pytest.mark.parametrize(
@@ -69,7 +57,7 @@ def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
     ],
 )
 def test_selects_most_disputed_questions(ranks: Sequence[list[int]], count: int, rows: list[int]) -> None:
-    rankings = [rankings_with_first_relevant_at(each) for each in ranks]
+    rankings = [rankings_at(each, 5) for each in ranks]
     assert most_disputed(rankings, small_set().with_questions(range(5)), count) == rows
 
 
@@ -87,7 +75,7 @@ def test_assigns_rank_bands() -> None:
 
 
 def test_maps_two_rankings() -> None:
-    rankings = [rankings_with_first_relevant_at(ranks) for ranks in ([2, 1, 0, 3, 1], [1, 4, 5, 0, 1])]
+    rankings = [rankings_at(ranks, 5) for ranks in ([2, 1, 0, 3, 1], [1, 4, 5, 0, 1])]
     rank_map_result = rank_map(rankings, small_set().with_questions(range(5)))
     assert rank_map_result.ranks.tolist() == [[2, 1], [1, 4], [0, 5], [3, 0], [1, 1]]
     # bands: (1, 0), (0, 1), (6, 1), (1, 6), (0, 0)
@@ -178,20 +166,6 @@ def test_finds_questions_by_words_answers_and_ids(text: str, rows: list[int]) ->
     assert rows_with_text(small_set(), text).tolist() == rows
 
 
-def test_intersects_filters() -> None:
-    assert intersection_mask(4, []).tolist() == [True] * 4
-    assert intersection_mask(4, [np.array([0, 2, 3]), np.array([3, 1, 2])]).tolist() == [False, False, True, True]
-    assert not intersection_mask(4, [np.array([], dtype=int)]).any()
-
-
-def test_findings_match_stored_rankings() -> None:
-    experiment = Experiment(data="x", retriever=(BM25Spec(name="A"), BM25Spec(name="B")))
-    ranking = rankings([2, 0, -1], *[[1, -1, -1]] * 5)
-    compared = Comparison(experiment, small_set(), (Result("A", ranking), Result("B", error=ValueError("no"))))
-    assert findings_of(compared, 0) == {"A": QueryHits((2, 0), (10.0, 9.0))}
-    assert findings_of(compared, 3) == {"A": QueryHits((1,), (10.0,))}
-
-
 def test_returns_irrelevant_passages_of_same_article() -> None:
     titles = {"a1": "A", "a2": "A", "b1": "B", "n1": "", "n2": "", "b2": "B"}
     passages = tuple(Passage(id_, f"text of {id_}", title) for id_, title in titles.items())
@@ -218,7 +192,7 @@ def comparison_with(
 
 def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
     """Retrievers that put the relevant passage of five questions at these ranks, 0 for nowhere."""
-    rankings = {name: None if at is None else rankings_with_first_relevant_at(at) for name, at in ranks.items()}
+    rankings = {name: None if at is None else rankings_at(at, 5) for name, at in ranks.items()}
     return comparison_with(small_set().with_questions(range(5)), rankings, *specs)
 
 
@@ -396,9 +370,7 @@ def test_ceilings_bound_scores_and_never_decrease(seed: int, depth: int) -> None
     comparison = comparison_with(question_set, rankings, BM25, DENSE, HYBRID | {"top_k": depth})
     limits = ceilings(comparison, (depth, *DEPTHS[:5]))
     for k in (1, 5, 20):
-        own = ceilings(comparison_with(question_set, {"bm25": hybrid}, BM25), (k,))["bm25"][
-            0
-        ]  # of one that wraps none: its Hit@K
-        assert own <= limits["hybrid"][0]
+        own = ceilings(comparison_with(question_set, {"bm25": hybrid}, BM25), (k,))["bm25"]  # its Hit@K: it wraps none
+        assert own[0] <= limits["hybrid"][0]
     assert all((np.diff(limits[name][1:]) >= 0).all() for name in rankings)
     assert (limits["hybrid"] >= np.maximum(limits["bm25"], limits["dense"])).all()

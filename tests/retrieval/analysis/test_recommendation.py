@@ -13,19 +13,10 @@ from hypothesis import strategies as st
 from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, evidence
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.retrieval.report.words import (
-    CLEARLY_FASTER,
-    FEWEST_QUESTIONS,
-    Recommendation,
-    RetrieverCost,
-    TieBreak,
-    compute_speedup,
-    rank_by_mean,
-    recommend,
-    retriever_cost,
-)
+from mrc_workbench.retrieval.report import words
+from mrc_workbench.retrieval.report.words import Recommendation, RetrieverCost, TieBreak
 from mrc_workbench.retrieval.significance import PairTest, question_groups
-from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions, repeated
 
 NDCG = Measure("ndcg", 10)
 COPIES = 8  # of six questions
@@ -39,10 +30,7 @@ def comparison_with(
 ) -> Comparison:
     """Compare rankings of six questions, `copies` times over, with these fields of each result."""
     question_set, _ = many(copies)
-    rows = {
-        name: of and [[5 * copy + row for row in query_rows] for copy in range(copies) for query_rows in of]
-        for name, of in rows_by_retriever.items()
-    }
+    rows = {name: of and repeated(of, copies) for name, of in rows_by_retriever.items()}
     comparison = comparison_of(rows, question_set)
     results = tuple(replace(result, **(costs or {}).get(result.name, {})) for result in comparison.results)
     return replace(comparison, results=results)
@@ -59,7 +47,7 @@ def evidence_of(comparison: Comparison) -> ComparisonEvidence:
 def recommended(comparison: Comparison, measure: Measure = NDCG) -> Recommendation:
     tests = evidence_of(comparison)
     groups = question_groups(comparison.question_set)
-    recommendation = recommend(comparison, measure, tests.tests, baseline=tests.baseline, groups=groups)
+    recommendation = words.recommend(comparison, measure, tests.tests, baseline=tests.baseline, groups=groups)
     assert recommendation is not None
     return recommendation
 
@@ -113,9 +101,8 @@ def test_recommends_cheapest_tie(
     *, rankings: Sequence[Any], costs: Sequence[Any], name: str, ties: tuple[str, ...], tie_break: str, faster: float
 ) -> None:
     names = "abc"[: len(rankings)]
-    recommendation = recommended(
-        comparison_with(dict(zip(names, rankings, strict=True)), dict(zip(names, costs, strict=True)))
-    )
+    by_name = (dict(zip(names, values, strict=True)) for values in (rankings, costs))
+    recommendation = recommended(comparison_with(*by_name))
     assert (recommendation.name, recommendation.ties) == (name, ties)
     assert recommendation.tie_break == (tie_break or recommendation.tie_break)
     assert recommendation.speedup == (faster and pytest.approx(faster))
@@ -139,7 +126,7 @@ def test_does_not_treat_missing_test_as_tie() -> None:
     groups = question_groups(comparison.question_set)
     by_another_metric = [test for test in evidence_of(comparison).tests if test.measure == "recall@1"]
     for tests in ([], by_another_metric):
-        recommendation = recommend(comparison, NDCG, tests, baseline="slow", groups=groups)
+        recommendation = words.recommend(comparison, NDCG, tests, baseline="slow", groups=groups)
         assert recommendation is not None
         assert (recommendation.name, recommendation.ties) == ("slow", ())
 
@@ -158,7 +145,7 @@ def test_ignores_retrievers_without_the_metric() -> None:
     assert (recommendation.name, recommendation.ties, recommendation.alternative_count) == ("deep", (), 0)
     comparison = comparison_with({"failed": None})
     groups = question_groups(comparison.question_set)
-    assert recommend(comparison, NDCG, [], baseline="failed", groups=groups) is None
+    assert words.recommend(comparison, NDCG, [], baseline="failed", groups=groups) is None
 
 
 def test_breaks_untimed_ties_by_score() -> None:
@@ -171,11 +158,8 @@ def test_breaks_untimed_ties_by_score() -> None:
     nearly["ndcg@10"][0] = 0.5  # one question of 36: no significant difference
     worse = replace(results["almost"], scores=replace(scores, per_question=nearly))
     recommendation = recommended(replace(comparison, results=(worse, results["right"])))
-    assert (recommendation.name, recommendation.ties, recommendation.tie_break) == (
-        "right",
-        ("almost",),
-        TieBreak.SCORE,
-    )
+    assert (recommendation.name, recommendation.ties) == ("right", ("almost",))
+    assert recommendation.tie_break is TieBreak.SCORE
 
 
 HERE, ELSEWHERE, MIXED = (RetrieverCost(10.0, elsewhere, 0, False) for elsewhere in (0.0, 10.0, 6.0))
@@ -194,7 +178,7 @@ HERE, ELSEWHERE, MIXED = (RetrieverCost(10.0, elsewhere, 0, False) for elsewhere
     ],
 )
 def test_compares_only_times_of_same_machine(a: RetrieverCost, b: RetrieverCost, times: float | None) -> None:
-    assert compute_speedup(a, b) == (times if times is None else pytest.approx(times))
+    assert words.compute_speedup(a, b) == (times if times is None else pytest.approx(times))
 
 
 @pytest.mark.parametrize(
@@ -206,13 +190,13 @@ def test_marks_times_mostly_from_another_machine(elsewhere: float, is_measured_e
 
 def test_makes_no_recommendation_for_few_questions_or_passages() -> None:
     few = recommended(comparison_with({"a": LATE, "b": RIGHT}, copies=2))
-    assert few.questions < FEWEST_QUESTIONS
+    assert few.questions < words.FEWEST_QUESTIONS
     assert few.has_too_few_questions
     assert (few.best, few.best_mean) == ("b", pytest.approx(1.0))
     comparison = comparison_with({"a": LATE, "b": RIGHT})
     single_group = np.zeros(len(comparison.question_set.questions), dtype=np.int32)
     tests = evidence_of(comparison).tests
-    recommendation = recommend(comparison, NDCG, tests, baseline="a", groups=single_group)
+    recommendation = words.recommend(comparison, NDCG, tests, baseline="a", groups=single_group)
     assert recommendation is not None
     assert recommendation.has_too_few_questions
 
@@ -224,8 +208,8 @@ def test_reports_no_gain_for_baseline() -> None:
 
 def test_rank_by_mean_keeps_order_of_equal_means() -> None:
     comparison = comparison_with({"c": RIGHT, "low": NONE, "a": RIGHT, "failed": None})
-    assert rank_by_mean(comparison, NDCG) == ["c", "a", "low"]
-    assert rank_by_mean(comparison, NDCG, ["low", "a"]) == ["a", "low"]
+    assert words.rank_by_mean(comparison, NDCG) == ["c", "a", "low"]
+    assert words.rank_by_mean(comparison, NDCG, ["low", "a"]) == ["a", "low"]
 
 
 NAMES = ("one", "two", "three", "four")
@@ -252,9 +236,9 @@ def sampled_cases(draw: st.DrawFn) -> tuple[Comparison, list[PairTest]]:
 def test_recommendation_is_tested_and_cheapest(case: tuple[Comparison, list[PairTest]]) -> None:
     comparison, tests = case
     groups = question_groups(comparison.question_set)
-    recommendation = recommend(comparison, NDCG, tests, baseline="one", groups=groups)
+    recommendation = words.recommend(comparison, NDCG, tests, baseline="one", groups=groups)
     assert recommendation is not None
-    ranked = rank_by_mean(comparison, NDCG)
+    ranked = words.rank_by_mean(comparison, NDCG)
     assert recommendation.best == ranked[0]
     tied = {recommendation.name, *recommendation.ties}
     assert recommendation.best in tied
@@ -262,10 +246,10 @@ def test_recommendation_is_tested_and_cheapest(case: tuple[Comparison, list[Pair
     for name in tied - {recommendation.best}:
         (test,) = [candidate for candidate in tests if {candidate.a, candidate.b} == {name, recommendation.best}]
         assert not test.is_significant
-    costs = {result.name: retriever_cost(result) for result in comparison.results}
+    costs = {result.name: words.retriever_cost(result) for result in comparison.results}
     if recommendation.tie_break is TieBreak.SPEED:
         timed = [costs[name] for name in tied - {recommendation.name} if costs[name].milliseconds is not None]
-        assert all((compute_speedup(costs[recommendation.name], other) or 0) >= 1 for other in timed)
+        assert all((words.compute_speedup(costs[recommendation.name], other) or 0) >= 1 for other in timed)
     if recommendation.speedup is not None:
         assert recommendation.speedup >= 1
     assert (recommendation.gain is None) == (
@@ -279,4 +263,4 @@ def test_no_tie_is_clearly_faster_than_recommendation(seconds: list[float]) -> N
     names = [f"r{number}" for number in range(len(seconds))]
     costs = {name: {"query_seconds": time} for name, time in zip(names, seconds, strict=True)}
     recommendation = recommended(comparison_with(dict.fromkeys(names, RIGHT), costs))
-    assert costs[recommendation.name]["query_seconds"] <= CLEARLY_FASTER * min(seconds)
+    assert costs[recommendation.name]["query_seconds"] <= words.CLEARLY_FASTER * min(seconds)

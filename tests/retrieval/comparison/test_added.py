@@ -6,15 +6,8 @@ import pytest
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
+from mrc_workbench.retrieval.comparison import experiment as experiments
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import (
-    Experiment,
-    RunSpec,
-    add_retriever,
-    add_run,
-    added_retrievers,
-    remove_retriever,
-)
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, list_comparisons, rename, save_comparison
@@ -27,7 +20,7 @@ RUN = "q1 Q0 p1 1 9.5 mine\nq2 Q0 p3 1 7 mine\nq2 Q0 p2 2 6 mine\n"
 
 
 def names(fingerprint: str = SET.fingerprint) -> list[str]:
-    return [spec.name for spec in added_retrievers(fingerprint)]
+    return [spec.name for spec in experiments.added_retrievers(fingerprint)]
 
 
 def files() -> list[Path]:
@@ -38,55 +31,55 @@ def test_returns_added_retrievers_in_order_for_their_dataset() -> None:
     tuned = BM25Spec(name="BM25 · <b>../..</b>", k1=0.3, selected_on=Part.VALIDATION)
     mixed = HybridSpec(name="혼합", retrievers=("BM25", tuned.name), weights=(0.25, 0.75))
     for spec in (tuned, mixed):
-        add_retriever(SET.fingerprint, spec)
-    assert added_retrievers(SET.fingerprint) == [tuned, mixed]
-    assert added_retrievers(OTHER) == []
+        experiments.add_retriever(SET.fingerprint, spec)
+    assert experiments.added_retrievers(SET.fingerprint) == [tuned, mixed]
+    assert experiments.added_retrievers(OTHER) == []
     assert all(workspace() in path.resolve().parents for path in files())
     again = tuned.model_copy(update={"k1": 2.0})  # replaces the one of the same name
-    add_retriever(SET.fingerprint, again)
-    assert added_retrievers(SET.fingerprint) == [again, mixed]
+    experiments.add_retriever(SET.fingerprint, again)
+    assert experiments.added_retrievers(SET.fingerprint) == [again, mixed]
 
 
 def test_remove_deletes_dependent_retrievers() -> None:
     hybrids = HybridSpec(name="c", retrievers=("a", "b")), HybridSpec(name="d", retrievers=("c", "b"))
     for spec in (BM25Spec(name="a"), DenseSpec(name="b"), *hybrids):
-        add_retriever(SET.fingerprint, spec)
-    add_retriever(OTHER, BM25Spec(name="a"))
-    remove_retriever(SET.fingerprint, "a")
+        experiments.add_retriever(SET.fingerprint, spec)
+    experiments.add_retriever(OTHER, BM25Spec(name="a"))
+    experiments.remove_retriever(SET.fingerprint, "a")
     assert names() == ["b"]
     assert names(OTHER) == ["a"]
-    remove_retriever(SET.fingerprint, "not there")
+    experiments.remove_retriever(SET.fingerprint, "not there")
     assert names() == ["b"]
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"retriever": {"kind": "bm25", "name": "x", "k1": -1}}', "[]", "\0"])
 def test_skips_unreadable_files(content: str) -> None:
-    add_retriever(SET.fingerprint, BM25Spec(name="good"))
+    experiments.add_retriever(SET.fingerprint, BM25Spec(name="good"))
     (files()[0].parent / "torn.json").write_text(content)
     assert names() == ["good"]
 
 
 def test_copies_and_compares_added_run() -> None:
-    add_run(SET, "Run · mine", RUN.encode(), "../../mine.trec")
-    (spec,) = added_retrievers(SET.fingerprint)
-    assert isinstance(spec, RunSpec)
+    experiments.add_run(SET, "Run · mine", RUN.encode(), "../../mine.trec")
+    (spec,) = experiments.added_retrievers(SET.fingerprint)
+    assert isinstance(spec, experiments.RunSpec)
     assert Path(spec.path).is_absolute()
     assert Path(spec.path).read_text() == RUN
     assert workspace() / "added" in Path(spec.path).parents
     assert "mine" not in spec.path.removeprefix(str(workspace()))
-    result = compare(Experiment(data="small", ks=(1,), retriever=(spec,)), SET).results[0]
+    result = compare(experiments.Experiment(data="small", ks=(1,), retriever=(spec,)), SET).results[0]
     assert result.scores is not None
     assert result.scores.per_question["hit@1"].tolist() == [1, 0, 0, 0, 0, 0]
 
 
 def test_deletes_run_with_its_last_retriever() -> None:
-    add_run(SET, "one", RUN.encode(), "a")
+    experiments.add_run(SET, "one", RUN.encode(), "a")
     time = next(path for path in files() if path.suffix == ".trec").stat().st_mtime_ns
-    add_run(SET, "two", RUN.encode(), "b")
+    experiments.add_run(SET, "two", RUN.encode(), "b")
     assert [path.stat().st_mtime_ns for path in files() if path.suffix == ".trec"] == [time]  # its rankings stay kept
-    remove_retriever(SET.fingerprint, "one")
+    experiments.remove_retriever(SET.fingerprint, "one")
     assert len([path for path in files() if path.suffix == ".trec"]) == 1
-    remove_retriever(SET.fingerprint, "two")
+    experiments.remove_retriever(SET.fingerprint, "two")
     assert files() == []
 
 
@@ -102,7 +95,7 @@ def test_deletes_run_with_its_last_retriever() -> None:
 )
 def test_rejects_invalid_run_and_reports_its_line(content: bytes, code: str, line: int) -> None:
     with pytest.raises(RunError) as caught:
-        add_run(SET, "bad", content, "results.txt")
+        experiments.add_run(SET, "bad", content, "results.txt")
     assert (caught.value.code, caught.value.details["line"]) == (code, line)
     assert "results.txt" in str(caught.value)
     assert files() == []
@@ -110,7 +103,7 @@ def test_rejects_invalid_run_and_reports_its_line(content: bytes, code: str, lin
 
 ALICE = user_of("https://id.example.org", "alice")
 BOB = user_of("https://id.example.org", "bob")
-EXPERIMENT = Experiment(data="small", retriever=(BM25Spec(name="BM25"),))
+EXPERIMENT = experiments.Experiment(data="small", retriever=(BM25Spec(name="BM25"),))
 FINGERPRINT = small_set().fingerprint
 
 
@@ -153,11 +146,11 @@ def test_does_not_share_rankings_between_users(key: str) -> None:
 
 def test_stores_added_retrievers_per_user() -> None:
     with acting_as(ALICE):
-        add_retriever(FINGERPRINT, BM25Spec(name="mine"))
-        assert [spec.name for spec in added_retrievers(FINGERPRINT)] == ["mine"]
+        experiments.add_retriever(FINGERPRINT, BM25Spec(name="mine"))
+        assert [spec.name for spec in experiments.added_retrievers(FINGERPRINT)] == ["mine"]
     for name in (BOB, ""):
         with acting_as(name):
-            assert added_retrievers(FINGERPRINT) == []
+            assert experiments.added_retrievers(FINGERPRINT) == []
 
 
 def test_does_not_add_run_without_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +160,9 @@ def test_does_not_add_run_without_disk_space(monkeypatch: pytest.MonkeyPatch) ->
         workspace().mkdir(parents=True)
         (workspace() / "large").write_bytes(b"x" * 1_000_000)
         with pytest.raises(LimitError):
-            add_run(small_set(), "found", run, "found.trec")
-        assert added_retrievers(FINGERPRINT) == []
+            experiments.add_run(small_set(), "found", run, "found.trec")
+        assert experiments.added_retrievers(FINGERPRINT) == []
         assert not list(workspace().rglob("*.trec"))
         (workspace() / "large").unlink()
-        add_run(small_set(), "found", run, "found.trec")
-        assert [spec.name for spec in added_retrievers(FINGERPRINT)] == ["found"]
+        experiments.add_run(small_set(), "found", run, "found.trec")
+        assert [spec.name for spec in experiments.added_retrievers(FINGERPRINT)] == ["found"]

@@ -6,24 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.data import cache
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.store import CATALOG, read_entry
-from mrc_workbench.data.text import analysis as analysis_module
-from mrc_workbench.data.text.analysis import tokens_of
-from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison import first_stage as making
 from mrc_workbench.retrieval.comparison.compare import Result, build_context, compare, write_packaged_bases
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
-from mrc_workbench.retrieval.job import ship
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate, measure_names
 from mrc_workbench.retrieval.rankings import Rankings
@@ -107,17 +96,14 @@ def test_writes_scores_json_fields() -> None:
 def test_progress_increases_to_1() -> None:
     reported: list[tuple[str, float]] = []
     rerank = {"name": "lost too", "kind": "rerank", "first_stage": "lost"}
-    compare(
-        experiment_of(BIGRAMS, LOST_MODEL, rerank, WORDS), small_set(), on_progress=lambda *word: reported.append(word)
-    )
+    experiment = experiment_of(BIGRAMS, LOST_MODEL, rerank, WORDS)
+    compare(experiment, small_set(), on_progress=lambda *word: reported.append(word))
     assert list(dict.fromkeys(name for name, _ in reported)) == ["bigrams", "lost", "lost too", "words", ""]
     shares = [share for _, share in reported]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
-    within = {
-        name: [share for reported_name, share in reported if reported_name == name] for name in ("bigrams", "words")
-    }
-    assert within["bigrams"][0] < within["bigrams"][-1] < within["words"][0] < within["words"][-1]
+    bigrams, words = ([share for name, share in reported if name == searched] for searched in ("bigrams", "words"))
+    assert bigrams[0] < bigrams[-1] < words[0] < words[-1]
 
 
 def test_caches_rankings_and_stores_failure_details() -> None:
@@ -161,13 +147,7 @@ def test_searches_each_retriever_once_at_largest_depth(monkeypatch: pytest.Monke
     ]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
-    weighted = {
-        "name": "weighted",
-        "kind": "hybrid",
-        "retrievers": ["words", "bigrams"],
-        "top_k": 40,
-        "weights": [1, 3],
-    }
+    weighted = hybrids[-1] | {"name": "weighted", "weights": [1, 3]}
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, weighted) == []
 
 
@@ -210,13 +190,8 @@ def test_reimported_run_scores_like_original(tmp_path: Path) -> None:
 
 def test_omits_metrics_deeper_than_run(tmp_path: Path) -> None:
     run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7", "q9 Q0 p2 1 7", "q2 Q0 p9 2 6")
-    hybrid = {
-        "name": "hybrid",
-        "kind": "hybrid",
-        "retrievers": ["theirs", "bigrams"],
-        "fusion": "min-max",
-        "weights": [2, 1],
-    }
+    hybrid = {"name": "hybrid", "kind": "hybrid", "retrievers": ["theirs", "bigrams"], "fusion": "min-max"}
+    hybrid["weights"] = [2, 1]
     experiment = experiment_of(run, BIGRAMS, hybrid)
     comparison = compare(experiment, small_set(), base=tmp_path)
     theirs, _, both = comparison.results
@@ -288,79 +263,12 @@ def test_reuses_cached_vectors_for_other_weight_depth_or_index(monkeypatch: pyte
     assert by_name["d2"].model_seconds == pytest.approx(by_name["d"].model_seconds)
 
 
-SAMPLE = read_entry(CATALOG["sample"]).question_set
-TEXTS = SAMPLE.passages.indexed_texts(title=True)
-QUESTIONS_OF_SAMPLE = [question.text for question in SAMPLE.questions]
-
-
-@pytest.fixture
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No text is read by Kiwi."""
-
-    def read(texts: list[str], *_: object) -> list[object]:
-        raise AssertionError(f"{len(texts)} texts are analyzed")
-
-    monkeypatch.setattr(analysis_module, "morphemes", read)
-
-
-def test_compares_sample_without_analyzing_texts(unread: None) -> None:
-    experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"),))
-    comparison = compare(experiment, SAMPLE)
-    assert [result.error for result in comparison.results] == [None]
-    assert tokens_of(Analyzer.KIWI, TEXTS).texts()[0]
-
-
-@pytest.mark.slow
-def test_shipped_tokens_match_current_analyzer(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shipped = [tokens_of(Analyzer.KIWI_BIGRAM, texts) for texts in (QUESTIONS_OF_SAMPLE, TEXTS)]
-    monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
-    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("workspace")))
-    for texts, before in zip((QUESTIONS_OF_SAMPLE, TEXTS), shipped, strict=True):
-        today = tokens_of(Analyzer.KIWI_BIGRAM, texts)
-        assert today.vocabulary == before.vocabulary
-        np.testing.assert_array_equal(today.ids, before.ids)
-        np.testing.assert_array_equal(today.offsets, before.offsets)
-
-
-@pytest.mark.slow
-@pytest.mark.packaged
-def test_shipped_vectors_match_packaged_model(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not DEFAULT.path:
-        pytest.skip("the package of the base is not for this machine")
-
-    def files() -> dict[str, int]:
-        kinds = ("tokens", "vectors", "token-vectors", "rankings")
-        return {kind: len([*cache.sample_path(kind, "").parent.glob("*.npz")]) for kind in kinds}
-
-    kinds = files()
-    encoder = BiEncoder(find_model(DEFAULT.reference), TEXTS)
-    shipped = encoder.encode_questions(QUESTIONS_OF_SAMPLE), encoder.encode_passages(TEXTS)
-    assert "model" not in vars(encoder)  # the model is not loaded
-    assert not (workspace() / "cache" / "vectors").exists()
-    some = slice(None, None, 10)  # shipped anew: all take a minute
-    monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
-    questions = tuple(replace(question, relevant=()) for question in SAMPLE.questions[some])
-    ship(QuestionSet("part", [*SAMPLE.passages][some], questions))
-    assert files() == kinds
-    texts = QUESTIONS_OF_SAMPLE[some], [*TEXTS][some]
-    anew = encoder.encode_questions(texts[0]), encoder.encode_passages(texts[1])
-    assert "model" not in vars(encoder)
-    for side, of, before, now in zip(("question", "passage"), texts, shipped, anew, strict=True):
-        np.testing.assert_allclose(now, before[some], atol=1e-5)  # in float32, on any machine
-        few = encoder.encode(side, of[:8])  # as this machine encodes what a person brings
-        assert (few * before[some][:8]).sum(axis=1).min() > 0.999
-
-
 @pytest.mark.slow
 @pytest.mark.packaged
 def test_writes_missing_packaged_models() -> None:
-    dense = DenseSpec(name="Dense", model="packaged:multilingual-e5-small")
-    unknown = DenseSpec(name="unknown", model="packaged:nothing")
-    experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"), unknown, dense))
+    dense = making.DenseSpec(name="Dense", model="packaged:multilingual-e5-small")
+    unknown = making.DenseSpec(name="unknown", model="packaged:nothing")
+    experiment = Experiment(data="sample", retriever=(making.BM25Spec(name="BM25"), unknown, dense))
     write_packaged_bases(experiment)
     (weights,) = (workspace() / "cache" / "packaged").glob("multilingual-e5-small-*/model.safetensors")
     written = weights.stat().st_mtime_ns

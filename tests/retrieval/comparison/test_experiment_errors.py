@@ -16,14 +16,6 @@ from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
 from mrc_workbench.retrieval.comparison import experiment as experiment_file
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import (
-    Experiment,
-    ExperimentError,
-    add_retriever,
-    read_experiment,
-    read_experiment_as,
-    write_experiment,
-)
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
@@ -40,12 +32,12 @@ BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'
 READER = '[[reader]]\nname = "r"\nmodel = "m"\ndepht = 1\n'
 
 
-def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
+def refusal(text: str, folder: Path, kind: type[BaseModel] = experiment_file.Experiment) -> str:
     """Return the message about an experiment file that is refused."""
     path = folder / "e.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ExperimentError) as caught:
-        read_experiment_as(kind, path)
+    with pytest.raises(experiment_file.ExperimentError) as caught:
+        experiment_file.read_experiment_as(kind, path)
     return str(caught.value)
 
 
@@ -53,11 +45,11 @@ def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
     ("kind", "text", "message"),
     [
         (
-            Experiment,
+            experiment_file.Experiment,
             BM25 + 'analyser = "word"\n',
             "retriever.0.bm25.analyser: unknown field; did you mean 'analyzer'?",
         ),
-        (Experiment, 'splitt = "all"\n' + BM25, "splitt: unknown field; did you mean 'split'?"),
+        (experiment_file.Experiment, 'splitt = "all"\n' + BM25, "splitt: unknown field; did you mean 'split'?"),
         (ReadingExperiment, BM25 + READER, "reader.0.depht: unknown field"),
         (AblationExperiment, 'txt = "sample"\n', "txt: unknown field; did you mean 'text'?"),
     ],
@@ -84,8 +76,8 @@ def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
 )
 def test_names_unreadable_file(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ExperimentError) as caught:
-        read_experiment_as(Experiment, Path(name))
+    with pytest.raises(experiment_file.ExperimentError) as caught:
+        experiment_file.read_experiment_as(experiment_file.Experiment, Path(name))
     assert str(caught.value) == f"the experiment file {Path(name)} cannot be read: {reason}"
 
 
@@ -132,10 +124,10 @@ def test_custom_retriever_meets_contract() -> None:
 def test_reads_compares_and_exports_custom_retriever(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('data = "small"\n[[retriever]]\nname = "By letters"\nkind = "letters"\n', encoding="utf-8")
-    experiment = read_experiment(path)
+    experiment = experiment_file.read_experiment(path)
     assert experiment.retriever == (SPEC,)
-    path.write_text(write_experiment(experiment), encoding="utf-8")
-    assert read_experiment(path) == experiment
+    path.write_text(experiment_file.write_experiment(experiment), encoding="utf-8")
+    assert experiment_file.read_experiment(path) == experiment
     comparison = compare(experiment, small_set())
     assert comparison.scores["By letters"].means()["hit@1"] > 0.5
     out = tmp_path / "out"
@@ -155,7 +147,7 @@ def page() -> None:
 
 def test_page_displays_question_with_score() -> None:
     data = save_question_set(small_set())
-    add_retriever(data.fingerprint, SPEC)
+    experiment_file.add_retriever(data.fingerprint, SPEC)
     experiment = choices_for(data).experiment(data, [SPEC.name], Part.ALL)
     keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = AppTest.from_function(page, default_timeout=60)

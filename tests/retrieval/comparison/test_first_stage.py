@@ -62,12 +62,8 @@ def test_dictionary_fixes_segmentation_and_matches_synonyms() -> None:
     assert set(plain.rankings.indices[1].tolist()) == {1, -1}
     assert set(mended.rankings.indices[1].tolist()) == {1, 2, -1}
     assert find_unmatched_questions(DATASET, Analyzer.KIWI).without_relevant_match.tolist() == [0]
-    assert (
-        find_unmatched_questions(
-            DATASET, Analysis(Analyzer.KIWI, dictionary=DICTIONARY)
-        ).without_relevant_match.tolist()
-        == []
-    )
+    mended_analysis = Analysis(Analyzer.KIWI, dictionary=DICTIONARY)
+    assert find_unmatched_questions(DATASET, mended_analysis).without_relevant_match.tolist() == []
 
 
 @pytest.mark.slow

@@ -17,14 +17,7 @@ from mrc_workbench.retrieval.comparison import multistage
 from mrc_workbench.retrieval.comparison.compare import build_context, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from mrc_workbench.retrieval.comparison.multistage import (
-    SHORT_NAMES,
-    DefaultRetrievers,
-    HybridSpec,
-    LearnedSpec,
-    RerankSpec,
-    UnknownRetrieverError,
-)
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext, Spec
 from mrc_workbench.retrieval.mix import LearnedMix
 from mrc_workbench.retrieval.report.report import report
@@ -128,12 +121,8 @@ def test_separates_seen_from_unseen_training_questions(tmp_path: Path, monkeypat
     dense = DenseSpec(name="Dense", model=str(model))
     encoder = SimpleNamespace(fingerprint="", meter=None)
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.spec.BiEncoder", lambda *_, **__: encoder)
-    specs = (
-        BM25,
-        dense,
-        HybridSpec(name="Both", retrievers=("BM25", "Dense")),
-        LearnedSpec(name="Mix", retrievers=("Both",)),
-    )
+    hybrid = HybridSpec(name="Both", retrievers=("BM25", "Dense"))
+    specs = (BM25, dense, hybrid, LearnedSpec(name="Mix", retrievers=("Both",)))
     rows = split(world(), SplitOptions()).rows
 
     def training_rows(limit: int = 2000) -> tuple[set[int], set[int]]:
@@ -221,13 +210,12 @@ def pretrained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pretrained")
 def test_resolves_every_short_name() -> None:
-    defaults = DefaultRetrievers.of(200, 480)
-    assert [defaults.by_name(short).name for short in SHORT_NAMES] == [*SHORT_NAMES.values()]
+    defaults = multistage.DefaultRetrievers.of(200, 480)
+    assert [defaults.by_name(short).name for short in multistage.SHORT_NAMES] == [*multistage.SHORT_NAMES.values()]
     assert defaults.by_name("MIX").components == ("BM25", "Dense", "Late")
     assert defaults.by_name("Best mix") == defaults.by_name("mix")
-    defaults = DefaultRetrievers.of(
-        multistage.MAX_LATE_PASSAGES + 1, 480
-    )  # a large dataset has late interaction only by name
+    # a large dataset has late interaction only by name
+    defaults = multistage.DefaultRetrievers.of(multistage.MAX_LATE_PASSAGES + 1, 480)
     assert "Late" not in [spec.name for spec in defaults.first_stage]
     assert defaults.mix.components == ("BM25", "Dense")
     assert defaults.by_name("late").model_dump()["dimensions"] == 128
@@ -241,5 +229,5 @@ def test_resolves_every_short_name() -> None:
     ],
 )
 def test_explains_unknown_retriever_name(name: str, message: str) -> None:
-    with pytest.raises(UnknownRetrieverError, match=message):
-        DefaultRetrievers.of(200, 480).by_name(name)
+    with pytest.raises(multistage.UnknownRetrieverError, match=message):
+        multistage.DefaultRetrievers.of(200, 480).by_name(name)

@@ -13,13 +13,6 @@ from mrc_workbench.retrieval.comparison import pace as pace_module
 from mrc_workbench.retrieval.comparison.experiment import RunSpec
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.pace import (
-    Forecast,
-    TimeEstimator,
-    forecast_retrievers,
-    reader_key,
-    total_forecast,
-)
 from mrc_workbench.retrieval.comparison.spec import Spec
 from tests.doubles import small_set
 
@@ -47,14 +40,14 @@ def store_speeds(**seconds: tuple[float, float]) -> None:
     """Have been measured before: seconds to begin, and for all that the small set costs."""
     costs = {name: COSTS if SPECS[name].needs_model else CHARACTERS for name in seconds}
     known = {
-        reader_key(SPECS[name]): {"setup_seconds": of[0], "seconds_per_character": of[1] / costs[name]}
+        pace_module.reader_key(SPECS[name]): {"setup_seconds": of[0], "seconds_per_character": of[1] / costs[name]}
         for name, of in seconds.items()
     }
     write_json(workspace() / "cache" / "pace.json", known)
 
 
-def started_estimator(clock: Clock, *names: str, cached: tuple[str, ...] = ()) -> TimeEstimator:
-    pace = TimeEstimator(clock=clock)
+def started_estimator(clock: Clock, *names: str, cached: tuple[str, ...] = ()) -> pace_module.TimeEstimator:
+    pace = pace_module.TimeEstimator(clock=clock)
     pace.start({name: SPECS[name] for name in names}, DATASET, cached)
     return pace
 
@@ -124,10 +117,8 @@ def test_cached_rankings_take_no_time_and_are_not_measured() -> None:
     clock.now = 1.0  # read from a slow disk
     pace.update("Dense", 0.0)
     pace.finish()
-    assert (
-        json.loads((workspace() / "cache" / "pace.json").read_text())[reader_key(BM25)]["seconds_per_character"]
-        == 2.0 / CHARACTERS
-    )
+    stored = json.loads((workspace() / "cache" / "pace.json").read_text())
+    assert stored[pace_module.reader_key(BM25)]["seconds_per_character"] == 2.0 / CHARACTERS
 
 
 def test_does_not_measure_retrievers_that_read_nothing() -> None:
@@ -138,7 +129,7 @@ def test_does_not_measure_retrievers_that_read_nothing() -> None:
         pace.update(name, 0.0)
         clock.now += 5.0
     pace.finish()
-    assert [*json.loads((workspace() / "cache" / "pace.json").read_text())] == [reader_key(RERANKED)]
+    assert [*json.loads((workspace() / "cache" / "pace.json").read_text())] == [pace_module.reader_key(RERANKED)]
 
 
 def test_time_left_rises_by_at_most_a_tenth() -> None:
@@ -158,12 +149,8 @@ def test_time_left_rises_by_at_most_a_tenth() -> None:
 def test_measures_again_if_stored_speeds_are_damaged() -> None:
     store_speeds(Dense=(0.0, 10.0))
     path = workspace() / "cache" / "pace.json"
-    for damaged in (
-        "{",
-        "[]",
-        json.dumps({reader_key(DENSE): {"seconds_per_character": "x"}}),
-        json.dumps({reader_key(DENSE): None}),
-    ):
+    entries = [json.dumps({pace_module.reader_key(DENSE): speed}) for speed in ({"seconds_per_character": "x"}, None)]
+    for damaged in ("{", "[]", *entries):
         path.write_text(damaged)
         pace = started_estimator(Clock(), "Dense")
         pace.update("Dense", 0.0)
@@ -202,12 +189,12 @@ def test_out_of_order_search_keeps_time_of_others() -> None:
     assert pace.seconds_left_by_retriever == pytest.approx({"Dense": 18.0 + END, "BM25": 0.0})
 
 
-def forecast(spec: Spec) -> Forecast:
-    return forecast_retrievers({spec.name: spec}, DATASET)[spec.name]
+def forecast(spec: Spec) -> pace_module.Forecast:
+    return pace_module.forecast_retrievers({spec.name: spec}, DATASET)[spec.name]
 
 
 def characters(spec: Spec) -> int:
-    pace = TimeEstimator()
+    pace = pace_module.TimeEstimator()
     pace.start({spec.name: spec}, DATASET, ())
     return pace.characters(spec.name)
 
@@ -220,10 +207,10 @@ def model(folder: Path, **configuration: object) -> str:
 
 def test_forecasts_by_characters_until_measured() -> None:
     for spec in (BM25, DenseSpec(name="LSA")):
-        assert forecast(spec) == Forecast(pytest.approx(characters(spec) * 5e-5))
+        assert forecast(spec) == pace_module.Forecast(pytest.approx(characters(spec) * 5e-5))
     rates = {"setup_seconds": 2.0, "seconds_per_character": 0.5}
-    write_json(workspace() / "cache" / "pace.json", {reader_key(BM25): rates})
-    assert forecast(BM25) == Forecast(2.0 + 0.5 * characters(BM25), is_measured=True)
+    write_json(workspace() / "cache" / "pace.json", {pace_module.reader_key(BM25): rates})
+    assert forecast(BM25) == pace_module.Forecast(2.0 + 0.5 * characters(BM25), is_measured=True)
 
 
 def test_forecasts_starter_reranker_by_texts_and_pairs() -> None:
@@ -232,15 +219,19 @@ def test_forecasts_starter_reranker_by_texts_and_pairs() -> None:
     pairs = characters(rerank) - once
     assert pairs > once
     specs: dict[str, Spec] = {"BM25": BM25, "Reranked": rerank}
-    assert forecast_retrievers(specs, DATASET)["Reranked"] == Forecast(pytest.approx(once * 5e-5 + pairs * 2e-6))
+    assert pace_module.forecast_retrievers(specs, DATASET)["Reranked"] == pace_module.Forecast(
+        pytest.approx(once * 5e-5 + pairs * 2e-6)
+    )
 
 
 def test_forecasts_transformer_by_layer_weights(tmp_path: Path) -> None:
     small = model(tmp_path / "small", num_hidden_layers=12, hidden_size=384)
     base = model(tmp_path / "base", num_hidden_layers=12, hidden_size=768)
     spec = DenseSpec(name="Dense", model=small)
-    assert forecast(spec) == Forecast(pytest.approx(5.0 + characters(spec) * 1e-3))
-    assert forecast(DenseSpec(name="Dense", model=base)) == Forecast(pytest.approx(5.0 + characters(spec) * 4e-3))
+    assert forecast(spec) == pace_module.Forecast(pytest.approx(5.0 + characters(spec) * 1e-3))
+    assert forecast(DenseSpec(name="Dense", model=base)) == pace_module.Forecast(
+        pytest.approx(5.0 + characters(spec) * 4e-3)
+    )
 
 
 @pytest.mark.packaged
@@ -252,17 +243,17 @@ def test_forecasts_packaged_model_before_it_is_written() -> None:
 def test_gives_no_forecast_for_model_of_unknown_size(tmp_path: Path) -> None:
     nameless = model(tmp_path / "odd", num_hidden_layers="many")
     for reference in ("some/model", str(tmp_path / "nowhere"), nameless):
-        assert forecast(DenseSpec(name="Dense", model=reference)) == Forecast(None)
+        assert forecast(DenseSpec(name="Dense", model=reference)) == pace_module.Forecast(None)
 
 
 def test_forecasts_zero_seconds_without_characters() -> None:
     assert forecast(RunSpec(name="run", path="a.trec")).seconds == 0.0
-    assert forecast_retrievers(SPECS, DATASET)["Hybrid"].seconds == 0.0
+    assert pace_module.forecast_retrievers(SPECS, DATASET)["Hybrid"].seconds == 0.0
 
 
 def test_total_is_measured_only_if_all_parts_are() -> None:
-    measured = Forecast(1.0, is_measured=True)
-    guessed = Forecast(2.0)
-    assert total_forecast([measured, measured]) == Forecast(2.0, is_measured=True)
-    assert total_forecast([measured, guessed]) == Forecast(3.0)
-    assert total_forecast([measured, Forecast(None)]) == Forecast(None)
+    measured = pace_module.Forecast(1.0, is_measured=True)
+    guessed = pace_module.Forecast(2.0)
+    assert pace_module.total_forecast([measured, measured]) == pace_module.Forecast(2.0, is_measured=True)
+    assert pace_module.total_forecast([measured, guessed]) == pace_module.Forecast(3.0)
+    assert pace_module.total_forecast([measured, pace_module.Forecast(None)]) == pace_module.Forecast(None)

@@ -17,17 +17,9 @@ from mrc_workbench.data.text.analyzers import VERSION
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import content_fingerprint, find_model
+from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.compare import LIBRARIES, Comparison, Result, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import (
-    ComparisonJob,
-    delete,
-    get_comparison,
-    list_comparisons,
-    load,
-    rename,
-    save_comparison,
-)
 from mrc_workbench.retrieval.report.exports import save
 from mrc_workbench.retrieval.significance import PERMUTATIONS, RESAMPLES
 from tests.data.split.worlds import chain
@@ -40,13 +32,15 @@ BOTH = {"name": "both", "kind": "hybrid", "retrievers": ["bigrams", "../words"]}
 
 
 def compared(**more: object) -> Comparison:
-    return compare(experiment_of(BIGRAMS, LOST_MODEL, WORDS, BOTH, **more), small_set())
+    comparison = compare(experiment_of(BIGRAMS, LOST_MODEL, WORDS, BOTH, **more), small_set())
+    first, *others = comparison.results
+    return replace(comparison, results=(replace(first, elsewhere_seconds=0.25), *others))
 
 
 def stored_folder(**more: object) -> tuple[Comparison, Path]:
     comparison = compared(**more)
-    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
-    save_comparison(comparison, folder)
+    folder = store.ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
+    store.save_comparison(comparison, folder)
     return comparison, folder
 
 
@@ -74,32 +68,24 @@ def assert_same(actual: Result, expected: Result) -> None:
 def test_loads_comparison_without_cache_or_models(part: str) -> None:
     comparison, folder = stored_folder(split=part, test_fraction=0.5)
     shutil.rmtree(workspace() / "cache")
-    loaded = load(folder, small_set())
+    loaded = store.load(folder, small_set())
     assert (loaded.experiment, loaded.question_set) == (comparison.experiment, comparison.question_set)
     for ours, theirs in zip(loaded.results, comparison.results, strict=True):
         assert_same(ours, theirs)
     assert not (workspace() / "cache").exists()
 
 
-def test_stores_remote_times(tmp_path: Path) -> None:
-    comparison = compared()
-    first, *others = comparison.results
-    save_comparison(replace(comparison, results=(replace(first, elsewhere_seconds=0.25), *others)), tmp_path / "kept")
-    loaded = load(tmp_path / "kept", small_set())
-    assert [result.elsewhere_seconds for result in loaded.results] == [0.25, 0.0, 0.0, 0.0]
-
-
 def test_reads_missing_layers_as_last() -> None:
     late = {"name": "late", "kind": "late", "model": "no/such/model"}
     comparison = compare(experiment_of(WORDS, late), small_set())
-    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
-    save_comparison(comparison, folder)
-    assert load(folder, small_set()).experiment == comparison.experiment
+    folder = store.ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
+    store.save_comparison(comparison, folder)
+    assert store.load(folder, small_set()).experiment == comparison.experiment
     path = folder / "provenance.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     layers = content["experiment"]["retriever"][1].pop("layers")  # as before there was a choice
     path.write_text(json.dumps(content), encoding="utf-8")
-    opened = load(folder, small_set()).experiment.specs["late"]
+    opened = store.load(folder, small_set()).experiment.specs["late"]
     assert (layers, dict(opened)["layers"]) == ("balanced", "last")
 
 
@@ -108,10 +94,10 @@ def test_stores_relevance_grade() -> None:
     question_set = replace(small_set(), questions=(*graded, *QUESTIONS[3:]))
     comparison = compare(experiment_of(WORDS, relevance_level=2), question_set)
     assert [compared_question.id for compared_question in comparison.question_set.questions] == ["q1", "q2", "q3"]
-    folder = ComparisonJob.of(comparison.experiment, question_set.fingerprint).folder
-    save_comparison(comparison, folder)
-    assert load(folder, question_set).question_set == comparison.question_set
-    (stored,) = list_comparisons()
+    folder = store.ComparisonJob.of(comparison.experiment, question_set.fingerprint).folder
+    store.save_comparison(comparison, folder)
+    assert store.load(folder, question_set).question_set == comparison.question_set
+    (stored,) = store.list_comparisons()
     assert (stored.relevance_level, stored.questions) == (2, 3)
 
 
@@ -122,7 +108,7 @@ def test_adds_new_measures_but_keeps_missing_values() -> None:
     scores["retrievers"]["both"] = {name: value for name, value in entry.items() if not name.startswith("mrr@")}
     del scores["retrievers"]["both"]["recall@3"]
     (folder / "scores.json").write_text(json.dumps(scores))
-    loaded_scores = load(folder, small_set()).results[3].scores
+    loaded_scores = store.load(folder, small_set()).results[3].scores
     assert loaded_scores is not None
     assert "recall@3" not in loaded_scores.per_question
     assert "mrr@10" in loaded_scores.per_question
@@ -145,7 +131,7 @@ def test_rejects_damaged_folder(harm: Any) -> None:
     _, folder = stored_folder()
     harm(folder)
     with pytest.raises(ValueError, match=folder.name):
-        load(folder, small_set())
+        store.load(folder, small_set())
 
 
 def pickled() -> dict[str, np.ndarray]:
@@ -155,30 +141,30 @@ def pickled() -> dict[str, np.ndarray]:
 def test_rejects_other_dataset() -> None:
     _, folder = stored_folder()
     with pytest.raises(ValueError, match="other passages or questions"):
-        load(folder, small_set().with_questions([0, 1, 2]))
+        store.load(folder, small_set().with_questions([0, 1, 2]))
 
 
 def test_interrupted_write_leaves_no_foreign_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison, folder = stored_folder()
     monkeypatch.setattr("mrc_workbench.data.cache.write_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        save_comparison(comparison, folder)
+        store.save_comparison(comparison, folder)
     assert not (folder / "scores.json").exists()
-    assert list_comparisons() == []
+    assert store.list_comparisons() == []
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
 def test_lists_comparisons_newest_first() -> None:
     comparison, _ = stored_folder()
     _, second = stored_folder(split="test", test_fraction=0.5)
-    newest, oldest = list_comparisons()
+    newest, oldest = store.list_comparisons()
     assert (newest.folder, newest.part.value, newest.key) == (second, "test", second.name)
     assert newest.created_at >= oldest.created_at
     assert (oldest.data, oldest.reference, oldest.name, oldest.lab) == ("small", "small", "", None)
     assert (oldest.questions, oldest.passages, oldest.ks) == (6, 5, (1, 3))
     assert oldest.retrievers == ("bigrams", "lost", "../words", "both")
     assert oldest.fingerprint == oldest.data_fingerprint == small_set().fingerprint
-    rows = [QUESTIONS.index(question) for question in load(second, small_set()).question_set.questions]
+    rows = [QUESTIONS.index(question) for question in store.load(second, small_set()).question_set.questions]
     assert newest.fingerprint == comparison.question_set.with_questions(rows).fingerprint
     means = {result.name: result.scores.means() for result in comparison.results if result.scores}
     assert oldest.metrics == means
@@ -193,39 +179,39 @@ def test_list_skips_unreadable_comparisons() -> None:
         (broken / "scores.json").write_text(content)
         (broken / "provenance.json").write_text(content)
     folder.with_name("not a key").mkdir()
-    assert [comparison.folder for comparison in list_comparisons()] == [folder]
+    assert [comparison.folder for comparison in store.list_comparisons()] == [folder]
 
 
 @pytest.mark.parametrize("name", ["한글 이름", "../../etc/passwd", "<b>&amp;</b>", "a" * 5000, "  spaces\n and lines "])
 def test_name_never_becomes_a_path(name: str) -> None:
     _, folder = stored_folder()
     before = sorted(path.name for path in folder.parent.iterdir())
-    rename(folder.name, name)
+    store.rename(folder.name, name)
     assert sorted(path.name for path in folder.parent.iterdir()) == before
-    assert [comparison.name for comparison in list_comparisons()] == [" ".join(name.split())]
-    assert load(folder, small_set()).experiment.data == "small"
-    rename(folder.name, "")
-    assert list_comparisons()[0].name == ""
+    assert [comparison.name for comparison in store.list_comparisons()] == [" ".join(name.split())]
+    assert store.load(folder, small_set()).experiment.data == "small"
+    store.rename(folder.name, "")
+    assert store.list_comparisons()[0].name == ""
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", '"name"'])
 def test_backs_up_damaged_name_before_replacing_it(damaged: str) -> None:
     _, folder = stored_folder()
     (folder / "name.json").write_text(damaged, encoding="utf-8")
-    rename(folder.name, "mine")
+    store.rename(folder.name, "mine")
     assert (folder / "name.json.damaged").read_text(encoding="utf-8") == damaged
-    assert list_comparisons()[0].name == "mine"
-    rename(folder.name, "yours")
+    assert store.list_comparisons()[0].name == "mine"
+    store.rename(folder.name, "yours")
     assert sorted(path.name for path in folder.glob("name.json*")) == ["name.json", "name.json.damaged"]
 
 
 def test_name_survives_rerun_and_delete_removes_only_its_comparison() -> None:
     comparison, first = stored_folder()
-    rename(first.name, "mine")
-    save_comparison(comparison, first)
-    assert list_comparisons()[0].name == "mine"
+    store.rename(first.name, "mine")
+    store.save_comparison(comparison, first)
+    assert store.list_comparisons()[0].name == "mine"
     _, second = stored_folder(split="test", test_fraction=0.5)
-    delete(first.name)
+    store.delete(first.name)
     assert [path.name for path in first.parent.iterdir()] == [second.name]
 
 
@@ -233,23 +219,23 @@ def test_name_survives_rerun_and_delete_removes_only_its_comparison() -> None:
 def test_rejects_invalid_keys(key: str) -> None:
     _, folder = stored_folder()
     with pytest.raises(KeyError):
-        delete(key)
+        store.delete(key)
     with pytest.raises(KeyError):
-        rename(key, "name")
-    assert get_comparison(key) is None
-    assert [get_comparison(folder.name)] == list_comparisons()
-    assert load(folder, small_set()).question_set == small_set()
+        store.rename(key, "name")
+    assert store.get_comparison(key) is None
+    assert [store.get_comparison(folder.name)] == store.list_comparisons()
+    assert store.load(folder, small_set()).question_set == small_set()
 
 
 @pytest.mark.slow
 def test_export_includes_stored_comparison(tmp_path: Path) -> None:
     comparison = compared()
-    save_comparison(comparison, tmp_path / "kept")
+    store.save_comparison(comparison, tmp_path / "kept")
     save(comparison, tmp_path / "saved")
     ours, theirs = ({path.name for path in (tmp_path / name).iterdir()} for name in ("kept", "saved"))
     assert ours == {"rankings.npz", "provenance.json", "scores.json"}
     assert ours < theirs
-    for result, other in zip(load(tmp_path / "saved", small_set()).results, comparison.results, strict=True):
+    for result, other in zip(store.load(tmp_path / "saved", small_set()).results, comparison.results, strict=True):
         assert_same(result, other)
 
 
@@ -274,9 +260,8 @@ def test_provenance_holds_experiment_machine_and_tests() -> None:
     assert [spec.name for spec in read.retriever] == [spec["name"] for spec in SPECS]
     assert origin["created_at"].endswith("+00:00")
     assert origin["analyzer_version"] == VERSION
-    assert origin["versions"] == {library: version(library) for library in LIBRARIES} | {
-        "python": origin["versions"]["python"]
-    }
+    versions = {name: number for name, number in origin["versions"].items() if name != "python"}
+    assert versions == {library: version(library) for library in LIBRARIES}
     machine = origin["hardware"]
     assert (machine["logical_cores"], machine["memory"]) == (os.cpu_count(), psutil.virtual_memory().total)
     statistics = {"level": 0.95, "resamples": RESAMPLES, "permutations": PERMUTATIONS, "seed": 0, "correction": "max-t"}
@@ -347,11 +332,11 @@ def test_keeps_strict_split_of_earlier_version() -> None:
     part = next(part for part in (Part.TRAIN, Part.VALIDATION, Part.TEST) if len(rows[part]))
     compared_then = compare(strict.model_copy(update={"split": part}), whole)
     folder = workspace() / "comparisons" / "0123456789abcdef"
-    save_comparison(compared_then, folder, provenance(compared_then, whole))
+    store.save_comparison(compared_then, folder, provenance(compared_then, whole))
     origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     del origin["experiment"]["strict_split"]  # unknown then
     (folder / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
-    opened = load(folder, whole)
+    opened = store.load(folder, whole)
     assert len(opened.question_set.questions) == 60
     assert opened.experiment.strict_split
     assert opened.split is not None

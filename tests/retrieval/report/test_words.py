@@ -11,15 +11,9 @@ from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, store_measured
 from mrc_workbench.retrieval.outside.adapt import measure
+from mrc_workbench.retrieval.report import words
 from mrc_workbench.retrieval.report.exports import markdown_table, save
 from mrc_workbench.retrieval.report.report import report, setup_lines
-from mrc_workbench.retrieval.report.words import (
-    LANGUAGES,
-    describe_split,
-    difference_interval,
-    few_questions_warning,
-    translator,
-)
 from tests.data.split.worlds import chain, faq, set_of, tangle
 from tests.doubles import PASSAGES, small_set
 from tests.retrieval.compared import experiment_of
@@ -39,7 +33,7 @@ from tests.search_server import scored
 def test_interval_follows_sign_of_difference(
     difference: float, ends: tuple[float, float], expected: tuple[str, str]
 ) -> None:
-    assert tuple(difference_interval(difference, *ends).values()) == expected
+    assert tuple(words.difference_interval(difference, *ends).values()) == expected
 
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
@@ -50,7 +44,7 @@ def published(*parts: str) -> QuestionSet:
 
 
 def described(question_set: QuestionSet, language: str = "en") -> str:
-    return describe_split(split(question_set), translator(language))
+    return words.describe_split(split(question_set), words.translator(language))
 
 
 def test_describes_sampled_splits() -> None:
@@ -76,30 +70,29 @@ def test_describes_published_splits() -> None:
     assert "The validation questions were drawn from the training questions (seed 0)." in sampled
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", words.LANGUAGES)
 def test_warns_about_few_questions_in_each_language(language: str) -> None:
-    say = translator(language)
+    say = words.translator(language)
     for of in ("compared", "train", "validation", "test"):
-        assert few_questions_warning(20, of, say) == ""
-        assert "19" in few_questions_warning(19, of, say)
-    assert few_questions_warning(20, "training", say, "mix") == ""
-    assert "mix" in few_questions_warning(3, "training", say, "mix")
+        assert words.few_questions_warning(20, of, say) == ""
+        assert "19" in words.few_questions_warning(19, of, say)
+    assert words.few_questions_warning(20, "training", say, "mix") == ""
+    assert "mix" in words.few_questions_warning(3, "training", say, "mix")
     datasets = (faq(100, 2), chain(323), tangle(200), published("train", "test"))
     assert all(described(dataset, language) for dataset in datasets)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_report_warns_beside_headline(language: str) -> None:
+def test_report_warns_beside_headline() -> None:
     compared = compare(experiment_of(WORDS, split="test"), chain(30))
-    text = report(compared, language)
-    say = translator(language)
+    text = report(compared, "ko")
+    say = words.translator("ko")
     assert compared.split is not None
-    assert str(few_questions_warning(6, "compared", say)) in text
-    assert text.count(str(describe_split(compared.split, say))) == 2  # beside the headline and among the settings
-    everything = report(compare(experiment_of(WORDS), chain(30)), language)
-    assert str(few_questions_warning(30, "compared", say) or ": 30.") not in everything
-    assert everything.count(str(describe_split(compared.split, say))) == 1
+    assert str(words.few_questions_warning(6, "compared", say)) in text
+    assert text.count(str(words.describe_split(compared.split, say))) == 2  # beside the headline and among the settings
+    everything = report(compare(experiment_of(WORDS), chain(30)), "ko")
+    assert str(words.few_questions_warning(30, "compared", say) or ": 30.") not in everything
+    assert everything.count(str(words.describe_split(compared.split, say))) == 1
 
 
 def test_table_caption_describes_split_and_warns() -> None:
@@ -140,9 +133,9 @@ def test_covers_settings_of_every_kind() -> None:
     assert [spec["kind"] for spec in SPECS] == [kind.model_fields["kind"].default for kind in KINDS]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", words.LANGUAGES)
 def test_names_settings_of_every_kind(language: str) -> None:
-    lines = dict(setup_lines(provenance(compared()), translator(language)))
+    lines = dict(setup_lines(provenance(compared()), words.translator(language)))
     assert set(lines) >= {spec["kind"] for spec in SPECS}
     assert lines["plugin"].endswith("options k1=1.2, exact=true, fields=title, text")
     assert lines["run"].endswith("recorded seconds_per_query=0.5, unknown_passages=3, rising_scores=2")

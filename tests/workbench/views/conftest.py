@@ -1,4 +1,4 @@
-"""Clear all caches before and after each test."""
+"""Clear all caches before and after each test; the small dataset of most pages."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -6,6 +6,9 @@ from functools import cache
 import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
+
+from mrc_workbench.data.store import StoredSet, save_question_set
+from tests.doubles import small_set
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,6 +24,12 @@ def _clear_caches() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    """The small dataset, as stored by a user."""
+    return save_question_set(small_set())
 
 
 @pytest.fixture(autouse=True)

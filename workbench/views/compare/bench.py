@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.dictionary import stored
-from mrc_workbench.retrieval.analysis.evidence import default_baseline, reversed_test
+from mrc_workbench.retrieval.analysis.evidence import default_baseline, oriented_test
 from mrc_workbench.retrieval.analysis.labs import UNCHANGED, best_setting_name, selected_spec, tried_specs
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind, add_retriever
@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, legend
-from mrc_workbench.retrieval.report.words import difference_interval
+from mrc_workbench.retrieval.report.words import difference_values
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import select_also
 from mrc_workbench.workbench.views.compare.running import follow_lab
@@ -115,10 +115,9 @@ class Bench:
 
     @staticmethod
     def difference_columns(key: str) -> dict[str, Any]:
-        ends = {"low": f"{key}_from", "high": f"{key}_to"}
-        return {"difference": tables.number(key)} | {
-            f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
-        }
+        ends = {"difference_low": f"{key}_from", "difference_high": f"{key}_to"}
+        explained = {end: tables.number(title, explained_by="compare.interval_help") for end, title in ends.items()}
+        return {"difference": tables.number(key), **explained}
 
     def draw_settings(
         self, lab: LabResult, table: pd.DataFrame, columns: Columns, present: str, *, key: str, answer: DeltaGenerator
@@ -162,7 +161,7 @@ class Bench:
         """
         measure = str(self.measure)
         fit = lab.opened.cross_fit(present, measure) if is_best else None
-        test = fit.test if fit else next(iter(lab.opened.tests((present, name), measure)), None)
+        test = fit.test if fit else oriented_test(name, present, lab.opened.tests((present, name), measure))
         values = {
             "best": plain(retriever_name(named_setting(lab.experiment, name).name)),
             "present": plain(retriever_name(present)),
@@ -175,14 +174,12 @@ class Bench:
             if test is None:
                 st.markdown(word("tune.verdict_only", **values))
             else:
-                lead = test if fit or test.a == name else reversed_test(test)
-                verdict = ("more" if lead.difference > 0 else "less") if test.is_significant else "unsure"
+                verdict = ("more" if test.difference > 0 else "less") if test.is_significant else "unsure"
                 kind = "selection" if fit else "verdict"
-                values |= signed_interval(lead.difference, lead.low, lead.high)
-                if lead.is_significant:  # the text has the direction
-                    values["points"] = f"{abs(lead.difference) * 100:.1f}"
-                    values |= difference_interval(lead.difference, lead.low, lead.high)
-                st.markdown(word(f"tune.{kind}_{verdict}", p=f"{lead.p:.2g}", **values))
+                values |= signed_interval(test.difference, test.low, test.high)
+                if test.is_significant:  # the text has the direction
+                    values |= difference_values(test)
+                st.markdown(word(f"tune.{kind}_{verdict}", p=f"{test.p:.2g}", **values))
             if fit:
                 same = fit.selections.get(name, 0)
                 st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
@@ -220,10 +217,9 @@ def named_setting(experiment: Experiment, name: str) -> Spec:
         window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
         parts = ["BM25", *window, analyzer_words(spec.analyzer), f"k1 {spec.k1:g}", f"b {spec.b:g}"]
         return spec.model_copy(update={"name": " · ".join(parts)})
-    dictionary_name = dictionary_names().get(spec.dictionary) if isinstance(spec, TermSpec) else None
-    if not isinstance(spec, TermSpec) or not dictionary_name:
-        return spec
-    return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, dictionary_name)})
+    if isinstance(spec, TermSpec) and (dictionary_name := dictionary_names().get(spec.dictionary)):
+        return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, dictionary_name)})
+    return spec
 
 
 def heat(
@@ -268,9 +264,8 @@ def bands(
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
     description = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
-    return alt.layer(areas, *charts.marked_lines(base, mark, size=45), ring).properties(
-        height=charts.HEIGHT, description=description
-    )
+    layers = alt.layer(areas, *charts.marked_lines(base, mark, size=45), ring)
+    return layers.properties(height=charts.HEIGHT, description=description)
 
 
 def against_cost(

@@ -26,7 +26,6 @@ from mrc_workbench.workbench.views.ui.charts import draw_chart, part_bars, term_
 from mrc_workbench.workbench.views.ui.job import compute_on_request
 from mrc_workbench.workbench.views.ui.passages import draw_matches, matches_html, shaded_html
 from mrc_workbench.workbench.views.ui.state import store_choice
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word, word_or
 
 T = TypeVar("T")
@@ -158,7 +157,7 @@ def _draw_late(spec: LateSpec, case: QuestionCase, pair: PassagePair) -> None:
     _draw_sums(pair, right.score, wrong.score, spec.digits)
     draw_matches({"right": right, "wrong": wrong})
     for explained, side in _columns(explanations):
-        draw_heading(word(f"why.{side}"))
+        tables.draw_heading(word(f"why.{side}"))
         st.html(matches_html(explained, gold=side == "right"))
 
 
@@ -269,7 +268,7 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, pair: PassagePair, read
     if explanations is None:
         return
     for (explained, was_read), side in _columns([*zip(explanations, read, strict=True)]):
-        draw_heading(word(f"why.{side}"))
+        tables.draw_heading(word(f"why.{side}"))
         if explained:
             _draw_window(explained, gold=side == "right")
         elif was_read:
@@ -350,5 +349,5 @@ def _draw_term_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
 def _draw_texts(right: Explanation, wrong: Explanation) -> None:
     st.caption(word("why.shades"))
     for explained, side in _columns((right, wrong)):
-        draw_heading(word(f"why.{side}"))
+        tables.draw_heading(word(f"why.{side}"))
         st.html(shaded_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))

@@ -27,7 +27,6 @@ from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.state import choose_named, choose_several, forget_scroll, remember, scroll_to_top
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, show_errors, word
 
 _LONGEST_NAME = 60
@@ -214,7 +213,7 @@ def _draw_dictionaries(bench: Bench) -> StoredDictionary | None:
         uploaded = _draw_stored(names)
     saved = None
     with st.container(border=True):
-        draw_heading(word("dictionary_page.make"))
+        tables.draw_heading(word("dictionary_page.make"))
         labels = {"": word("dictionary_page.new"), **names}
         base = choose_named("dictionary", names=labels, default="", **words.label_and_help("dictionary_page.base"))
         try:

@@ -21,20 +21,12 @@ from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare import scores
+from mrc_workbench.workbench.views.compare import scores, where
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, read_question_list
-from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.compare.where import (
-    default_property,
-    on_slices,
-    select_slices,
-    slice_difference_texts,
-)
 from mrc_workbench.workbench.views.names import plain_names, retriever_name
 from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.passages import draw_style
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word, word_or
 
@@ -42,7 +34,7 @@ _SKIPPED_NOTES = ("other_questions", "unknown_passages", "aliases", "repeated", 
 _RESULT_NOTES = ("unknown_passages", "repeated", "rising_scores")  # of a retriever from outside
 
 
-def draw(view: ComparisonView) -> None:
+def draw(view: scores.ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
     questions = len(view.comparison.question_set.questions)
     ks = view.comparison.experiment.ks
@@ -55,9 +47,9 @@ def draw(view: ComparisonView) -> None:
     _draw_evidence(view)
 
 
-def _draw_differences(view: ComparisonView) -> None:
+def _draw_differences(view: scores.ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
-    grouping = default_property(view)
+    grouping = where.default_property(view)
     parts = view.opened.slices(grouping)
     if parts:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
@@ -67,7 +59,7 @@ def _draw_differences(view: ComparisonView) -> None:
         for side, rows_of_side in (("ahead", metrics["difference"] > 0), ("behind", metrics["difference"] < 0)):
             strongest = largest_significant_difference(metrics[rows_of_side])
             if strongest is not None:
-                texts = slice_difference_texts(view, strongest, labels, grouping)
+                texts = where.slice_difference_texts(view, strongest, labels, grouping)
                 findings.append(word(f"compare.finding_{side}", **texts))
         finding = " ".join(findings)
         if finding:
@@ -75,19 +67,19 @@ def _draw_differences(view: ComparisonView) -> None:
     left, right = st.columns([5, 6])
     if parts:
         title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), metric=view.metric.long_name)
-        displayed, rows = select_slices(metrics, labels, 5)
+        displayed, rows = where.select_slices(metrics, labels, 5)
         displayed = naming.with_display_names(displayed, view.display_names)
         x = word("where.with_interval", metric=view.metric.long_name)
         alt_text = finding.replace("**", "").replace("\\", "") or title  # not Markdown, for screen readers
         with left:
             st.markdown(f"##### {title}")
             order = view.labels_for(view.charted)
-            draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=alt_text)
+            charts.draw_chart(where.on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=alt_text)
     with right, st.container(border=True):
         _draw_question(view)
 
 
-def _draw_evidence(view: ComparisonView) -> None:
+def _draw_evidence(view: scores.ComparisonView) -> None:
     st.subheader(word("compare.section_evidence"), anchor=False)
     left, right = st.columns([5, 6])
     with left:
@@ -106,7 +98,7 @@ def _draw_evidence(view: ComparisonView) -> None:
         _draw_judged(view)
 
 
-def _draw_forest(view: ComparisonView) -> None:
+def _draw_forest(view: scores.ComparisonView) -> None:
     tests = {test.a: test for test in view.baseline_tests}
     against = [tests[name] for name in view.charted if name in tests]
     if not against:
@@ -121,10 +113,10 @@ def _draw_forest(view: ComparisonView) -> None:
         values = signed_interval(test.difference, test.low, test.high)
         lines.append(word("compare.difference_in_words", name=name, verdict=scores.verdict_of(test), **values))
     kwargs: dict[str, Any] = {"x": word("compare.points"), "detail": detail, "alt": f"{title}. {'; '.join(lines)}"}
-    draw_chart(charts.forest, table, view.labels_for(view.names), **kwargs)
+    charts.draw_chart(charts.forest, table, view.labels_for(view.names), **kwargs)
 
 
-def _draw_curves(view: ComparisonView) -> None:
+def _draw_curves(view: scores.ComparisonView) -> None:
     detail = word("compare.retriever")
     height = word(f"measure.{view.measure}")
     names = view.display_names
@@ -142,7 +134,7 @@ def _draw_curves(view: ComparisonView) -> None:
         untrained = scores.untrained_names(view.charted, choices_for(view.data))
         dashed = view.labels_for(name for name in view.charted if name in untrained)
         kwargs: dict[str, Any] = {"x": "K", "y": height, "detail": detail, "dashed": dashed, "alt": described}
-        draw_chart(charts.curves, displayed, view.labels_for(view.names), **kwargs)
+        charts.draw_chart(charts.curves, displayed, view.labels_for(view.names), **kwargs)
         st.caption(word("compare.interval_help"))
         percentages = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
         curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in percentages]
@@ -150,7 +142,7 @@ def _draw_curves(view: ComparisonView) -> None:
         scores.draw_costs([results[name] for name in view.ranked])
 
 
-def _draw_tests_in_full(view: ComparisonView) -> None:
+def _draw_tests_in_full(view: scores.ComparisonView) -> None:
     """Draw the tests against the baseline and those of every other pair."""
     others = tuple(name for name in view.scored_names if name != view.baseline)
     if not view.baseline_tests and len(others) < 2:
@@ -172,7 +164,7 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
         st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
         first = table.iloc[0]
         described = word("compare.mix_in_words", signal=first["signal"], share=f"{first['weight']:.0f}")
-        draw_chart(_signal_bars, table, x=word("compare.mix_share"), alt=described)
+        charts.draw_chart(_signal_bars, table, x=word("compare.mix_share"), alt=described)
         columns = {
             "signal": tables.text("compare.mix_signal", width=tables.width_of(table["signal"]), pinned=True),
             "weight": tables.number("compare.mix_share", "%.1f"),
@@ -197,7 +189,7 @@ def signal_label(name: str) -> str:
 
 
 @st.fragment
-def _draw_question(view: ComparisonView) -> None:
+def _draw_question(view: scores.ComparisonView) -> None:
     """Draw the question on which the baseline differs most from the best dense retriever, else from the best other."""
     first, *others = view.leading
     dense = [name for name in others if isinstance(view.spec(name).local_spec, DenseSpec)]
@@ -219,7 +211,7 @@ def _draw_question(view: ComparisonView) -> None:
         st.rerun()  # the whole page: another tab opens
 
 
-def _draw_published(view: ComparisonView) -> None:
+def _draw_published(view: scores.ComparisonView) -> None:
     question_count = len(view.comparison.question_set.questions)
     for entry in find_published(view.data.name):
         source = entry.source
@@ -258,7 +250,7 @@ def _draw_tests(tests: list[PairTest]) -> None:
     tables.draw(table, columns, retrievers=("a", "b"))
 
 
-def _draw_judged(view: ComparisonView) -> None:
+def _draw_judged(view: scores.ComparisonView) -> None:
     judged = judged_measures({result.name: result.scores for result in view.scored if result.scores})
     if JUDGED not in judged:
         return
@@ -280,7 +272,7 @@ def _draw_judged(view: ComparisonView) -> None:
         scores.begin_judging(view)
 
 
-def _draw_cautions(view: ComparisonView) -> None:
+def _draw_cautions(view: scores.ComparisonView) -> None:
     for result in view.results:
         name = plain(retriever_name(result.name))
         notes = result.notes
@@ -302,7 +294,7 @@ def _draw_cautions(view: ComparisonView) -> None:
     _draw_cut_off(view)
 
 
-def _draw_notes(view: ComparisonView) -> None:
+def _draw_notes(view: scores.ComparisonView) -> None:
     question_set = view.comparison.question_set
     with st.expander(word("compare.notes")):
         weights = _weights(view)
@@ -319,7 +311,7 @@ def _draw_notes(view: ComparisonView) -> None:
             scores.begin_judging(view)
 
 
-def _draw_cut_off(view: ComparisonView) -> None:
+def _draw_cut_off(view: scores.ComparisonView) -> None:
     displayed_names = {result.name for result in view.results}
     passages = f"{len(view.comparison.question_set.passages):,}"
     for name, count, wrapping in view.comparison.cut_off:
@@ -332,7 +324,7 @@ def _draw_cut_off(view: ComparisonView) -> None:
             st.caption(" ".join(texts))
 
 
-def _weights(view: ComparisonView) -> dict[str, float]:
+def _weights(view: scores.ComparisonView) -> dict[str, float]:
     """Return the stored weight of each scored reranker in the sum with its first stage."""
     specs = read_provenance(view.opened.folder).get("retrievers")
     if not isinstance(specs, dict):

@@ -26,7 +26,6 @@ from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, draw_methods
 from mrc_workbench.workbench.views.compare import controls, running, saved, scores
-from mrc_workbench.workbench.views.compare.running import SelectedComparison
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
 from mrc_workbench.workbench.views.navigation import draw_copy_link, draw_page_link
@@ -86,9 +85,8 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         by_baseline = opened.evidence
         if by_baseline.baseline != view.baseline:
             by_baseline = evidence(comparison, view.baseline)
-        return report(
-            comparison, in_language, read_provenance(opened.folder), by_baseline, recommended=view.recommendation
-        )
+        origin = read_provenance(opened.folder)
+        return report(comparison, in_language, origin, by_baseline, recommended=view.recommendation)
 
     return {
         "report": (report_html, "report.html", "text/html"),
@@ -133,9 +131,14 @@ def draw() -> None:
         return
     data = selected_set()
     buttons = _draw_head(data)
-    if not data.questions:
+    if data.questions:
+        _draw_selected(data, buttons)
+    else:
         st.info(word("compare.no_questions"), icon=":material/info:")
-        return
+
+
+def _draw_selected(data: StoredSet, buttons: DeltaGenerator) -> None:
+    """Draw the controls, and the comparison of the selected retrievers or the last one before it is run."""
     choices = choices_for(data)
     answer = st.container()
     settings = _settings()
@@ -147,7 +150,7 @@ def draw() -> None:
         return
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, names, controls.pick_part(choices, names), controls.pick_grade(data))
-        selected = SelectedComparison(data, choices, experiment)
+        selected = running.SelectedComparison(data, choices, experiment)
         job = selected.job
         running.start_from_link(selected)
         last = running.earlier_comparison(selected, names)
@@ -172,7 +175,9 @@ def draw() -> None:
             _draw_costs(data, experiment, choices)
     with answer:
         if view and last:
-            _draw_earlier_badge(last)
+            questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
+            text = word("compare.earlier", questions=questions, created=moment(last.created_at))
+            st.badge(text, icon=":material/history:")
         if awaits_user:
             running.draw_unfinished(selected, shows_result=view is not None)
         elif view is None:
@@ -181,11 +186,6 @@ def draw() -> None:
             _draw_offer(selected, other_comparison, names)
     if view:
         _draw_comparison(view, choices, answer, more_offered=awaits_user or other_comparison is not None)
-
-
-def _draw_earlier_badge(last: StoredComparison) -> None:
-    questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
-    st.badge(word("compare.earlier", questions=questions, created=moment(last.created_at)), icon=":material/history:")
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:
@@ -198,10 +198,10 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoic
             forecast = forecast_retrievers({spec.name: spec}, all_questions)[spec.name]
             seconds = forecast.seconds if forecast.is_measured else None
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
-            if choices.expected and choices.expected.label(spec.name):
-                time = ""  # the chip has it
+            has_time_label = choices.expected and choices.expected.label(spec.name)
             counts = {"megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
-            st.caption(f"{word('compare.cost', name=plain_names([spec.name]), **counts)} {time}".strip())
+            cost = word("compare.cost", name=plain_names([spec.name]), **counts)
+            st.caption(cost if has_time_label else f"{cost} {time}")
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
@@ -225,10 +225,8 @@ def _draw_stored(stored: StoredComparison) -> None:
     data = selected_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(saved.title_of(stored)))
-    st.info(
-        word("saved.displayed", created=moment(stored.created_at), part=word(f"part.{stored.part}")),
-        icon=":material/history:",
-    )
+    text = word("saved.displayed", created=moment(stored.created_at), part=word(f"part.{stored.part}"))
+    st.info(text, icon=":material/history:")
     answer = st.container()
     settings = _settings()
     with settings:
@@ -260,14 +258,14 @@ def _draw_comparison(
         getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(view)
 
 
-def _draw_start(label: str, selected: SelectedComparison, *, again: bool = False) -> None:
+def _draw_start(label: str, selected: running.SelectedComparison, *, again: bool = False) -> None:
     kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
     if st.button(label, type=kind, icon=":material/play_arrow:", disabled=selected.job.running, key="run"):
         selected.job.start(selected.experiment)
         st.rerun()
 
 
-def _draw_offer(selected: SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
+def _draw_offer(selected: running.SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
     """Offer to run the selected comparison in place of the displayed earlier one."""
     new = [name for name in names if name not in earlier.retrievers]
     if not new or not running.asks_same_questions(earlier, selected.experiment):

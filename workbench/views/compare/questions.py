@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import altair as alt
@@ -24,8 +24,6 @@ from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import slice_names, with_display_names
 from mrc_workbench.workbench.views.search.answer import QuestionResults
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 # From light to dark, so that the order is visible without colour
@@ -58,7 +56,8 @@ class QuestionList:
     def mask(self) -> np.ndarray:
         """Whether each question passes the filters, `(n_questions,)` bool."""
         count = len(self.view.comparison.question_set.questions)
-        return questions.intersection_mask(count, [item.rows for item in self.filters])
+        rows = reduce(np.intersect1d, [item.rows for item in self.filters], np.arange(count))
+        return np.isin(np.arange(count), rows)
 
     def describe(self) -> str:
         return " · ".join(item.text for item in self.filters)
@@ -150,13 +149,9 @@ class QuestionCase:
         return tuple(self.view.comparison.question_set.row_of_passage[id_] for id_ in self.question.relevant)
 
     @cached_property
-    def confusers(self) -> frozenset[int]:
-        """Rows of other passages from the article of the answer."""
-        return self.view.opened.same_article_rows(self.row)
-
-    @cached_property
     def findings(self) -> dict[str, QueryHits]:
-        return questions.findings_of(self.view.comparison, self.row)
+        rankings = self.view.comparison.rankings.items()
+        return {name: QueryHits.from_rankings(ranking, self.row) for name, ranking in rankings}
 
     @cached_property
     def results(self) -> QuestionResults:
@@ -189,7 +184,7 @@ def draw_map(question_list: QuestionList) -> None:
     count = len(question_list.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
     with left:
-        draw_heading(word("why.map"), help=word("why.map_help"))
+        tables.draw_heading(word("why.map"), help=word("why.map_help"))
     kwargs: dict[str, Any] = {"disabled": everywhere_first in (0, count), "key": "why_zoom"}
     kwargs["help"] = word("why.map_zoom_help", count=f"{everywhere_first:,}")
     kwargs["on_change"] = lambda: change_address({"map": "apart" if st.session_state["why_zoom"] else ""})
@@ -204,7 +199,7 @@ def draw_map(question_list: QuestionList) -> None:
 
     blocks = with_display_names(_blocks(question_list, first), question_list.view.display_names)
     names = tuple(question_list.view.labels_for(question_list.names))
-    draw_chart(_rank_map, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
+    charts.draw_chart(_rank_map, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
     with st.expander(word("compare.as_table")):
         bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
         table = pd.DataFrame(questions.band_counts(ranks), columns=bands)
@@ -244,7 +239,7 @@ def _rank_map(table: pd.DataFrame, names: tuple[str, ...], first: int, count: in
         color=alt.Color("band:N", scale=colours, legend=keys),
         strokeWidth=alt.condition("datum.selected", alt.value(3), alt.value(0)),
         opacity=alt.condition(selection, alt.value(1), alt.value(0.45)),
-        tooltip=tooltips(("retriever", word("compare.retriever")), ("band", rank), ("count", count_title, ",")),
+        tooltip=charts.tooltips(("retriever", word("compare.retriever")), ("band", rank), ("count", count_title, ",")),
     )
     # For screen readers: how many of the displayed questions each retriever ranks first
     firsts = table[table["position"] == 0].groupby("retriever")["count"].sum()

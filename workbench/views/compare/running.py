@@ -165,7 +165,7 @@ def begin(selected: SelectedComparison) -> None:
 
 
 def _reason_to_wait(selected: SelectedComparison) -> str:
-    stopped = [spec for job in store.stopped_jobs(selected.data.key) for spec in job.unfinished_specs()]
+    stopped = store.stopped_specs(selected.data.key)
     if names := [spec.name for spec in selected.experiment.retriever if spec in stopped]:
         return word("compare.waits_stopped", names=plain_names(names))
     expected = selected.choices.expected

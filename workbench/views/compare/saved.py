@@ -13,7 +13,6 @@ from mrc_workbench.retrieval.analysis.open_comparison import find_difference
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import StoredComparison
 from mrc_workbench.retrieval.export.folder import EXPORTS, ExportRequest, ExportResult, archive_path
 from mrc_workbench.retrieval.export.fusion import TRAITS, EngineMetrics, ExportTarget
 from mrc_workbench.retrieval.export.models import OnnxMetrics
@@ -51,11 +50,11 @@ def draw(view: ComparisonView) -> None:
             _draw_changes(view, selected, comparison)
 
 
-def title_of(stored: StoredComparison) -> str:
+def title_of(stored: store.StoredComparison) -> str:
     return stored.name or naming.set_name(stored.data)
 
 
-def requested_comparison() -> StoredComparison | None:
+def requested_comparison() -> store.StoredComparison | None:
     """Return the stored comparison in the address and select its dataset; stop the page if it is missing."""
     running.leave_other_dataset(selected_set())
     key = st.query_params.get(running.KEY)
@@ -100,7 +99,7 @@ def close() -> None:
     running.clear_address(choices=True)
 
 
-def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFrame:
+def _table(comparisons: list[store.StoredComparison], displayed_key: str) -> pd.DataFrame:
     rows = []
     for comparison in comparisons:
         names = [*naming.retriever_names(comparison.retrievers).values()]
@@ -119,7 +118,7 @@ def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFr
     return pd.DataFrame(rows)
 
 
-def _best(stored: StoredComparison) -> str:
+def _best(stored: store.StoredComparison) -> str:
     best = naming.best_retriever(naming.leading_measure(stored.ks), stored.metrics)
     if best is None:
         return "–"
@@ -128,7 +127,7 @@ def _best(stored: StoredComparison) -> str:
     return text if measure == naming.leading_measure() else f"{text} ({measure.long_name})"
 
 
-def _draw_actions(selected: StoredComparison) -> None:
+def _draw_actions(selected: store.StoredComparison) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True):
         st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.created_at)}")
         icon = ":material/open_in_full:"
@@ -147,7 +146,7 @@ def _draw_actions(selected: StoredComparison) -> None:
                 st.rerun()
 
 
-def _draw_changes(view: ComparisonView, selected: StoredComparison, current: StoredComparison) -> None:
+def _draw_changes(view: ComparisonView, selected: store.StoredComparison, current: store.StoredComparison) -> None:
     st.subheader(word("saved.changes", metric=view.metric.long_name))
     if reason := find_difference(selected, current):
         st.info(word(f"saved.{reason}"), icon=":material/compare_arrows:")
@@ -158,10 +157,9 @@ def _draw_changes(view: ComparisonView, selected: StoredComparison, current: Sto
     if not metric_changes:
         st.info(word("saved.no_shared"), icon=":material/compare_arrows:")
         return
-    table = in_points([change.test for change in metric_changes])
-    table["retriever"] = [change.retriever for change in metric_changes]
-    table["before"] = [100 * change.before for change in metric_changes]
-    table["after"] = [100 * change.after for change in metric_changes]
+    tests = in_points([change.test for change in metric_changes])
+    table = pd.DataFrame(metric_changes).drop(columns="test").join(tests)
+    table[["before", "after"]] *= 100
     verdicts = {True: word("saved.changed"), False: word("saved.not_changed")}
     table["verdict"] = [verdicts[change.test.is_significant] for change in metric_changes]
     columns = {

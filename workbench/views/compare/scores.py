@@ -1,12 +1,14 @@
 """A finished comparison for all tabs of the page: headline, table of scores, and warnings about the scores."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
@@ -17,7 +19,6 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure
 from mrc_workbench.retrieval.report import words as report
-from mrc_workbench.retrieval.report.words import Recommendation
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import RetrieverChoices, without_weak_baselines
@@ -98,7 +99,7 @@ class ComparisonView:
         return tuple(name for name in self.ranked if name in self.leading)
 
     @cached_property
-    def recommendation(self) -> Recommendation | None:
+    def recommendation(self) -> report.Recommendation | None:
         """The recommended retriever by the displayed tests; None if no retriever has the metric."""
         kwargs: dict[str, Any] = {"groups": self.opened.groups, "names": self.scored_names, "baseline": self.baseline}
         return report.recommend(self.comparison, self.metric, [*self.baseline_tests, *self.others_tested], **kwargs)
@@ -113,8 +114,7 @@ class ComparisonView:
     def test(self, a: str, b: str) -> PairTest | None:
         """Return the displayed test of a pair as the gain of `a` over `b`; None if the pair was not tested."""
         tests = self.baseline_tests if self.baseline in (a, b) else self.others_tested
-        match = next((test for test in tests if {test.a, test.b} == {a, b}), None)
-        return evidence.reversed_test(match) if match and match.a != a else match
+        return evidence.oriented_test(a, b, tests)
 
     def spec(self, name: str) -> Spec:
         return self.comparison.experiment.specs[name]
@@ -154,31 +154,23 @@ def draw_table(
     reaches 100. The best of a column is bold, unless all are equal. Another machine's times have an asterisk.
     """
     metric_key = str(metric)
-    measures = [f"recall@{k}" for k in ks]
-    measures += [item for item in (f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}") if item not in measures]
-    costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
-    table = table.reindex(columns=[*dict.fromkeys(["retriever", metric_key, *measures, *costs])])
-    is_foreign = table.pop("elsewhere_seconds") > _FOREIGN_FRACTION * table["query_seconds"]
-    marked = set(table.loc[is_foreign, "retriever"])
-    table["per_question"] = table.pop("query_seconds") / questions * 1000
+    measures = [*(f"recall@{k}" for k in ks), f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}"]
+    table, marked = _rows_by_metric(table, questions, metric_key, measures)
+    names = table["retriever"]
     verdicts = {test.b: word("compare.is_baseline") for test in against}
     verdicts |= {test.a: verdict_of(test) for test in against}
-    table["verdict"] = [verdicts.get(name, "") for name in table["retriever"]]
-    ends = [(intervals or {}).get(name, {}).get(metric_key) for name in table["retriever"]]
+    table["verdict"] = [verdicts.get(name, "") for name in names]
+    ends = [(intervals or {}).get(name, {}).get(metric_key) for name in names]
     table["interval"] = [f"{100 * item[0]:.1f} – {100 * item[1]:.1f}" if item else "" for item in ends]
-    table["looked_at"] = table[metric_key]
-    table = table.sort_values("looked_at", ascending=False, kind="stable", ignore_index=True)
     percent_columns = ["looked_at", *measures]
-    table[percent_columns] *= 100
     bold = [column for column in percent_columns if table[column].round(2).nunique() > 1]
-    styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
+    formats: dict[Any, Any] = {**dict.fromkeys([*percent_columns, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
+    styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD).format(formats, na_rep="–")
     hidden = {metric_key, *(f"recall@{k}" for k in ks[3:])}
     hidden |= {item for item in measures if (table[item].round(2) == 100).all()}
     wide: dict[str, Any] = {"width": _WIDE_COLUMN}
-    columns = {
-        "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
-        "looked_at": tables.measure(metric_key, metric.long_name, **wide),
-    }
+    columns = {"retriever": _retriever_column(names)}
+    columns["looked_at"] = tables.measure(metric_key, metric.long_name, **wide)
     if intervals:
         columns["interval"] = tables.text("compare.interval", "compare.interval_help", **wide)
     if against:
@@ -188,39 +180,58 @@ def draw_table(
             columns[item] = tables.measure(item, width=_WIDTHS.get(item, _RECALL_WIDTH))
     if table["per_question"].notna().any():
         columns["per_question"] = tables.number("compare.per_question", explained_by="help.per_question", **wide)
-    formats: dict[Any, Any] = {**dict.fromkeys([*percent_columns, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
-    styled = styled.format(formats, na_rep="–")
-    for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
-        if name in marked:
-            styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}*")
+    styled = _with_marks(styled, table, marked)
     tables.draw(styled, columns, placeholder="–", width="content")  # a wider column would leave its header behind
     if marked:
         st.caption(word("compare.elsewhere"))
+
+
+def _rows_by_metric(
+    table: pd.DataFrame, questions: int, metric: str, measures: Sequence[str]
+) -> tuple[pd.DataFrame, set[str]]:
+    """Return the table in percent, best first by the metric "looked_at", and the retrievers timed elsewhere."""
+    costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
+    table = table.reindex(columns=[*dict.fromkeys(["retriever", metric, *measures, *costs])])
+    is_foreign = table.pop("elsewhere_seconds") > _FOREIGN_FRACTION * table["query_seconds"]
+    marked = set(table.loc[is_foreign, "retriever"])
+    table["per_question"] = table.pop("query_seconds") / questions * 1000
+    table["looked_at"] = table[metric]
+    table = table.sort_values("looked_at", ascending=False, kind="stable", ignore_index=True)
+    table[["looked_at", *measures]] *= 100
+    return table, marked
+
+
+def _retriever_column(names: Iterable[str]) -> ColumnConfig:
+    return tables.retriever(width=tables.width_of(retriever_names(names).values()))
+
+
+def _with_marks(styled: Styler, table: pd.DataFrame, marked: Container[str]) -> Styler:
+    """Add an asterisk to the times of the `marked` retrievers, which another machine measured."""
+    for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
+        if name in marked:
+            styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}*")
+    return styled
 
 
 def draw_costs(results: Sequence[Result]) -> None:
     rows = []
     for result in results:
         cost = report.retriever_cost(result)
-        if result.scores is None or cost.milliseconds is None:
-            continue
-        mark = "*" if cost.is_measured_elsewhere else ""
-        size = cost.index_bytes / MEGABYTE if cost.index_bytes else None
-        build_seconds = None if result.imported else result.build_seconds
-        rows.append((result.name, build_seconds, cost.milliseconds, size, mark))
+        if cost.milliseconds is not None:
+            size = cost.index_bytes / MEGABYTE if cost.index_bytes else None
+            rows.append((result.name, None if result.imported else result.build_seconds, cost.milliseconds, size))
     if not rows:
         return
-    table = pd.DataFrame(rows, columns=["retriever", "build_seconds", "per_question", "megabytes", "mark"])
+    table = pd.DataFrame(rows, columns=["retriever", "build_seconds", "per_question", "megabytes"])
     styled = table.style.format("{:.1f}", subset=["build_seconds", "per_question", "megabytes"], na_rep="–")
-    for row, (mark, milliseconds) in enumerate(zip(table["mark"], table["per_question"], strict=True)):
-        styled = tables.write(styled, row, "per_question", f"{milliseconds:.1f}{mark}")
+    marked = {result.name for result in results if report.retriever_cost(result).is_measured_elsewhere}
     columns = {
-        "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
+        "retriever": _retriever_column(table["retriever"]),
         "build_seconds": tables.number("compare.build", explained_by="help.build"),
         "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
         "megabytes": tables.number("compare.megabytes"),
     }
-    tables.draw(styled, columns, placeholder="–")
+    tables.draw(_with_marks(styled, table, marked), columns, placeholder="–")
 
 
 def verdict_of(test: PairTest) -> str:

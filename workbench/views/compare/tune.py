@@ -12,6 +12,7 @@ from mrc_workbench.data.split import MIN_QUESTIONS, Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.retrieval.analysis import labs
+from mrc_workbench.retrieval.analysis.questions import first_relevant_passages
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec
@@ -29,7 +30,6 @@ from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, draw_text_field
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
 _FEW = 200  # with fewer questions an interval is wider than the usual gain of tuning
@@ -64,9 +64,8 @@ def _draw_values(bench: Bench) -> None:
         experiment = _pick_values(bench, names)
         with container:
             if experiment and (lab := bench.run(experiment, _tries_text(experiment))):
-                _draw_values_result(
-                    bench, lab, next(spec.name for spec in experiment.retriever if not spec.selected_on)
-                )
+                present = next(spec.name for spec in experiment.retriever if not spec.selected_on)
+                _draw_values_result(bench, lab, present)
                 _draw_unmatched(lab)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
@@ -116,7 +115,7 @@ def _draw_values_result(bench: Bench, lab: LabResult, present: str) -> None:
     for number, ((analyzer, sentences), part) in enumerate(table.groupby(["analyzer", "sentences"], sort=False)):
         with chart_columns[number % 2]:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
-            draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
+            tables.draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
             draw_chart(heat, part, leader, key=f"heat_{number}", **kwargs)
     windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     table = table.assign(analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]], window=windows)
@@ -145,9 +144,9 @@ def _draw_unmatched(lab: LabResult) -> None:
 
 
 def _draw_unmatched_questions(question_set: QuestionSet, rows: UnmatchedQuestions) -> None:
-    questions = [question_set.questions[row] for row in rows.without_relevant_match]
-    passages = [question_set.passages[question_set.row_of_passage[question.relevant[0]]] for question in questions]
-    table = pd.DataFrame({"question": [question.text for question in questions]})
+    unmatched = question_set.with_questions(rows.without_relevant_match)
+    passages = first_relevant_passages(unmatched)
+    table = pd.DataFrame({"question": [question.text for question in unmatched.questions]})
     table["passage"] = [" · ".join(filter(None, (passage.title, passage.text))) for passage in passages]
     table["anywhere"] = ~np.isin(rows.without_relevant_match, rows.without_any_match)
     columns = {
@@ -231,7 +230,7 @@ def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> Non
     answer = st.container()
     x = word("tune.weight_of", name=retriever_name(first))
     y = bench.measure.long_name
-    draw_heading(word("tune.curve", metric=y))
+    tables.draw_heading(word("tune.curve", metric=y))
     st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
     kwargs: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
     draw_chart(bands, table, labs.best_setting_name(table), x=x, y=y, key="mix_curve", **kwargs)
@@ -272,7 +271,7 @@ def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
     leader = labs.best_setting_name(table)
     answer = st.container()
     _draw_depths(bench, table[table["is_variant"]], leader)
-    draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
+    tables.draw_heading(word("tune.depth_and_weight", metric=bench.measure.long_name))
     kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("rerank_top_k", word("tune.depth"))}
     kwargs["bounds"] = (float(table["value"].min()), float(table["value"].max()))
     draw_chart(heat, table, leader, value=bench.measure.long_name, key="rerank_heat", **kwargs)
@@ -296,11 +295,11 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     depth = word("tune.depth")
     left, right = st.columns(2)
     with left:
-        draw_heading(word("tune.by_depth", metric=metric))
+        tables.draw_heading(word("tune.by_depth", metric=metric))
         kwargs: dict[str, Any] = {"detail": ("line", ""), "names": names, "ordinal": True, "key": "rerank_depths"}
         draw_chart(bands, lines, leader, x=depth, y=metric, **kwargs)
     with right:
-        draw_heading(word("tune.by_time", metric=metric))
+        tables.draw_heading(word("tune.by_time", metric=metric))
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
         kwargs = {"label": ("label", depth), "joined": True, "key": "rerank_costs"}
         draw_chart(against_cost, costs, x=word("tune.milliseconds"), y=metric, **kwargs)
@@ -332,7 +331,7 @@ def _draw_indexes(bench: Bench, lab: LabResult) -> None:
     costs = {"milliseconds": "search_time", "megabytes": "memory"}
     for container, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
         with container:
-            draw_heading(word(f"tune.against_{cost}"))
+            tables.draw_heading(word(f"tune.against_{cost}"))
             points = table.assign(x=table[column], y=table["overlap"])
             kwargs: dict[str, Any] = {"label": ("title", word("tune.index")), "joined": False, "key": f"by_{column}"}
             draw_chart(against_cost, points, x=word(f"tune.{cost}"), y=overlap, **kwargs)

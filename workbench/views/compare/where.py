@@ -19,9 +19,7 @@ from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import retriever_names, slice_names, with_display_names
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.state import choose
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 Names = Sequence[str]
@@ -50,7 +48,7 @@ def on_slices(
     if not is_difference:
         scale, axis = charts.percent_scale(low, high, whole=100)
     columns = legend_columns(retrievers)
-    keys = legend(columns=legend_columns(retrievers))
+    keys = legend(columns=columns)
     titles = charts.tooltips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
@@ -79,15 +77,15 @@ def draw_slices(
     """Draw the metrics of slices and, for several retrievers, their differences from the baseline."""
     labels = retriever_names(dict.fromkeys((*names, *retrievers)))
     displayed = with_display_names(table, labels)
-    draw_rows = partial(draw_chart, on_slices, retrievers=[labels[name] for name in retrievers], order=order)
+    draw_rows = partial(charts.draw_chart, on_slices, retrievers=[labels[name] for name in retrievers], order=order)
     all_names = [labels[name] for name in names]
     left, right = st.columns(2)
     with left:
-        draw_heading(plain(heading))
+        tables.draw_heading(plain(heading))
         draw_rows(displayed, names=all_names, x=word("where.with_interval", metric=metric))
     if len(retrievers) > 1:
         with right:
-            draw_heading(word("where.from_first", first=plain(labels[baseline])))
+            tables.draw_heading(word("where.from_first", first=plain(labels[baseline])))
             others = displayed[table["retriever"] != baseline]
             draw_rows(others, names=all_names, x=word("where.points"), kind="difference")
 
@@ -270,7 +268,7 @@ def _draw_lost(view: ComparisonView) -> None:
         long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
         x = word("where.lost_questions")
         displayed = with_display_names(long, view.display_names)
-        draw_chart(lost_questions, displayed, order=view.labels_for(counts.index), fates=fates, x=x)
+        charts.draw_chart(lost_questions, displayed, order=view.labels_for(counts.index), fates=fates, x=x)
     else:
         st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
     _draw_numbers(counts, len(view.comparison.question_set.questions), view.display_names)
@@ -317,7 +315,7 @@ def _draw_ceilings(view: ComparisonView) -> None:
     ceilings = view.opened.ceilings(depths)
     # A ceiling is NaN if a source was not searched to this depth
     rows = [
-        (name, view.spec(name).sources, depth, hits[name], ceilings[name][depths.index(depth)])
+        (name, view.labels_for(view.spec(name).sources), depth, hits[name], ceilings[name][depths.index(depth)])
         for name, depth in reads.items()
         if name in ceilings
     ]
@@ -330,20 +328,16 @@ def _draw_ceilings(view: ComparisonView) -> None:
         if depth >= min(view.k, reads[name]) and not np.isnan(fraction)
     ]
     curves = pd.DataFrame(points, columns=["retriever", "depth", "ceiling"])
-    displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
+    displayed = with_display_names(reached, view.display_names)
     first_rows = displayed.head(4).dropna().to_dict("records")  # the table has all
     st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in first_rows))
     if curves["depth"].nunique() > 1:
-        own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
+        own = displayed.drop(columns="sources").dropna()
         lines = with_display_names(curves, view.display_names)
         titles: dict[str, Any] = {"x": word("where.candidates"), "y": word("where.questions_share")}
-        draw_chart(ceiling_lines, lines, own, view.labels_for(view.names), **titles)
+        charts.draw_chart(ceiling_lines, lines, own, view.labels_for(view.names), **titles)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
-
-
-def _with_named_sources(reached: pd.DataFrame, display_names: Mapping[str, str]) -> pd.DataFrame:
-    return reached.assign(sources=reached["sources"].map(lambda sources: [display_names[name] for name in sources]))
 
 
 def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
@@ -366,7 +360,7 @@ def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
 
 def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: ComparisonView) -> None:
     at_depth = curves.pivot(index="retriever", columns="depth", values="ceiling").rename(columns=str) * 100
-    table = _with_named_sources(reached, view.display_names).join(at_depth, on="retriever")
+    table = reached.join(at_depth, on="retriever")
     table[["hit", "ceiling"]] *= 100
     columns = {
         "retriever": tables.retriever(),

@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from mrc_workbench.data.questions import judgements
-from mrc_workbench.data.questions.judgements import Remarks
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.retrieval.analysis.questions import Quadrant
@@ -21,7 +20,6 @@ from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import passages, tables
 from mrc_workbench.workbench.views.ui.state import forget_scroll, scroll_to_top
-from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 _COUNTS = ("3", "5", "10", "20")
@@ -70,7 +68,7 @@ def draw(view: ComparisonView) -> None:
 def _draw_quadrants(question_list: QuestionList) -> None:
     if len(question_list.names) < 2:
         return
-    draw_heading(word("why.quadrants", k=question_list.view.k), help=word("why.quadrants_help"))
+    tables.draw_heading(word("why.quadrants", k=question_list.view.k), help=word("why.quadrants_help"))
     display_names = question_list.view.display_names
     options = {name: display_names[name] for name in question_list.names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -161,7 +159,7 @@ def draw_question(question_list: QuestionList, row: int, ids: Sequence[str]) -> 
             _draw_answers(case)
         with right:
             _draw_note(question_list.view.data.fingerprint, remarks, case.question.id)
-        draw_heading(word("why.reasons"))
+        tables.draw_heading(word("why.reasons"))
         specs = [question_list.view.spec(name) for name in question_list.names]
         draw_reasons(case.results, specs, question_list.view.names)
     requested = st.query_params.get("shows", "")
@@ -207,7 +205,7 @@ def _draw_answers(case: QuestionCase) -> None:
             st.html(f'<div class="results"><p>{passages.marked_html(text, 0, len(text.text))}</p></div>')
 
 
-def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
+def _draw_note(fingerprint: str, remarks: judgements.Remarks, question: str) -> None:
     key = f"note_{question}"
     kwargs: dict[str, Any] = {"max_chars": judgements.MAX_NOTE_LENGTH, "height": 80}
     kwargs["placeholder"] = word("why.note_placeholder")
@@ -215,7 +213,7 @@ def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
     st.text_area(word("why.note"), remarks.note(question), key=key, **kwargs)
 
 
-def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
+def draw_remarks(view: ComparisonView, remarks: judgements.Remarks) -> None:
     with st.expander(word("why.remarks", count=f"{len(remarks):,}"), icon=":material/edit_note:"):
         st.caption(word("why.remarks_help"))
         if not len(remarks):
@@ -241,7 +239,7 @@ def _remove_remarks(fingerprint: str, pairs: list[list[str]]) -> None:
             judgements.write_note(fingerprint, question, "")
 
 
-def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
+def draw_columns(case: QuestionCase, remarks: judgements.Remarks, *, marks: bool) -> None:
     selected = st.query_params.get("n", "")
     selected = selected if selected in _COUNTS else "5"
     st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **bind_to_address("n", selected))
@@ -275,13 +273,14 @@ def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tup
     if not rows:
         st.info(word("why.no_results"), icon=":material/info:")
     spec = case.spec(name)
+    confusers = case.view.opened.same_article_rows(case.row)
     for row in rows:
-        flags = {"relevant": row in case.relevant, "confuser": row in case.confusers}
+        flags = {"relevant": row in case.relevant, "confuser": row in confusers}
         card = passages.hit_card(spec, case.findings, row, case.passage(row).id, texts[row], **flags)
         st.html(passages.hits_html([card]))
 
 
-def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:
+def _draw_marks(case: QuestionCase, name: str, count: int, remarks: judgements.Remarks) -> None:
     wrong = [row for row in _displayed_rows(case, name, count) if row not in case.relevant]
     if not wrong:
         return

@@ -191,7 +191,7 @@ def _expected_wait(spec: Spec, context: RetrieverContext, *, check_files: bool) 
 def _is_stored(spec: Spec, retriever: CachedRetriever, context: RetrieverContext) -> bool:
     if isinstance(spec, TermSpec):
         try:
-            dictionary = context.dictionary(spec.dictionary) if spec.dictionary else None
+            dictionary = spec.load_dictionary(context)
         except DictionaryError:
             return False
         texts = context.texts(spec.title)
@@ -241,7 +241,7 @@ class QuestionSearch:
             return name in self.pending, self.expected.get(name, inf)
 
         names = sorted((spec.name for spec in self.choices.needed([*self.selected])), key=wait)
-        return list(dict.fromkeys(spec.name for name in names for spec in self.needed(name)))
+        return list(dict.fromkeys(spec.name for name in names for spec in self.choices.needed([name])))
 
     @cached_property
     def retrievers(self) -> dict[str, CachedRetriever]:
@@ -252,9 +252,6 @@ class QuestionSearch:
     @cached_property
     def pending(self) -> list[str]:
         return [name for name, retriever in self.retrievers.items() if not retriever.is_built]
-
-    def needed(self, name: str) -> list[Spec]:
-        return self.choices.needed([name])
 
     def outcomes(self, container: DeltaGenerator) -> Iterator[tuple[str, Outcome]]:
         """Yield the hits or the error of each retriever as soon as it is known; `container` shows builds."""

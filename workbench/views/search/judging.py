@@ -16,7 +16,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.generate import PromptLanguage, QuestionsError, judge
-from mrc_workbench.data.generate.judge import Verdicts
 from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict
 from mrc_workbench.data.records import Passage, Question, QuestionSet, composed
@@ -154,7 +153,7 @@ def _forget(corpus: str, questions: list[str]) -> None:
 
 
 def _make_set(
-    data: StoredSet, questions: QuestionSet, judged: tuple[JudgedQuestion, ...], models: Mapping[str, Verdicts]
+    data: StoredSet, questions: QuestionSet, judged: tuple[JudgedQuestion, ...], models: Mapping[str, judge.Verdicts]
 ) -> None:
     with st.form("judged_set", border=False):
         default_name = word("judging.default_name", name=set_name(data.name))
@@ -191,7 +190,7 @@ class JudgingPool:
 
     question_set: QuestionSet
     pairs: Sequence[PooledPair]
-    verdicts: Verdicts
+    verdicts: judge.Verdicts
 
     @cached_property
     def given_verdicts(self) -> list[RelevanceVerdict | None]:

@@ -64,7 +64,8 @@ class ResultColumns:
     def draw(self) -> None:
         """Draw the hits of each retriever as soon as it has answered."""
         search = self._search
-        pending = [name for name in search.selected if any(spec.name in search.pending for spec in search.needed(name))]
+        needed = {name: {spec.name for spec in search.choices.needed([name])} for name in search.selected}
+        pending = [name for name, names in needed.items() if not names.isdisjoint(search.pending)]
         if pending:
             self._draw_switch()
         for name in pending:
@@ -173,8 +174,10 @@ def _disputed(data: StoredSet, choices: RetrieverChoices) -> list[str]:
         experiment = choices.experiment(data, names, part)
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
-            opened = retrieval.open_comparison(data.key, job.folder)
-            return opened.disputed_questions(_EXAMPLE_POOL) if opened else []
+            if opened := retrieval.open_comparison(data.key, job.folder):
+                rows = opened.disputed_rows(tuple(opened.comparison.rankings), _EXAMPLE_POOL)
+                return [opened.question_set.questions[row].text for row in rows]
+            return []
     return []
 
 

@@ -1,11 +1,9 @@
 import pytest
 
-from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.workbench.views import choices
-from tests.doubles import small_set
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +18,3 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     experiments: list[Experiment] = []
     monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return save_question_set(small_set())

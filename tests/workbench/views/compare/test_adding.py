@@ -90,9 +90,8 @@ def test_selects_window_lengths(data: StoredSet) -> None:
     assert spec == DenseSpec(name="Dense · model", model="some/model", windows=True, window_tokens=100, stride=50)
     app.checkbox(key="add_windows").set_value(False)
     app = add_model(run(app), "rerank", "some/model")
-    assert added_retrievers(data.fingerprint)[1] == RerankSpec(
-        name="Reranked · model", first_stage=BM25_NAME, model="some/model"
-    )
+    expected = RerankSpec(name="Reranked · model", first_stage=BM25_NAME, model="some/model")
+    assert added_retrievers(data.fingerprint)[1] == expected
 
 
 def test_offers_and_adds_local_models_by_name(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +105,8 @@ def test_offers_and_adds_local_models_by_name(data: StoredSet, monkeypatch: pyte
     assert "intfloat/multilingual-e5-base" in box.proto.placeholder
     box.set_value(model)
     press_add(run(app))
-    assert [(spec.name, dict(spec)["model"]) for spec in added_retrievers(data.fingerprint)] == [
-        ("Dense · My encoder", model)
-    ]
+    (spec,) = added_retrievers(data.fingerprint)
+    assert (spec.name, dict(spec)["model"]) == ("Dense · My encoder", model)
 
 
 @pytest.mark.usefixtures("data")

@@ -16,23 +16,24 @@ from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.measures import DEFAULT_KS, Measure, evaluate
+from mrc_workbench.retrieval.measures import DEFAULT_KS, Measure
+from mrc_workbench.retrieval.report import charts as report_charts
 from mrc_workbench.retrieval.report.words import catalog as report_words
 from mrc_workbench.retrieval.report.words import display_name, markdown_style, recommend, write_headline
 from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views import choices as choices_module
-from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import overview
 from mrc_workbench.workbench.views.compare.page import _files
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import question_set
+from mrc_workbench.workbench.views.search import judging
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.doubles import small_set
-from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions, partly_judged, rankings_of
-from tests.workbench.views.compare.worlds import page, page_text, press, store_results, texts
-from tests.workbench.views.driving import opened
+from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions, partly_judged, repeated
+from tests.workbench.views.compare.worlds import page, page_text, press, store_results, store_rows
+from tests.workbench.views.driving import opened, texts
 from tests.workbench.views.test_choices import finished
 
 RowsByRetriever = Mapping[str, Sequence[Sequence[int]]]
@@ -45,15 +46,11 @@ BELOW = "the trained **Dense · mine** is 83.3 points below **BM25**"
 def compared(data: StoredSet, rows_by_name: RowsByRetriever) -> None:
     """Store the comparison that the page opens: these rows for every question, or for each of six questions."""
     dataset_questions = question_set(data.key)
-    experiment = choices_for(data).experiment(data, list(rows_by_name), Part.ALL)
-    results = []
-    for name, rows in rows_by_name.items():
-        copies = len(dataset_questions.questions) // len(rows)
-        rankings = rankings_of([[5 * copy + row for row in of] for copy in range(copies) for of in rows], 100)
-        results.append(Result(name, rankings, evaluate(rankings, dataset_questions, experiment.ks)))
-    needed = {spec.name for spec in experiment.retriever} - rows_by_name.keys()
-    results += [Result(name, error=RuntimeError("not asked")) for name in needed]
-    store_results(data, rows_by_name, dataset_questions, results)
+    experiment = choices_module.choices_for(data).experiment(data, list(rows_by_name), Part.ALL)
+    count = len(dataset_questions.questions)
+    needed = dict.fromkeys(spec.name for spec in experiment.retriever if spec.name not in rows_by_name)
+    rows = {name: repeated(rows, count // len(rows)) for name, rows in rows_by_name.items()}
+    store_rows(data, rows | needed, dataset_questions)
 
 
 @pytest.fixture
@@ -70,8 +67,8 @@ def comparison_page_text(data: StoredSet, rows_by_name: RowsByRetriever) -> str:
     return page_text(open_comparison_page(*rows_by_name, measure="recall", k="1", data=data.key))
 
 
-EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
-
+EVERY = repeated(RIGHT, COPIES)
+ALMOST = [[3, 0], *EVERY[1:]]  # one of 48 questions is lost
 
 TRAINED = {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT}
 SURELY = (
@@ -86,10 +83,7 @@ SURELY = (
     ("rows_by_name", "says"),
     [
         (TRAINED, SURELY),
-        (
-            {"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY},
-            (MAYBE, SAME),
-        ),  # one of 48 questions is lost
+        ({"BM25": EVERY, "Dense": ALMOST, "Dense · mine": EVERY}, (MAYBE, SAME)),
         ({"BM25": RIGHT, "Dense · mine": LATE}, (BELOW, "Select the untrained **Dense** too")),
     ],
     ids=["surely", "by chance", "without what it was"],
@@ -109,7 +103,7 @@ def test_reports_gain_over_unselected_base_model(data: StoredSet, monkeypatch: p
     assert "83.3 points above the untrained **Dense**" in text
     assert "Select the untrained" not in text
     looks = dict[str, dict[str, Any]]()
-    monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
+    monkeypatch.setattr(overview.charts, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
     open_comparison_page(*TRAINED, measure="recall", k="1")
     assert looks["curves"]["dashed"] == ["Dense"]
 
@@ -139,7 +133,8 @@ def test_ndcg_at_10_leads_until_another_metric_is_selected(data: StoredSet) -> N
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_report_and_page_have_equal_headline(language: str, data: StoredSet) -> None:
+def test_report_and_page_have_equal_headline(language: str, data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_charts, "can_render", lambda: False)
     rows_by_name = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT}
     compared(data, rows_by_name)
     app = open_comparison_page(*rows_by_name, measure="mrr", lang=language)
@@ -151,9 +146,8 @@ def test_report_and_page_have_equal_headline(language: str, data: StoredSet) -> 
     assert view.recommendation is not None
     interval = opened_comparison.intervals["Dense"]["mrr@10"]
     (answer,) = re.findall(r'<div class="answer"><p>(.*?)</p>', _files(view, language)["report"][0]())
-    words = write_headline(
-        view.recommendation, markdown_style(language, lambda name: display_name(name, language)), interval
-    ).answer
+    style = markdown_style(language, lambda name: display_name(name, language))
+    words = write_headline(view.recommendation, style, interval).answer
     assert re.sub("</?b>", "**", answer) == words
     assert "Dense" in words
     headline = next(item.value for item in app.markdown if "MRR@10" in item.value)
@@ -163,8 +157,7 @@ def test_report_and_page_have_equal_headline(language: str, data: StoredSet) -> 
 
 def test_states_difference_from_best_once() -> None:
     question_set = many_questions(COPIES)[0]
-    almost = [[3, 0], *EVERY[1:]]
-    results = comparison_of({"BM25": EVERY, "Dense": EVERY, "LSA": almost}, question_set, DEFAULT_KS, depth=100)
+    results = comparison_of({"BM25": EVERY, "Dense": EVERY, "LSA": ALMOST}, question_set, DEFAULT_KS, depth=100)
     seconds = {"BM25": 2.0, "Dense": 3.0, "LSA": 1.0}
     timed = tuple(replace(result, query_seconds=seconds[result.name]) for result in results.results)
     comparison = replace(results, results=timed)
@@ -182,7 +175,7 @@ def test_omits_word_bm25_from_charts_and_pairs(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
     rows_by_name = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
     compared(data, rows_by_name)
-    assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
+    assert isinstance(choices_module.choices_for(data).specs["BM25 words"], BM25Spec)
     app = open_comparison_page(*rows_by_name, measure="recall", k="1")
     text = page_text(app)
     assert "Use **BM25 words**: Recall@1 91.7" in text  # the best selected retriever is always named
@@ -204,18 +197,17 @@ def test_displays_disputed_question_of_bm25_and_dense_with_answers(data: StoredS
     assert "Answer:" not in text
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_reports_disadvantaged_retriever_with_metrics(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_disadvantaged_retriever_with_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     question_set, compared = partly_judged(DEFAULT_KS, depth=100)
     data = save_question_set(question_set)
-    words = catalog(language)
-    by_name = dict(zip(choices_for(data).specs, compared.results, strict=False))
+    words = catalog("ko")
+    by_name = dict(zip(choices_module.choices_for(data).specs, compared.results, strict=False))
     results: list[Result] = [replace(result, name=name) for name, result in by_name.items()]
     folder = store_results(data, by_name, question_set, results)
-    app = opened(page, lang=language, comparison=folder.name, data=data.key)
+    app = opened(page, lang="ko", comparison=folder.name, data=data.key)
     best, behind = by_name
     warning = words["compare.behind"].format(names=f"{behind} (60%)", best=best, share="100", k=10)
-    few = report_words(language)["split.few_compared"].format(count=12, fewest=20)
+    few = report_words("ko")["split.few_compared"].format(count=12, fewest=20)
     assert [element.value.replace("\\", "") for element in app.warning] == [few, warning]
     table = next(element.value for element in app.dataframe if "unjudged" in element.value).set_index("retriever")
     assert table["unjudged"].to_dict() == pytest.approx({best: 0, behind: 40})
@@ -223,9 +215,7 @@ def test_reports_disadvantaged_retriever_with_metrics(language: str, monkeypatch
     assert {"bpref@100", "ndcg_exp@10"} <= {*table.columns}
     assert words["compare.graded"].format(grade=1) in texts(app)
     went: list[dict[str, str]] = []
-    monkeypatch.setattr(
-        "mrc_workbench.workbench.views.search.judging.open_page", lambda _, **address: went.append(address)
-    )
+    monkeypatch.setattr(judging, "open_page", lambda _, **address: went.append(address))
     press(app, "pool_begin")
     assert went == [{"data": data.key, "pool": folder.name, "pool_n": "12", "pool_k": "10"}]
     by_grades = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
@@ -246,11 +236,9 @@ def test_offers_relevance_grades_if_several_exist(started: list[Experiment]) -> 
 
 
 def test_reports_judgements_of_only_relevant_passages() -> None:
-    question_set = small_set()
-    data = save_question_set(question_set)
-    names = [*choices_for(data).specs][:2]
-    compared = comparison_of(dict.fromkeys(names, RIGHT), question_set, DEFAULT_KS, depth=100)
-    folder = store_results(data, names, question_set, compared.results)
+    data = save_question_set(small_set())
+    names = [*choices_module.choices_for(data).specs][:2]
+    folder = store_rows(data, dict.fromkeys(names, RIGHT))
     app = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
     assert catalog("en")["compare.only_relevant"] in texts(app)
     assert not [element for element in app.dataframe if "unjudged" in element.value]

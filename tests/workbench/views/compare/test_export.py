@@ -20,8 +20,8 @@ from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.saved import drift_words
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set
-from tests.retrieval.compared import comparison_of
-from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page, page_text, press, store_results
+from tests.retrieval.compared import RIGHT
+from tests.workbench.views.compare.worlds import page, page_text, press, store_rows
 from tests.workbench.views.driving import opened, run
 
 EN = catalog("en")
@@ -30,10 +30,7 @@ EN = catalog("en")
 @pytest.fixture
 def folder() -> Path:
     data = save_question_set(small_set())
-    rows_by_name = dict.fromkeys(("BM25", "Dense", "Hybrid", "Reranked"), RELEVANT_ROWS)
-    return store_results(
-        data, choices_for(data).specs, small_set(), comparison_of(rows_by_name, small_set(), KS, depth=100).results
-    )
+    return store_rows(data, dict.fromkeys(choices_for(data).specs, RIGHT))
 
 
 @pytest.fixture
@@ -44,14 +41,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
     return started_requests
 
 
-def job_of(folder: Path, request: ExportRequest) -> StudyJob[ExportRequest, ExportResult]:
-    return EXPORTS.job(request, str(read_provenance(folder)["created_at"]))
-
-
 def export_job(folder: Path, retriever: str, engine: ExportTarget) -> StudyJob[ExportRequest, ExportResult]:
     """Write the export that a user requests to the folder of its subprocess."""
     request = ExportRequest(folder.name, retriever, engine)
-    job = job_of(folder, request)
+    job = EXPORTS.job(request, str(read_provenance(folder)["created_at"]))
     job.folder.mkdir(parents=True)
     job.write_spec(request)
     return job
@@ -76,10 +69,8 @@ def test_rejects_late_interaction_over_candidates_with_alternative(requests: lis
     data = save_question_set(small_set())
     name = "Late over BM25"
     add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first_stage="BM25"))
-    rows_by_name = {"BM25": RELEVANT_ROWS, name: RELEVANT_ROWS}
-    folder = store_results(
-        data, rows_by_name, small_set(), comparison_of(rows_by_name, small_set(), KS, depth=100).results
-    )
+    rows_by_name = {"BM25": RIGHT, name: RIGHT}
+    folder = store_rows(data, rows_by_name)
     app = opened(page, part="all", retrievers="|".join(rows_by_name), view="takeaway", take=name)
     assert EN["takeaway.over_candidates"].format(name=name, first="BM25") in page_text(app)
     assert EN["takeaway.make"] not in [button.label for button in app.button]

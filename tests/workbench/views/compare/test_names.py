@@ -30,7 +30,7 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"name": RERANKED, "kind": "rerank", "first_stage": MIX, "rerank_top_k": 5},
 )
 RANKS = {BM25: [1] * 20 + [3] * 20, LATE: [1] * 20 + [2] * 20, MIX: [1] * 35 + [2] * 5, RERANKED: [1] * 40}
-CALLED = {"en": STORED, "ko": (BM25, "후기 상호작용", "최적 혼합", "재정렬")}
+KOREAN = (BM25, "후기 상호작용", "최적 혼합", "재정렬")
 # the tabs of a comparison with their address parameters and displayed retrievers
 VIEWS: tuple[tuple[str, dict[str, str], tuple[str, ...]], ...] = (
     ("overview", {}, STORED),
@@ -112,21 +112,21 @@ def values(spec: Any, key: str) -> Iterator[Any]:
         yield from values(value, key)
 
 
-@pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize(("module", "address", "names"), VIEWS)
 def test_displays_names_of_the_language_in_every_view(
-    data: StoredSet, module: str, address: dict[str, str], names: tuple[str, ...], language: str
+    data: StoredSet, module: str, address: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    page_text = displayed(opened(data, module, lang=language, **address))
-    for stored, called in zip(STORED, CALLED[language], strict=True):
+    page_text = displayed(opened(data, module, lang="ko", **address))
+    for stored, called in zip(STORED, KOREAN, strict=True):
         assert called in page_text or stored not in names
         assert stored == called or stored not in page_text
 
 
 def test_keeps_colours_of_stored_names_and_orders_best_first(data: StoredSet) -> None:
-    korean = dict(zip(STORED, CALLED["ko"], strict=True))
+    korean = dict(zip(STORED, KOREAN, strict=True))
     best_first = [RERANKED, MIX, BM25, LATE]
-    slices, _, lost, ceilings = [chart.proto for chart in opened(data, "where", lang="ko").get("vega_lite_chart")]
+    app = opened(data, "where", lang="ko")
+    slices, _, lost, ceilings = [chart.proto for chart in app.get("vega_lite_chart")]
     scales = [scale for scale in scales_of(json.loads(slices.spec)) if korean[LATE] in scale.get("domain", ())]
     assert scales
     assert [scale["domain"] for scale in scales] == [[korean[name] for name in best_first]] * len(scales)
@@ -136,6 +136,8 @@ def test_keeps_colours_of_stored_names_and_orders_best_first(data: StoredSet) ->
     assert first_lost == [korean[name] for name in best_first]
     legends = [scale["domain"] for scale in scales_of(json.loads(ceilings.spec)) if korean[MIX] in scale["domain"]]
     assert legends[0] == [korean[RERANKED], korean[MIX]]
+    app.button(key=f"fate_{MIX}_lost_in_fusion").click()
+    assert run(app).query_params["of"] == MIX  # the address has the stored name
 
 
 def scales_of(spec: Any) -> list[dict[str, Any]]:
@@ -146,15 +148,8 @@ def scales_of(spec: Any) -> list[dict[str, Any]]:
 def test_fits_rank_columns_to_their_names(data: StoredSet) -> None:
     app = opened(data, "why", lang="ko")
     (columns,) = [json.loads(table.proto.columns) for table in app.dataframe if "rank_0" in table.value]
-    for index, called in enumerate(CALLED["ko"]):
+    for index, called in enumerate(KOREAN):
         assert columns[f"rank_{index}"]["width"] >= header_width(called)
-
-
-def test_stores_names_in_addresses(data: StoredSet) -> None:
-    app = opened(data, "where", lang="ko")
-    app.button(key=f"fate_{MIX}_lost_in_fusion").click()
-    app = run(app)
-    assert app.query_params["of"] == MIX
 
 
 def test_keeps_stored_names_if_two_would_be_equal() -> None:

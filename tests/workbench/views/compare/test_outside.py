@@ -5,21 +5,17 @@ from collections.abc import Iterator
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import user_of
 from mrc_workbench.retrieval.comparison import experiment as experiments
-from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.workbench.views.choices import choices_for, method_line
 from tests.doubles import PASSAGES, small_set
 from tests.search_server import CharacterSearch, SearchServer, scored, searching
-from tests.workbench.views.compare.worlds import page, press
+from tests.workbench.views.compare import worlds
 from tests.workbench.views.driving import opened, run, texts
 
 
@@ -31,7 +27,7 @@ def server() -> Iterator[SearchServer]:
 
 def form(server: SearchServer) -> AppTest:
     """Open the form and fill it in for the server, which takes a GET request without headers."""
-    app = opened(page, retrievers="BM25")
+    app = opened(worlds.page, retrievers="BM25")
     app.selectbox(key="add_kind").set_value("http")
     run(app).segmented_control(key="http_method_plain").set_value("GET")
     run(app)
@@ -42,7 +38,7 @@ def form(server: SearchServer) -> AppTest:
 
 
 def test_tries_and_adds_an_endpoint(data: StoredSet, server: SearchServer, started: list[Experiment]) -> None:
-    app = press(form(server), "http_try")
+    app = worlds.press(form(server), "http_try")
     assert not app.error
     question = small_set().questions[0].text
     expected = scored(PASSAGES, question, 5)
@@ -50,7 +46,7 @@ def test_tries_and_adds_an_endpoint(data: StoredSet, server: SearchServer, start
     assert hits_table[["id", "score"]].to_records(index=False).tolist() == expected
     assert len(server.requests) == 1
     assert experiments.added_retrievers(data.fingerprint) == []
-    app = press(app, "http_add")
+    app = worlds.press(app, "http_add")
     (spec,) = experiments.added_retrievers(data.fingerprint)
     assert isinstance(spec, HttpSpec)
     assert spec.name == f"HTTP · {server.address.removeprefix('http://')}"
@@ -59,35 +55,33 @@ def test_tries_and_adds_an_endpoint(data: StoredSet, server: SearchServer, start
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
+def test_displays_precise_errors(server: SearchServer) -> None:
+    app = form(server)
+    for field, value, says in (
         ("url", "search.example.org", "must begin with http://"),
         ("url", "http://127.0.0.1:1/{query}", "Cannot connect"),
         ("url", "http://127.0.0.1:1/", "Put {query} into the address"),
         ("ids", "hits[", "not a JMESPath expression"),
         ("ids", "", "not a JMESPath expression"),
         ("ids", "hits.total", "gives no list. The answer has: hits"),
-    ],
-)
-def test_displays_precise_error(server: SearchServer, field: str, value: str, says: str) -> None:
-    app = form(server)
-    app.text_input(key=f"http_{field}_plain").set_value(value)
-    app = press(run(app), "http_try")
-    (error,) = app.error
-    assert says in error.value.replace("\\", "")
-    assert not app.exception
+    ):
+        box = app.text_input(key=f"http_{field}_plain")
+        valid = box.value
+        box.set_value(value)
+        (error,) = worlds.press(app, "http_try").error
+        assert says in error.value.replace("\\", ""), (field, value)
+        app.text_input(key=f"http_{field}_plain").set_value(valid)
 
 
 def test_reports_strict_server_error_and_unknown_ids(server: SearchServer) -> None:
     app = form(server)
     app.text_input(key="http_url_plain").set_value(f"{server.address}/search?query={{query}}")
-    app = press(run(app), "http_try")
+    app = worlds.press(run(app), "http_try")
     (error,) = app.error
     assert "returned status 400" in error.value
     assert "expected q and k" in error.value
     server.replacement = lambda *_: (200, {}, b'{"hits": {"hits": [{"_id": "doc-*1*", "_score": 1}]}}')
-    app = press(form(server), "http_try")
+    app = worlds.press(form(server), "http_try")
     (warning,) = [element.value.replace("\\", "") for element in app.warning if "doc" in element.value]
     assert "1 of 1 ids are not in this dataset, for example doc-*1*. Its ids are like p1." in warning
 
@@ -107,18 +101,17 @@ def test_names_secret_by_its_variable(data: StoredSet, server: SearchServer, mon
     app = form(server)
     app.text_input(key="http_header_plain").set_value("x-key")
     app.text_input(key="http_variable_plain").set_value("MRC_SECRET_TESTS")
-    app = press(run(app), "http_try")
+    app = worlds.press(run(app), "http_try")
     assert not app.error
-    press(app, "http_add")
-    assert [dict(spec)["secret_headers"] for spec in experiments.added_retrievers(data.fingerprint)] == [
-        {"x-key": "MRC_SECRET_TESTS"}
-    ]
+    worlds.press(app, "http_add")
+    (spec,) = experiments.added_retrievers(data.fingerprint)
+    assert dict(spec)["secret_headers"] == {"x-key": "MRC_SECRET_TESTS"}
 
 
 def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", user_of("https://issuer", "someone"))
     save_question_set(small_set())
-    app = opened(page, retrievers="BM25")
+    app = opened(worlds.page, retrievers="BM25")
     app.selectbox(key="add_kind").set_value("http")
     run(app)
     assert "http_add" not in [button.key for button in app.button]
@@ -131,10 +124,8 @@ def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPat
 
 def compared(data: StoredSet, spec: Spec) -> AppTest:
     """Store the comparison of BM25 with a retriever and open it."""
-    names = ["BM25", spec.name]
-    experiment = choices_for(data).experiment(data, names, Part.ALL)
-    keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
-    return opened(page, retrievers="|".join(names))
+    worlds.compared(data, "BM25", spec.name)
+    return opened(worlds.page, retrievers=f"BM25|{spec.name}")
 
 
 class WithUnknown(CharacterSearch):
@@ -172,7 +163,7 @@ def test_reports_unused_results_and_unknown_depth(data: StoredSet, depth: int) -
     assert ("returned too few results" in page_text) is (depth == 0)
     assert "at most 1 passages per question" not in page_text
     if not depth:
-        app = opened(page, retrievers="Mine", measure="recall", k="1")
+        app = opened(worlds.page, retrievers="Mine", measure="recall", k="1")
         assert "at most 1 passages per question" in texts(app)
 
 

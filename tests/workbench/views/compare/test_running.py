@@ -4,7 +4,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -13,17 +12,21 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import process_of
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, remove, save_question_set
-from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.comparison.pace import reader_key
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog, plain
-from tests.doubles import small_set
-from tests.retrieval.compared import comparison_of
-from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page, page_text, press, store_results, whole_page
+from tests.retrieval.compared import RIGHT, many_questions
+from tests.workbench.views.compare.worlds import (
+    page,
+    page_text,
+    press,
+    results_of,
+    store_rows,
+    store_seconds,
+    whole_page,
+)
 from tests.workbench.views.driving import keys, opened, run
 
 EN = catalog("en")
@@ -31,14 +34,10 @@ NAMES = ("BM25", "Dense")
 ADDRESS = {"part": "all", "retrievers": "|".join(NAMES)}
 
 
-def job_of(data: StoredSet, *names: str) -> tuple[ComparisonJob, Experiment]:
-    experiment = choices_for(data).experiment(data, [*names], Part.ALL)
-    return ComparisonJob.of(experiment, data.fingerprint), experiment
-
-
 def started_job(data: StoredSet, *names: str, finished: tuple[str, ...] = ("BM25",)) -> ComparisonJob:
     """Return the job of a comparison that has searched the retrievers `finished`, without a process."""
-    job, experiment = job_of(data, *names)
+    experiment = choices_for(data).experiment(data, [*names], Part.ALL)
+    job = ComparisonJob.of(experiment, data.fingerprint)
     job.folder.mkdir(parents=True)
     job.write_spec(experiment)
     for name in finished:
@@ -47,8 +46,7 @@ def started_job(data: StoredSet, *names: str, finished: tuple[str, ...] = ("BM25
 
 
 def finished_result(name: str) -> Result:
-    (result,) = comparison_of({name: RELEVANT_ROWS}, small_set(), KS, depth=100).results
-    return result
+    return results_of({name: RIGHT})[0]
 
 
 def compared(started: list[Experiment]) -> set[tuple[str, ...]]:
@@ -157,12 +155,12 @@ def test_names_stopped_retrievers_before_the_first_ended(data: StoredSet, starte
     assert "only_finished" not in keys(app)
 
 
-def test_skips_damaged_file_of_finished_retriever(data: StoredSet) -> None:
+def test_skips_damaged_notes_of_finished_retrievers(data: StoredSet) -> None:
     job = ended_job(data, State.STOPPED)
-    for line in ('{"finished": 3}', '{"finished": "BM25", "metrics": [1]}', "[]", '{"finished": "x'):
-        (job.folder / "progress.jsonl").write_text(line + "\n", encoding="utf-8")
-        assert job.finished_retrievers() == {}, line
-        assert "Stopped before finishing" in page_text(opened(page, **ADDRESS)), line
+    notes = ('{"finished": 3}', '{"finished": "BM25", "metrics": [1]}', "[]", '{"finished": "x')
+    (job.folder / "progress.jsonl").write_text("\n".join(notes), encoding="utf-8")
+    assert job.finished_retrievers() == {}
+    assert "Stopped before finishing" in page_text(opened(page, **ADDRESS))
 
 
 def test_compares_only_finished_retrievers(data: StoredSet, started: list[Experiment]) -> None:
@@ -184,9 +182,7 @@ def test_compares_finished_retrievers_while_running(data: StoredSet, started: li
 
 
 def test_keeps_earlier_result_that_has_all_finished_retrievers(data: StoredSet, started: list[Experiment]) -> None:
-    store_results(
-        data, ["BM25"], small_set(), comparison_of({"BM25": RELEVANT_ROWS}, small_set(), KS, depth=100).results
-    )
+    store_rows(data, {"BM25": RIGHT})
     job = ended_job(data, State.STOPPED, "BM25")
     app = opened(page, **ADDRESS)
     assert "Stopped before finishing: Dense" in page_text(app)
@@ -205,10 +201,7 @@ def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float)
     """Use a transformer for the dense retriever, with these measured seconds on this dataset."""
     model = "packaged:multilingual-e5-small"
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.multistage.default_model", lambda: model)
-    spec = choices_for(data).specs["Dense"]
-    assert isinstance(spec, DenseSpec)
-    pace = {"setup_seconds": seconds, "seconds_per_character": 0.0}
-    write_json(workspace() / "cache" / "pace.json", {reader_key(spec): pace})
+    store_seconds(choices_for(data).specs["Dense"], seconds)
 
 
 def test_shows_time_of_slow_retriever_and_does_not_select_it(
@@ -233,8 +226,7 @@ def test_link_to_slow_comparison_waits_and_selects_compared_retriever(
     press(app, "run")
     assert [[*experiment.specs] for experiment in started] == [[*NAMES]]
     started.clear()
-    results = comparison_of(dict.fromkeys(NAMES, RELEVANT_ROWS), small_set(), KS, depth=100).results
-    store_results(data, NAMES, small_set(), results)
+    store_rows(data, dict.fromkeys(NAMES, RIGHT))
     (pills,) = opened(page, part="all").pills
     assert set(NAMES) <= set(pills.value)
     assert "Dense" in pills.options
@@ -249,22 +241,16 @@ def test_starts_quick_retriever(data: StoredSet, started: list[Experiment], monk
 
 
 def test_marks_only_result_of_another_selection(data: StoredSet, started: list[Experiment]) -> None:
-    store_results(
-        data, ["BM25"], small_set(), comparison_of({"BM25": RELEVANT_ROWS}, small_set(), KS, depth=100).results
-    )
+    store_rows(data, {"BM25": RIGHT})
     assert "Earlier comparison · 6 questions · " in page_text(opened(page, **ADDRESS))
     assert "Earlier comparison" not in page_text(opened(page, part="all", retrievers="BM25"))
     assert started == []
 
 
 def test_reports_deleted_dataset_only(data: StoredSet, started: list[Experiment]) -> None:
-    store_results(
-        data, ["BM25"], small_set(), comparison_of({"BM25": RELEVANT_ROWS}, small_set(), KS, depth=100).results
-    )
+    store_rows(data, {"BM25": RIGHT})
     app = opened(whole_page, data=data.key, part="all", retrievers="BM25")
-    other = save_question_set(
-        replace(small_set("other"), passages=small_set().passages[:4], questions=small_set().questions[:4])
-    )
+    other = save_question_set(many_questions(2)[0])
     remove(data.key)
     run(app)
     assert EN["missing_set.deleted"].format(name="small") in page_text(app)

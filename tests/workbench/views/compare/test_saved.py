@@ -15,26 +15,24 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, list_comparisons, rename
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
+from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
-from tests.retrieval.compared import comparison_of, many_questions
-from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page_text, press, store_results
+from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions
+from tests.workbench.views.compare.worlds import page_text, press, store_rows
 from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 
 EN = catalog("en")
-MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
 
 
 def finished(data: StoredSet, *names: str, question_set: QuestionSet | None = None) -> str:
     """Store a finished comparison of retrievers, all unless named, over all questions; return its key."""
     choices = choices_for(data)
-    question_set = question_set or small_set()
     experiment = choices.experiment(data, list(names or choices.specs), Part.ALL)
-    rows_by_name = {name: MISSED if name == "Dense" else RELEVANT_ROWS for name in experiment.specs}
-    results = comparison_of(rows_by_name, question_set, KS, depth=100).results
-    return store_results(data, experiment.specs, question_set, results).name
+    rows_by_name = {name: LATE if name == "Dense" else RIGHT for name in experiment.specs}
+    return store_rows(data, rows_by_name, question_set).name
 
 
 def address(app: AppTest) -> dict[str, str]:
@@ -45,10 +43,6 @@ def address(app: AppTest) -> dict[str, str]:
 def compared(app: AppTest) -> list[str]:
     """Names of the retrievers in the first table."""
     return sorted(app.dataframe[0].value["retriever"])
-
-
-def selected_names(app: AppTest) -> list[str]:
-    return next([*pills.value] for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
 
 
 def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
@@ -63,7 +57,7 @@ def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
     assert selected.session_state["stored_part"] == "all"
 
 
-def test_link_shows_same_results_after_other_comparisons(data: StoredSet) -> None:
+def test_link_shows_same_results_and_question_after_other_comparisons(data: StoredSet) -> None:
     finished(data, "BM25", "Reranked")
     link = address(opened(page, data=data.key, retrievers="BM25|Reranked", view="overview"))
     finished(data, "BM25", "Dense")
@@ -72,13 +66,7 @@ def test_link_shows_same_results_after_other_comparisons(data: StoredSet) -> Non
     assert app.title[0].value == EN["compare.purpose"]
     assert compared(app) == ["BM25", "Reranked"]
     assert address(app)["comparison"] == link["comparison"]
-
-
-def test_link_opens_question_after_other_comparisons(data: StoredSet) -> None:
-    finished(data, "BM25", "Reranked")
-    link = address(opened(page, data=data.key, retrievers="BM25|Reranked", view="why", question="q2"))
-    finished(data, "BM25", "Dense")
-    app = opened(page, **link)
+    app = opened(page, **link | {"view": "why", "question": "q2"})
     assert "no question with the ID" not in page_text(app)
     assert [warning.value[:34] for warning in app.warning] == ["Too few questions are compared: 6."]
     assert "2 of 6" in page_text(app)
@@ -99,7 +87,7 @@ def test_link_opens_stored_comparison_instead_of_running(data: StoredSet) -> Non
 def test_reload_with_deselected_retriever_stays_on_dataset_page(data: StoredSet) -> None:
     key = finished(data, "BM25", "Dense", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Dense|Reranked")
-    retrievers = next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
+    retrievers = next(pills for pills in app.pills if pills.label == EN["compare.retrievers"])
     retrievers.set_value(["BM25", "Reranked"])
     parameters = address(run(app))
     assert (parameters["comparison"], parameters["retrievers"]) == (key, "BM25|Reranked")
@@ -115,7 +103,8 @@ def test_another_dataset_starts_with_its_defaults(data: StoredSet) -> None:
     app.sidebar.selectbox[0].select(other.key)
     run(app)
     assert "comparison" not in app.query_params
-    assert selected_names(app) == [*choices_for(other).default_names]
+    retrievers = next(pills for pills in app.pills if pills.label == EN["compare.retrievers"])
+    assert [*retrievers.value] == [*choices_for(other).default_names]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +171,7 @@ def test_offers_to_open_clicked_comparison_without_its_models(data: StoredSet) -
 def test_displays_depths_of_imported_comparison(data: StoredSet) -> None:
     key = finished(data)
     folder = workspace() / "comparisons" / key[::-1]
-    shallow = comparison_of({"BM25": RELEVANT_ROWS, "Dense": MISSED}, small_set(), (2, 4), depth=4)
+    shallow = comparison_of({"BM25": RIGHT, "Dense": LATE}, small_set(), (2, 4), depth=4)
     experiment = shallow.experiment.model_copy(update={"data": data.key})
     keep_comparison(replace(shallow, experiment=experiment), folder)
     app = opened(page, comparison=folder.name, measure="recall", k="50")  # of another comparison
@@ -244,7 +233,7 @@ def test_omits_labs_from_list(data: StoredSet) -> None:
 def test_displays_two_comparisons_of_same_questions_together(data: StoredSet) -> None:
     folder = workspace() / "comparisons" / finished(data)
     earlier = folder.with_name("1" * 16)
-    missed = comparison_of({"BM25": MISSED}, small_set(), KS, depth=100)
+    missed = comparison_of({"BM25": LATE}, small_set(), DEFAULT_KS, depth=100)
     experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
     keep_comparison(replace(missed, experiment=experiment), earlier)
     rename(earlier.name, "earlier")

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.questions.judgements import load_remarks, mark_negative, write_note
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.retrieval.combine import Hybrid
 from mrc_workbench.retrieval.comparison.experiment import add_run
@@ -21,6 +21,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, small_set
+from tests.retrieval.compared import rankings_of
 from tests.workbench.views import driving
 from tests.workbench.views.compare.worlds import html, page, page_text, search_and_store, store_results, tables
 
@@ -39,11 +40,7 @@ class Fixed:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         assert len(questions) == len(self.rows)
-        indices = np.full((len(self.rows), k), -1, dtype=np.int32)
-        for index, row in enumerate(self.rows):
-            indices[index, : len(row)] = row
-        scores = np.where(indices >= 0, 1 - np.arange(k) / 10, -np.inf)
-        return Rankings(indices, scores.astype(np.float32))
+        return rankings_of(self.rows, k)
 
 
 # Dense loses q1, ranks the passage of q2 last, and one of q6 fourth
@@ -303,10 +300,11 @@ def test_marks_passage_as_hard_negative_and_lists_it(data: StoredSet) -> None:
 
 
 def test_marks_only_training_questions() -> None:
-    boxes = [[item.key or "" for item in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
-    marked = [any(key.startswith("mark_") for key in keys) for keys in boxes]
-    assert any(marked)
-    assert not all(marked)
+    parts = split(small_set(), SplitOptions()).rows
+    for part, is_marked in ((Part.TRAIN, True), (Part.TEST, False)):
+        question = small_set().questions[parts[part][0]]
+        keys = [item.key or "" for item in opened(question=question.id).checkbox]
+        assert any(key.startswith("mark_") for key in keys) is is_marked
 
 
 def test_removes_selected_remarks(data: StoredSet) -> None:

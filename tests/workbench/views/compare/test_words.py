@@ -23,8 +23,7 @@ from mrc_workbench.workbench.views.compare.bench import dictionary_names, named_
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import free_name
 from tests.workbench.views.compare import worlds
-from tests.workbench.views.compare.worlds import compared, press, tables, texts
-from tests.workbench.views.driving import run
+from tests.workbench.views.driving import run, texts
 
 TITLES = labs.option_changes(title_weight=(2.0, 5.0))
 COMPOUNDS = labs.option_changes(compounds=(Compounds.SPLIT,))
@@ -54,7 +53,7 @@ def store_comparison(data: StoredSet, *names: str) -> None:
 
 @pytest.fixture
 def _few() -> None:
-    compared(rivers(), "BM25")
+    worlds.compared(rivers(), "BM25")
 
 
 def pills(app: AppTest, name: str) -> list[str]:
@@ -73,14 +72,14 @@ def starts(app: AppTest) -> list[str]:
 
 
 def test_stores_selected_changes_in_address(data: StoredSet, started: list[Experiment]) -> None:
-    experiment = compared(data, "BM25")
+    experiment = worlds.compared(data, "BM25")
     app = opened("BM25")
     assert pills(app, "changes") == [*CHANGES.values()]
     pick(app, "changes", "title", "compounds")
     pick(app, "titles", "2", "5")
     pick(app, "compounds", "split")
     assert starts(app) == ["Try 6 settings"]  # the present options, three single changes, and two together
-    press(app, "start_lexical")
+    worlds.press(app, "start_lexical")
     assert started == [labs.lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
     assert (app.query_params["changes"], app.query_params["compounds"]) == ("title|compounds", "split")
     assert starts(opened("BM25", **ADDRESS)) == ["Try 6 settings"]
@@ -129,11 +128,11 @@ def test_offers_dictionaries_where_supported() -> None:
 def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[Experiment]) -> None:
     dictionary = keep_dictionary(Dictionary((Word("경인선"),)), "내 | 사전")
     changes = [TITLES, labs.option_changes(dictionary=(dictionary.reference,))]
-    lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", changes))
+    lab = worlds.finished(data, labs.lexical_lab(worlds.compared(data, "BM25"), "BM25", changes))
     app = opened("BM25", changes="title|dictionary", titles="2|5", dictionaries=dictionary.reference)
     comparison = compare(lab, question_set(data.key))
     metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
-    (table,) = tables(app, "change")
+    (table,) = worlds.tables(app, "change")
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(metrics[theirs] * 100))
     alone = {"Title × 2", "Title × 5"}
@@ -147,7 +146,7 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
     worlds.select_setting(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
     assert spec.name in texts(app)
-    press(app, "use_lexical")
+    worlds.press(app, "use_lexical")
     assert added_retrievers(data.fingerprint) == [spec]
     assert app.query_params["retrievers"] == f"BM25|{spec.name}"
     assert app.query_params["part"] == "test"
@@ -155,9 +154,9 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
 
 
 def test_present_setting_cannot_be_applied(data: StoredSet) -> None:
-    lab = worlds.finished(data, labs.lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
+    lab = worlds.finished(data, labs.lexical_lab(worlds.compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
-    (table,) = tables(app, "change")
+    (table,) = worlds.tables(app, "change")
     worlds.select_setting(app, lab, data, table["change"].tolist().index("None (current setting)"))
     assert worlds.has_info(app, "This is the current setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
@@ -178,7 +177,7 @@ def type_words(app: AppTest, text: str, name: str = "") -> AppTest:
     box.set_value(text)
     if name:
         next(element for element in app.text_input if str(element.key).startswith("dictionary_name")).set_value(name)
-    return press(app, "save_dictionary")
+    return worlds.press(app, "save_dictionary")
 
 
 def upload(app: AppTest, content: bytes, name: str = "mine.txt") -> AppTest:
@@ -192,15 +191,15 @@ def stored_lines() -> list[tuple[str, str]]:
 
 
 def test_adds_wrongly_cut_words_and_tries_them(data: StoredSet, started: list[Experiment]) -> None:
-    experiment = compared(data, "BM25")
+    experiment = worlds.compared(data, "BM25")
     app = opened("BM25")
-    press(app, "find_cut_words")
+    worlds.press(app, "find_cut_words")
     questions = question_set(data.key)
     rows = split(questions, SplitOptions()).rows
     unseen = {questions.questions[row].text for row in rows[Part.TEST]}
     tuning_questions = questions.with_questions(sorted({*rows[Part.TRAIN].tolist(), *rows[Part.VALIDATION].tolist()}))
     cut = cut_words(tuning_questions)
-    (table,) = tables(app, "in_question")
+    (table,) = worlds.tables(app, "in_question")
     assert table["word"].tolist() == [cut_word.word for cut_word in cut]
     assert table["in_question"].tolist() == [" / ".join(cut_word.in_questions) for cut_word in cut]
     assert table["count"].tolist() == [len(cut_word.questions) for cut_word in cut]
@@ -215,7 +214,7 @@ def test_adds_wrongly_cut_words_and_tries_them(data: StoredSet, started: list[Ex
     assert "Saved **철도**." in texts(app)
     assert app.query_params["dictionary"] == stored()[0].reference  # the next words are added to it
 
-    press(app, "try_dictionary")
+    worlds.press(app, "try_dictionary")
     reference = stored()[0].reference
     assert started == [labs.lexical_lab(experiment, "BM25", [labs.option_changes(dictionary=(reference,))])]
     assert app.query_params["changes"] == "dictionary"
@@ -271,7 +270,7 @@ def test_lists_and_removes_dictionaries_and_reports_changed_file() -> None:
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
     assert "words: 1 · synonym groups: 1" in texts(app)
-    press(app, f"remove_yes_{dictionary.key}")
+    worlds.press(app, f"remove_yes_{dictionary.key}")
     assert not stored()
     dictionary = keep_dictionary(Dictionary((Word("경인선"),)), "철도")
     (workspace() / "dictionaries" / dictionary.key / "dictionary.txt").write_text("다른 것\n", encoding="utf-8")
@@ -283,7 +282,7 @@ def test_lists_and_removes_dictionaries_and_reports_changed_file() -> None:
 
 
 def test_offers_only_synonyms_for_other_languages() -> None:
-    compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
+    worlds.compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")
     assert worlds.has_info(app, "This dataset is not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]
@@ -295,7 +294,4 @@ def test_numbers_equal_names() -> None:
     assert free_name("A", [], "{} {}") == "A"
     assert free_name("A", ["A", "A 2"], "{} {}") == "A 3"
     first, second = (keep_dictionary(Dictionary((Word(word),)), "같음") for word in ("경인선", "누리호"))
-    assert dictionary_names() == {
-        second.reference: f"같음 ({second.key[:6]})",
-        first.reference: f"같음 ({first.key[:6]})",
-    }
+    assert dictionary_names() == {stored.reference: f"같음 ({stored.key[:6]})" for stored in (second, first)}

@@ -10,19 +10,20 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import CATALOG, StoredSet, read_entry, save_question_set
+from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.pace import reader_key
+from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
-from mrc_workbench.retrieval.measures import evaluate
+from mrc_workbench.retrieval.measures import DEFAULT_KS, evaluate
 from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.sets import question_set
-from tests.doubles import texts_of
+from tests.doubles import small_set, texts_of
+from tests.retrieval.compared import comparison_of
 from tests.workbench.views.driving import opened, run
-
-KS = (1, 5, 10, 20, 50, 100)
-RELEVANT_ROWS: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # answers of the questions of the small dataset
 
 
 def page() -> None:
@@ -58,6 +59,22 @@ def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionS
     return folder
 
 
+def results_of(
+    rows_by_name: Mapping[str, Sequence[Sequence[int]] | None], question_set: QuestionSet | None = None
+) -> tuple[Result, ...]:
+    """Return results with every metric of the page, see `comparison_of`."""
+    return comparison_of(rows_by_name, question_set, DEFAULT_KS, depth=100).results
+
+
+def store_rows(
+    data: StoredSet,
+    rows_by_name: Mapping[str, Sequence[Sequence[int]] | None],
+    question_set: QuestionSet | None = None,
+) -> Path:
+    """Store the comparison with these rows of passages for each question, of the small dataset by default."""
+    return store_results(data, rows_by_name, question_set or small_set(), results_of(rows_by_name, question_set))
+
+
 def search_and_store(
     data: StoredSet, question_set: QuestionSet, by: Mapping[str, Retriever], depth: int = 100
 ) -> Sequence[Result]:
@@ -80,6 +97,12 @@ def finished(data: StoredSet, experiment: Experiment) -> Experiment:
 def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
     """Run and store a comparison of selectable retrievers on all questions or a part."""
     return finished(data, choices_for(data).experiment(data, list(names), part))
+
+
+def store_seconds(spec: Spec, seconds: float) -> None:
+    """Store that this retriever takes so long for any texts."""
+    pace = {"setup_seconds": seconds, "seconds_per_character": 0.0}
+    write_json(workspace() / "cache" / "pace.json", {reader_key(spec): pace})
 
 
 def open_labs(*names: str, **address: str) -> AppTest:
@@ -110,11 +133,6 @@ def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
 
 def has_info(app: AppTest, start: str) -> bool:
     return any(element.value.startswith(start) for element in app.info)
-
-
-def texts(app: AppTest) -> str:
-    """Return all Markdown of the page, without escapes."""
-    return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
 
 
 def page_text(app: AppTest) -> str:

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
@@ -27,6 +26,7 @@ from mrc_workbench.workbench.views.search.answer import QuestionSearch, SearchAn
 from mrc_workbench.workbench.views.ui.passages import HitCard, hits_html
 from mrc_workbench.workbench.views.ui.words import catalog, word
 from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.compared import rankings_of
 from tests.workbench.views.compare.worlds import press, search_and_store, store_results
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished
@@ -179,9 +179,8 @@ def test_escapes_user_text(data: StoredSet) -> None:
     answer = '"><b>답</b>'
     passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *PASSAGES)
     questions = (Question("q", HOSTILE, (answer,), ("<i>id</i>",)),)
-    app = ask(
-        opened(page, data=save_question_set(QuestionSet("hostile", passages, questions)).key, columns="BM25"), HOSTILE
-    )
+    hostile = save_question_set(QuestionSet("hostile", passages, questions))
+    app = ask(opened(page, data=hostile.key, columns="BM25"), HOSTILE)
     text = "".join(columns(app) + column_headers(app))
     for never in ("<img", "<script", "<i>", "<b>"):
         assert never not in text
@@ -203,18 +202,13 @@ def test_reports_mix_without_lexical_results(data: StoredSet) -> None:
     assert replace(answer, outcomes=outcomes | {"BM25": ValueError("gone")}).blind([*specs.values()]) == {}
 
 
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_reports_hybrid_without_lexical_matches(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch, language: str
-) -> None:
+def test_reports_hybrid_without_lexical_matches(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = {"BM25": QueryHits((), ()), "Dense": QueryHits((1,), (0.5,)), "Hybrid": QueryHits((1,), (0.5,))}
     monkeypatch.setattr(QuestionSearch, "outcomes", lambda *_: iter(outcomes.items()))
-    app = opened(page, data=data.key, columns="BM25|Hybrid", q="qwxzv", lang=language)
-    names = "하이브리드" if language == "ko" else "Hybrid"
-    expected = catalog(language)["search.blind_words"].format(part="BM25", names=names)
-    assert expected in [info.value for info in app.info]
-    notices = opened(page, data=data.key, columns="BM25|Dense", q="qwxzv", lang=language).info
-    assert expected not in [info.value for info in notices]
+    expected = catalog("ko")["search.blind_words"].format(part="BM25", names="하이브리드")
+    for columns, is_reported in (("BM25|Hybrid", True), ("BM25|Dense", False)):
+        app = opened(page, data=data.key, columns=columns, q="qwxzv", lang="ko")
+        assert (expected in [info.value for info in app.info]) is is_reported
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
@@ -273,13 +267,13 @@ class Placed:
         self.first_relevant = first_relevant
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        indices = np.full((len(questions), k), -1, dtype=np.int32)
-        for row, rank in enumerate(self.first_relevant):
-            right = PASSAGES.index(next(p for p in PASSAGES if p.id == QUESTIONS[row].relevant[0]))
-            order = [other for other in range(len(PASSAGES)) if PASSAGES[other].id not in QUESTIONS[row].relevant]
-            order.insert(rank - 1, right)
-            indices[row, : len(order)] = order
-        return Rankings(indices, np.where(indices < 0, -np.inf, 1).astype(np.float32))
+        del questions
+        rows = []
+        for question, rank in zip(QUESTIONS, self.first_relevant, strict=True):
+            order = [row for row, passage in enumerate(PASSAGES) if passage.id not in question.relevant]
+            order.insert(rank - 1, small_set().row_of_passage[question.relevant[0]])
+            rows.append(order)
+        return rankings_of(rows, k)
 
 
 def test_offers_questions_disputed_by_a_comparison(data: StoredSet) -> None:

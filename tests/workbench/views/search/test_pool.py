@@ -12,12 +12,13 @@ from mrc_workbench.models.llm import ADDRESS, KEY, MODEL
 from mrc_workbench.retrieval.analysis.evidence import pool
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
-from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
+from mrc_workbench.workbench.views.search import judging
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests import chat_server
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.workbench.views.compare.worlds import press, store_results
-from tests.workbench.views.driving import opened, run
+from tests.workbench.views.compare.worlds import press, store_rows
+from tests.workbench.views.driving import opened, run, texts
 from tests.workbench.views.search.test_page import page
 
 EN = catalog("en")
@@ -29,19 +30,11 @@ OTHERS = [[3, 0], [1, 4], [2], [3], [4], [1, 2]]
 @pytest.fixture
 def comparison(data: StoredSet) -> Path:
     first, second, *_ = choices_for(data).specs
-    return store_results(
-        data, [first, second], small_set(), comparison_of({first: JUDGED_ROWS, second: OTHERS}).results
-    )
+    return store_rows(data, {first: JUDGED_ROWS, second: OTHERS})
 
 
 def open_pool(data: StoredSet, comparison: Path, **address: str) -> AppTest:
     return opened(page, data=data.key, pool=comparison.name, pool_n="10", pool_k="10", **address)
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(
-        str(element.value) for kind in (app.caption, app.success, app.info, app.warning) for element in kind
-    )
 
 
 def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet, comparison: Path) -> None:
@@ -79,12 +72,11 @@ def test_navigation_judges_nothing_and_new_verdict_replaces_old(data: StoredSet,
     assert [*judgement.verdicts.values()] == [RelevanceVerdict.UNSURE]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_reports_missing_judging_list(language: str, data: StoredSet, comparison: Path) -> None:
+def test_reports_missing_judging_list(data: StoredSet, comparison: Path) -> None:
     other = save_question_set(small_set().with_questions([0]))
     for key, of in (("0" * 16, data), ("../..", data), (comparison.name, other)):
-        app = opened(page, data=of.key, pool=key, pool_n="-3", pool_k="x", lang=language)
-        assert catalog(language)["pool.gone"] in texts(app)
+        app = opened(page, data=of.key, pool=key, pool_n="-3", pool_k="x")
+        assert EN["pool.gone"] in texts(app)
     assert "pool" not in press(app, "pool_close").query_params
 
 
@@ -92,9 +84,7 @@ def test_starts_judging_list_from_search_page(
     data: StoredSet, comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     went: list[tuple[str, dict[str, str]]] = []
-    monkeypatch.setattr(
-        "mrc_workbench.workbench.views.search.judging.open_page", lambda name, **address: went.append((name, address))
-    )
+    monkeypatch.setattr(judging, "open_page", lambda name, **address: went.append((name, address)))
     app = opened(page, data=data.key)
     app.number_input[0].set_value(3)
     press(app, "pool_begin")
