@@ -18,7 +18,7 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, PERPLEXITY
-from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
@@ -34,11 +34,10 @@ from mrc_workbench.training.jobs import (
 )
 from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions, with_current_names
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, all_runs, create_run, find_run
 from mrc_workbench.training.search import Sweep
 from mrc_workbench.training.text_options import LanguageOptions
-from mrc_workbench.training.train import execute, load_training_data
+from mrc_workbench.training.train import LoadedTraining, execute
 
 NDCG = "ndcg@10"
 SPEARMAN = "spearman"  # of the fine-tuned model
@@ -244,10 +243,9 @@ class _AblationSweep(Sweep[Ablation]):
         run = self._job.get_part(str(UNTRAINED))  # the reference's network before its first step
         if not run.model_folder.is_dir():
             plan = self._variant_plan(REFERENCE, options=self._experiment.language_model_options(REFERENCE))
-            recipe = get_recipe(plan.kind)(plan.options, load_training_data(plan))
-            task = recipe.build_task(find_model(plan.options.base))
+            model = LoadedTraining.from_plan(plan).build_task().model
             with sealing(run.model_folder) as new:
-                task.model.save_pretrained(str(new), create_model_card=False)
+                model.save_pretrained(str(new), create_model_card=False)
         return run.id
 
     def _run_or_reuse(self, name: str, number: int, plan: TrainingPlan) -> Run:
