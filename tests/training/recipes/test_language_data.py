@@ -14,8 +14,8 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.language.masking import IGNORED, PERPLEXITY
 from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.training.options import OptionError, TrainingError
-from mrc_workbench.training.recipes.language import LANGUAGE_FAMILY
 from mrc_workbench.training.recipes.language_data import UNIGRAM, LanguageTrainingData, assign_part
+from mrc_workbench.training.recipes.texts import LANGUAGE_FAMILY
 from mrc_workbench.training.text_options import LanguageObjective
 from tests.tiny_models import build_cross_encoder_base
 from tests.training.recipes.language_worlds import SHARES, make_documents, make_options, text_file
