@@ -1,11 +1,19 @@
-"""`python -m tests.commands JSON`: commands one after the other in one process, which reads the libraries once."""
+"""`python -m tests.commands JSON [HUB CACHE]`: commands one after the other in one process, which reads libraries once.
+
+HUB is the URL of a stand-in for the Hugging Face hub: a forked process has imported the libraries for another one.
+"""
 
 import json
 import runpy
 import sys
 
 if __name__ == "__main__":
-    for module, *words in json.loads(sys.argv[1]):
+    commands, *hub = sys.argv[1:]
+    if hub:
+        from huggingface_hub import constants
+
+        constants.ENDPOINT, constants.HF_HUB_CACHE = hub
+    for module, *words in json.loads(commands):
         sys.argv = [module, *words]
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
