@@ -12,7 +12,9 @@ if __name__ == "__main__":
     if hub:
         from huggingface_hub import constants
 
-        constants.ENDPOINT, constants.HF_HUB_CACHE = hub
+        url, constants.HF_HUB_CACHE = hub
+        constants.HUGGINGFACE_CO_URL_TEMPLATE = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, url)
+        constants.ENDPOINT = url
     for module, *words in json.loads(commands):
         sys.argv = [module, *words]
         try:

@@ -12,22 +12,24 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.language.masking import IGNORED
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipes.language_data import MaskedRows
 from mrc_workbench.training.runs import Run
+from mrc_workbench.training.train import _processes
 from mrc_workbench.workbench.cli import main
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
 from tests.tiny_models import build_bi_encoder, build_masked_base
 from tests.training.recipes.language_worlds import text_file
-from tests.training.worlds import read_logged, run_python
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, run_python
 from tests.two_machines import torchrun_on, two_machines
 
 __all__ = ["arguments", "expected", "model", "second_of_two"]  # fixtures
 pytestmark = pytest.mark.slow
 
-SHORT_TRAINING = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
 FLOAT32 = ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
-GATHERING_OPTIONS = ["--objective", "multiple-negatives", *SHORT_TRAINING, *FLOAT32]
+GATHERING_OPTIONS = ["--objective", "multiple-negatives", *FLOAT32]
+GATHERING_OPTIONS += ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: complete batches
 _original_batch = MaskedRows.batch
 
@@ -64,8 +66,7 @@ def of_language(out: Path, documents: int, *options: str) -> list[str]:
 def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
-    `two` also holds `own`, the starter with the default objective, which gathers no negatives, and `new`, a language
-    model.
+    `two` also holds `new`, a language model with a new tokenizer.
     """
     folder = tmp_path_factory.mktemp("processes")
     tiny = without_dropout(build_bi_encoder(folder / "model"))
@@ -86,10 +87,9 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
 
     # the training of Unigram is not deterministic
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
-    own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
-        commands = ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
+        commands = ([*new, "--size", "tiny"], *in_both(folder / "two"))
         by_two = [["mrc_workbench", "train", *words] for words in commands]
         torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
@@ -163,9 +163,12 @@ def assert_learnt_the_same(single: Run, two: Run) -> None:
         assert difference.max() < 3 * LEARNING_RATE, name
 
 
-def test_warns_about_ungathered_negatives(single_and_two_process_runs: Path) -> None:
-    run = trained(single_and_two_process_runs / "two" / "own")
-    assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
+def test_warns_about_ungathered_negatives(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    plan = create_planned_run(BI_ENCODER, misleading_set()).plan()
+    assert _processes(plan) == {}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert _processes(plan) == {"processes": {"count": 2, "negatives": "own"}}
+    assert "each process uses only the negatives of its part of the batch" in caplog.text
 
 
 def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
