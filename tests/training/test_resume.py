@@ -235,7 +235,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     return begun
 
 
-def test_survives_ten_random_kills(begin: Begin) -> None:
+def test_survives_random_kills(begin: Begin) -> None:
     def planned_here() -> Run:
         often = OFTEN | {"evaluation_steps": 5, "save_steps": 5}
         return create_planned_run(BI_ENCODER, misleading_set(100), **often, epochs=8.0)
@@ -249,7 +249,7 @@ def test_survives_ten_random_kills(begin: Begin) -> None:
     whole = planned_here()
     seconds = seconds_of(whole)
     assert whole.status().state is State.DONE, whole.log()[-3000:]
-    moments = random.Random(0).sample(range(100), 10)
+    moments = random.Random(0).sample(range(100), 5)
     went_on_from = []
     for moment in moments:
         run = planned_here()
