@@ -1,11 +1,21 @@
-"""`python -m tests.commands JSON`: commands one after the other in one process, which reads the libraries once."""
+"""`python -m tests.commands JSON [HUB CACHE]`: commands one after the other in one process, which reads libraries once.
+
+HUB is the URL of a stand-in for the Hugging Face hub: a forked process has imported the libraries for another one.
+"""
 
 import json
 import runpy
 import sys
 
 if __name__ == "__main__":
-    for module, *words in json.loads(sys.argv[1]):
+    commands, *hub = sys.argv[1:]
+    if hub:
+        from huggingface_hub import constants
+
+        url, constants.HF_HUB_CACHE = hub
+        constants.HUGGINGFACE_CO_URL_TEMPLATE = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, url)
+        constants.ENDPOINT = url
+    for module, *words in json.loads(commands):
         sys.argv = [module, *words]
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -62,9 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if distributes and config.option.markexpr:
         return  # the process that distributes tests needs no other import
     from mrc_workbench.data.jobs.processes import FORKS, import_heavy_libraries, start_fork_server
-    from mrc_workbench.data.terminal import quiet
+    from mrc_workbench.data.terminal import let_idle_threads_sleep, quiet
 
-    quiet()  # the libraries of the fork server log as little as those of commands
+    # jobs are forked only from a server with the same settings of libraries as the commands that start them
+    quiet()
+    let_idle_threads_sleep()
     if distributes and FORKS:  # one process imports the libraries for the jobs of all workers, during collection
         start_fork_server()
         import_heavy_libraries()

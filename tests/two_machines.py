@@ -18,7 +18,7 @@ from mrc_workbench.data.workspace import PROJECT
 
 _NETWORK = "10.213.7"
 _PORT = 29500
-_PATIENCE = 120  # seconds
+_PATIENCE = 300  # seconds
 
 
 @dataclass(frozen=True)

@@ -18,27 +18,18 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, PERPLEXITY
-from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.significance import Interval, Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.jobs import (
-    REFERENCE,
-    UNTRAINED,
-    Ablation,
-    AblationStage,
-    AblationTable,
-    Variant,
-    VariantDifference,
-)
+from mrc_workbench.training import jobs
 from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions, with_current_names
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan, Trial, all_runs, create_run, find_run
 from mrc_workbench.training.search import Sweep
 from mrc_workbench.training.text_options import LanguageOptions
-from mrc_workbench.training.train import execute, load_training_data
+from mrc_workbench.training.train import LoadedTraining, execute
 
 NDCG = "ndcg@10"
 SPEARMAN = "spearman"  # of the fine-tuned model
@@ -73,8 +64,8 @@ class AblationExperiment(BaseModel):
     def changes(self) -> dict[int, dict[str, Scalar]]:
         """The changed options of each variant by number; the reference and the untrained base change none."""
         varied = [{name: value} for name, values in self.vary.items() for value in values]
-        untrained: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
-        return untrained | dict(enumerate([{}, *varied], start=REFERENCE))
+        untrained: dict[int, dict[str, Scalar]] = {jobs.UNTRAINED: {}} if self.untrained else {}
+        return untrained | dict(enumerate([{}, *varied], start=jobs.REFERENCE))
 
     def language_model_options(self, number: int) -> LanguageOptions:
         """Return the options of a variant's language model. Raises `ExperimentError`."""
@@ -87,7 +78,7 @@ class AblationExperiment(BaseModel):
 
     def fine_tuning_options(self, base: str) -> BiEncoderOptions:
         """Return the options of fine-tuning, with the defaults of the initial base. Raises `ExperimentError`."""
-        initial_base = self.language_model_options(REFERENCE).base
+        initial_base = self.language_model_options(jobs.REFERENCE).base
         # a new transformer learns like others: the defaults of a starter are for a vector table
         is_new = initial_base == STARTER
         defaults = BiEncoderOptions(base=base) if is_new else BiEncoderOptions.defaults_for(initial_base)
@@ -130,7 +121,7 @@ class VariantScores(NamedTuple):
     """Scores and differences to the reference by variant number, and the number of questions or pairs."""
 
     intervals: dict[int, Interval]
-    differences: dict[int, VariantDifference]
+    differences: dict[int, jobs.VariantDifference]
     sample_size: int
 
 
@@ -160,10 +151,12 @@ def evaluate_on_questions(
     groups = question_groups(result.question_set)
     intervals = {n: Interval(result.means()[NDCG], *intervals_of(result, groups)[NDCG]) for n, result in scores.items()}
     values = {number: variant.per_question[NDCG] for number, variant in scores.items()}
-    others = [number for number in values if number != REFERENCE and REFERENCE in values]
-    pairs = [Pair(str(variant), str(REFERENCE), NDCG, values[variant], values[REFERENCE]) for variant in others]
+    others = [number for number in values if number != jobs.REFERENCE and jobs.REFERENCE in values]
+    pairs = [
+        Pair(str(variant), str(jobs.REFERENCE), NDCG, values[variant], values[jobs.REFERENCE]) for variant in others
+    ]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
-    differences = {n: VariantDifference(test.difference, test.low, test.high, test.p_family) for n, test in tests}
+    differences = {n: jobs.VariantDifference(test.difference, test.low, test.high, test.p_family) for n, test in tests}
     return VariantScores(intervals, differences, len(result.question_set.questions))
 
 
@@ -172,24 +165,28 @@ def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScore
     result = evaluate(pairs, list(dict.fromkeys(models.values())))
     known = {number: model for number, model in models.items() if model in result.results_by_model}
     intervals = {n: Interval(*result.results_by_model[model].metrics[SPEARMAN]) for n, model in known.items()}
-    differences: dict[int, VariantDifference] = {}
+    differences: dict[int, jobs.VariantDifference] = {}
     for test in result.differences.get(SPEARMAN, []):
         for number, model in models.items():
-            if number == REFERENCE or models.get(REFERENCE) not in (test.a, test.b) or model not in (test.a, test.b):
+            if (
+                number == jobs.REFERENCE
+                or models.get(jobs.REFERENCE) not in (test.a, test.b)
+                or model not in (test.a, test.b)
+            ):
                 continue
             sign = 1 if test.a == model else -1
             low, high = sorted((sign * test.low, sign * test.high))
-            differences[number] = VariantDifference(sign * test.difference, low, high, test.p_family)
+            differences[number] = jobs.VariantDifference(sign * test.difference, low, high, test.p_family)
     return VariantScores(intervals, differences, len(result.rows))
 
 
-def run_ablation(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
+def run_ablation(ablation: jobs.Ablation, *, sent_by_worker: bool = False) -> Status:
     """Execute an ablation; see `Sweep.execute`."""
     return _AblationSweep.execute(ablation, sent_by_worker=sent_by_worker)
 
 
-class _AblationSweep(Sweep[Ablation]):
-    def __init__(self, ablation: Ablation, status: Status) -> None:
+class _AblationSweep(Sweep[jobs.Ablation]):
+    def __init__(self, ablation: jobs.Ablation, status: Status) -> None:
         super().__init__(ablation, status)
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
@@ -198,56 +195,55 @@ class _AblationSweep(Sweep[Ablation]):
         self._finished_stages = self._reused_stages = 0
 
     def work(self) -> None:
-        self._begin(AblationStage.LOADING)
-        partial_table = self._job.table or AblationTable(())
+        self._begin(jobs.AblationStage.LOADING)
+        partial_table = self._job.table or jobs.AblationTable(())
         variants = {variant.number: variant for variant in partial_table.variants}
-        for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
+        for number in sorted(self._changes, key=lambda number: (number != jobs.REFERENCE, number)):
             variants[number] = self._train_variant(number)
             known = tuple(variants[variant] for variant in self._changes if variant in variants)
-            self._job.save_outcome(AblationTable(known), is_partial=True)
-        table = self._measure_variants(AblationTable(tuple(variants[variant] for variant in self._changes)))
+            self._job.save_outcome(jobs.AblationTable(known), is_partial=True)
+        table = self._measure_variants(jobs.AblationTable(tuple(variants[variant] for variant in self._changes)))
         self._job.save_outcome(table)
 
-    def _train_variant(self, number: int) -> Variant:
+    def _train_variant(self, number: int) -> jobs.Variant:
         """Train a variant. Raises `TrainingError` only if the reference fails."""
-        variant = Variant(number, dict(self._changes[number]))
+        variant = jobs.Variant(number, dict(self._changes[number]))
         try:
-            self._begin(AblationStage.LEARNING, number)
+            self._begin(jobs.AblationStage.LEARNING, number)
             model = self._language_model(number)
             run = find_run(model)
-            metrics = hidden_token_scores(run) if run and number != UNTRAINED else {}
+            metrics = hidden_token_scores(run) if run and number != jobs.UNTRAINED else {}
             evaluation_key = run.base_measurement().get("evaluation_key") if run else ""
-            if number == REFERENCE:
+            if number == jobs.REFERENCE:
                 self._evaluation_key = evaluation_key
             is_comparable = evaluation_key == self._evaluation_key
             variant = replace(variant, model=model, metrics=metrics, is_comparable=is_comparable)
             self._finished_stages += 1
             if self._experiment.questions:
-                self._begin(AblationStage.TUNING, number)
+                self._begin(jobs.AblationStage.TUNING, number)
                 fine_tuned_run = self._run_or_reuse(f"{number}-tuned", number, self._fine_tuning_plan(number, model))
                 variant = replace(variant, fine_tuned_run=fine_tuned_run.id)
                 self._finished_stages += 1
         except TrainingError as error:
-            if number == REFERENCE:
+            if number == jobs.REFERENCE:
                 raise
             return replace(variant, code=error.code, message=str(error))
         return variant
 
     def _language_model(self, number: int) -> str:
         """Return the run id or base of a variant's language model, which is trained if necessary."""
-        if number != UNTRAINED:
+        if number != jobs.UNTRAINED:
             options = self._experiment.language_model_options(number)
             return self._run_or_reuse(str(number), number, self._variant_plan(number, options=options)).id
-        base = self._experiment.language_model_options(REFERENCE).base
+        base = self._experiment.language_model_options(jobs.REFERENCE).base
         if base != STARTER:
             return base
-        run = self._job.get_part(str(UNTRAINED))  # the reference's network before its first step
+        run = self._job.get_part(str(jobs.UNTRAINED))  # the reference's network before its first step
         if not run.model_folder.is_dir():
-            plan = self._variant_plan(REFERENCE, options=self._experiment.language_model_options(REFERENCE))
-            recipe = get_recipe(plan.kind)(plan.options, load_training_data(plan))
-            task = recipe.build_task(find_model(plan.options.base))
+            plan = self._variant_plan(jobs.REFERENCE, options=self._experiment.language_model_options(jobs.REFERENCE))
+            model = LoadedTraining.from_plan(plan).build_task().model
             with sealing(run.model_folder) as new:
-                task.model.save_pretrained(str(new), create_model_card=False)
+                model.save_pretrained(str(new), create_model_card=False)
         return run.id
 
     def _run_or_reuse(self, name: str, number: int, plan: TrainingPlan) -> Run:
@@ -273,9 +269,9 @@ class _AblationSweep(Sweep[Ablation]):
         options = self._experiment.fine_tuning_options(model)
         data = {"data": self._experiment.questions, "data_name": questions.name, "fingerprint": questions.fingerprint}
         plan = self._variant_plan(number, kind=BI_ENCODER, options=options, **data)
-        if number != UNTRAINED:
+        if number != jobs.UNTRAINED:
             return plan
-        name = "untrained" if model == self._job.get_part(str(UNTRAINED)).id else model
+        name = "untrained" if model == self._job.get_part(str(jobs.UNTRAINED)).id else model
         return replace(plan, name=f"{self._plan.name} · {name}")
 
     def _variant_plan(self, number: int, **changes: Any) -> TrainingPlan:
@@ -287,8 +283,8 @@ class _AblationSweep(Sweep[Ablation]):
     def _questions(self) -> QuestionSet:
         return find_questions(self._experiment.questions)
 
-    def _measure_variants(self, table: AblationTable) -> AblationTable:
-        self._begin(AblationStage.MEASURING)
+    def _measure_variants(self, table: jobs.AblationTable) -> jobs.AblationTable:
+        self._begin(jobs.AblationStage.MEASURING)
         trained = [variant for variant in table.variants if not variant.code]
         models = {variant.number: variant.model for variant in trained}
         fine_tuned_models = {variant.number: variant.fine_tuned_run for variant in trained if variant.fine_tuned_run}
@@ -313,7 +309,7 @@ class _AblationSweep(Sweep[Ablation]):
             variants.append(replace(variant, metrics=metrics, differences=changes))
         return replace(table, variants=tuple(variants))
 
-    def _begin(self, stage: AblationStage, number: int | None = None) -> None:
+    def _begin(self, stage: jobs.AblationStage, number: int | None = None) -> None:
         if self._job.stop_requested:
             raise StopRequested
         self._enter_stage(stage, number, step=self._finished_stages, total_steps=self._stages)

@@ -7,8 +7,9 @@ measured: the first step is a warm-up, then follow small parts of batches and, w
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -194,18 +195,11 @@ class StepScheduler:
 
 def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
     """Train on these batches, at least one step, until the scheduler stops."""
-    from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
-    from mrc_workbench.training.engine.speed import cached_lower_layers, cached_tokenization, passes_by_length
+    from mrc_workbench.training.engine.batches import FixedBatches
+    from mrc_workbench.training.engine.speed import fast_steps
     from mrc_workbench.training.trainers import make_trainer
-
-    class Fixed(DefaultBatchSampler):
-        def __iter__(self) -> Iterator[Batch]:
-            return iter(batches)
-
-        def __len__(self) -> int:
-            return len(batches)
 
     class Stopwatch(TrainerCallback):
         began = optimizer_began = optimizer_seconds = lower_seconds = 0.0
@@ -235,14 +229,12 @@ def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
     short = replace(options, epochs=1.0, patience=0, report_to=Report.NONE)
     with tempfile.TemporaryDirectory() as folder, _MemoryMeter() as memory:
         trainer = make_trainer(task, short, Path(folder), [Stopwatch()])
-        trainer.args.batch_sampler = Fixed
+        trainer.args.batch_sampler = partial(FixedBatches, batches)
         trainer.args.set_evaluate(strategy="no")
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
         pace.times.memory_before = memory.peak()
-        cached = cached_lower_layers(task.model, options.frozen_layers)
-        recompute = options.gradient_checkpointing
-        with cached_tokenization(task.model), cached as lower, passes_by_length(task.model, recompute=recompute):
+        with fast_steps(task.model, options) as lower:
             trainer.train()
     return pace.times
 

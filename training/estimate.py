@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from mrc_workbench.data.jobs.folder import State, Status, run_job
 from mrc_workbench.data.workspace import replacing
-from mrc_workbench.models.sources import find_model
 from mrc_workbench.training import dry_run
 from mrc_workbench.training.base import MEMORY_FRACTION, OnProgress, Task, transformer_layers
 from mrc_workbench.training.jobs import DryRunJob, DryRunTask, Estimate
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
-from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run, TrainingPlan
-from mrc_workbench.training.train import describe_error, load_training_data, mine_plan_negatives
+from mrc_workbench.training.train import LoadedTraining, describe_error, mine_plan_negatives
 
 _SAMPLE_SIZE = 64  # texts
 
@@ -63,6 +61,15 @@ class BatchCharacters:
     example_characters: np.ndarray
     passage: np.ndarray | None = None
     passage_characters: np.ndarray | None = None
+
+    @classmethod
+    def of_task(cls, task: Task, example_characters: np.ndarray, characters_per_token: float) -> Self:
+        if not task.examples.shared:
+            return cls(example_characters)
+        max_characters = characters_per_token * float(task.model.max_seq_length or "inf")
+        passage_texts = list(task.columns.values())[1]
+        passage_characters = np.array([min(len(text), max_characters) for text in passage_texts], dtype=float)
+        return cls(example_characters, task.examples.passages[:, 0], passage_characters)
 
     def characters(self, batch: dry_run.Batch) -> float:
         total = float(self.example_characters[batch].sum())
@@ -150,41 +157,31 @@ def estimate(
     on_partial: Callable[[Estimate], None] | None = None,
 ) -> Estimate:
     """Estimate time and memory from the steps that fit into the budget. Raises the errors of the training."""
-    from transformers import set_seed
-
     from mrc_workbench.training.engine.batches import make_sampler
 
     budget = budget or dry_run.TimeBudget()
     options = plan.options
     available = dry_run.memory_available()
     began = time.perf_counter()
-    data = load_training_data(plan, on_progress)
-    recipe = get_recipe(plan.kind)(options, data)
-    source = find_model(options.base)
-    set_seed(options.seed)
-    task = recipe.build_task(source)
+    loaded = LoadedTraining.from_plan(plan, on_progress)
+    task = loaded.build_task()
     teacher = task.teacher
     task = task.with_labels(lambda teacher: teacher.placeholder_labels())
     seconds_loading = time.perf_counter() - began
     example_characters, characters_per_token = count_characters(task)
-    passage = passage_characters = None
-    if task.examples.shared:
-        max_characters = characters_per_token * float(task.model.max_seq_length or "inf")
-        passage = task.examples.passages[:, 0]
-        passage_texts = list(task.columns.values())[1]
-        passage_characters = np.array([min(len(text), max_characters) for text in passage_texts], dtype=float)
-    reader = BatchCharacters(example_characters, passage, passage_characters)
+    reader = BatchCharacters.of_task(task, example_characters, characters_per_token)
     sampler = make_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
     batches = sorted(sampler(range(len(example_characters))), key=reader.characters)
     meter = dry_run.ProcessorLoadMeter()
-    # evaluation stores the states of all passages, in addition to training and validation texts
-    columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
-    columns.append(data.texts if task.lower_states else [])
-    texts = {text for values in columns for text in values if isinstance(text, str)}
-    max_characters = _measure_characters_per_token(task.model, list(texts))[1] if texts else 0.0
-    distinct_characters = float(sum(min(len(text), max_characters) for text in texts))
-    characters = [reader.characters(batch) for batch in batches]
-    work = _Workload(task, options, characters, characters_per_token, distinct_characters, available, seconds_loading)
+    work = _Workload(
+        task=task,
+        options=options,
+        characters=[reader.characters(batch) for batch in batches],
+        characters_per_token=characters_per_token,
+        distinct_characters=_count_distinct_characters(task, loaded.data),
+        available=available,
+        seconds_loading=seconds_loading,
+    )
     trial_batches = dry_run.select_trial_batches(batches, example_characters)
     pace = dry_run.StepScheduler(
         sizes=[reader.characters(batch) for batch, _ in trial_batches],
@@ -195,9 +192,19 @@ def estimate(
     )
     times = dry_run.time_steps(task, options, [batch for batch, _ in trial_batches], pace)
     load = meter.load()
-    seconds_per_evaluation = recipe.estimate_evaluation_seconds(task.model)
+    seconds_per_evaluation = loaded.recipe.estimate_evaluation_seconds(task.model)
     labelling = teacher.estimate_seconds() if teacher else 0.0
     return work.outcome(times, load, seconds_per_evaluation=seconds_per_evaluation, seconds_labelling=labelling)
+
+
+def _count_distinct_characters(task: Task, data: Any) -> float:
+    """Return the characters that the model reads of all distinct texts, whose states of frozen layers are stored."""
+    # evaluation stores the states of all passages, in addition to training and validation texts
+    columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
+    columns.append(data.texts if task.lower_states else [])
+    texts = {text for values in columns for text in values if isinstance(text, str)}
+    max_characters = _measure_characters_per_token(task.model, list(texts))[1] if texts else 0.0
+    return float(sum(min(len(text), max_characters) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -222,35 +229,24 @@ class _Workload:
     ) -> Estimate:
         """Return the estimate; without `seconds_per_evaluation`, it is derived from the steps."""
         task = self.task
-        options = self.options
         lower_layers = times.lower_layers
-        steps = int(np.ceil(len(self.characters) * options.epochs))
+        steps = int(np.ceil(len(self.characters) * self.options.epochs))
         seconds_per_step = times.seconds(float(np.mean(self.characters)))
-        forward = seconds_per_step / 3  # a step is a pass forward and one backward, which takes twice as long
-        if seconds_per_evaluation is None:
-            seconds_per_evaluation = forward * len(self.characters)
-        evaluation_count = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
-        if options.evaluation_steps > steps:
-            evaluation_count = 0  # only the finished model is evaluated
-        # the first evaluation computes all layers of all texts; later ones only those that are not frozen
-        shared = lower_layers is not None and task.lower_states is not None
-        n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
-        computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
-        seconds_evaluating = seconds_per_evaluation * (1 + (evaluation_count + 1) * computed_fraction)
-        if task.held_out:  # evaluation also computes their loss
-            seconds_evaluating += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
+        shares_states = lower_layers is not None and task.lower_states is not None
+        seconds_evaluating = self._evaluation_seconds(
+            steps, seconds_per_step, seconds_per_evaluation, shares_states=shares_states
+        )
         need = _memory_need(task, times, max(self.characters), self.characters_per_token)
         lower_layer_seconds = stored_bytes = 0.0
         if lower_layers:
             tokens = self.distinct_characters / self.characters_per_token
-            lower_layer_seconds = 0.0 if shared else tokens * lower_layers.seconds_per_token
+            lower_layer_seconds = 0.0 if shares_states else tokens * lower_layers.seconds_per_token
             stored_bytes = min(tokens * lower_layers.bytes_per_token, MEMORY_FRACTION * self.available)
         memory = int(max(times.steps[-1].memory, need.memory()) + stored_bytes)
         fits = memory <= USABLE_MEMORY_FRACTION * self.available
-        is_on_cpu = task.model.device.type == "cpu"
-        has_attention_dropout = is_on_cpu and task.resolved_options.get("attention_dropout") == "base"
         seconds = self.seconds_loading + seconds_labelling + lower_layer_seconds
         seconds += steps * seconds_per_step + seconds_evaluating
+        alone_fraction = load.own_fraction / (load.own_fraction + load.others_fraction) if load.is_contended else 1.0
         return Estimate(
             steps=steps,
             seconds_per_step=seconds_per_step,
@@ -260,17 +256,38 @@ class _Workload:
             memory_available=self.available,
             device=str(task.model.device),
             fits=fits,
-            suggested_options={}
-            if fits
-            else options_that_fit(options, need, self.available, has_attention_dropout=has_attention_dropout),
+            suggested_options={} if fits else self._options_that_fit(need),
             seconds_loading=self.seconds_loading,
             seconds_labelling=seconds_labelling,
             is_rough=times.is_rough,
             other_load=load.others_fraction,
-            seconds_alone=seconds * load.own_fraction / (load.own_fraction + load.others_fraction)
-            if load.is_contended
-            else seconds,
+            seconds_alone=seconds * alone_fraction,
         )
+
+    def _evaluation_seconds(
+        self, steps: int, seconds_per_step: float, seconds_per_evaluation: float | None, *, shares_states: bool
+    ) -> float:
+        """Return the seconds of all evaluations: before, during and after the training."""
+        task = self.task
+        options = self.options
+        forward = seconds_per_step / 3  # a step is a pass forward and one backward, which takes twice as long
+        if seconds_per_evaluation is None:
+            seconds_per_evaluation = forward * len(self.characters)
+        evaluation_count = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
+        if options.evaluation_steps > steps:
+            evaluation_count = 0  # only the finished model is evaluated
+        # the first evaluation computes all layers of all texts; later ones only those that are not frozen
+        n_layers = len(transformer_layers(task.model[0].auto_model)) if shares_states else 0
+        computed_fraction = 1 - options.frozen_layers / n_layers if shares_states else 1.0
+        seconds = seconds_per_evaluation * (1 + (evaluation_count + 1) * computed_fraction)
+        if task.held_out:  # evaluation also computes their loss
+            seconds += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
+        return seconds
+
+    def _options_that_fit(self, need: MemoryNeed) -> dict[str, Any]:
+        is_on_cpu = self.task.model.device.type == "cpu"
+        has_attention_dropout = is_on_cpu and self.task.resolved_options.get("attention_dropout") == "base"
+        return options_that_fit(self.options, need, self.available, has_attention_dropout=has_attention_dropout)
 
 
 def _memory_need(task: Task, times: dry_run.StepTimes, largest: float, characters_per_token: float) -> MemoryNeed:

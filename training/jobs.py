@@ -106,11 +106,11 @@ class TrialResult:
     value: float
     low: float
     high: float
-    difference: float
-    difference_low: float
-    difference_high: float
-    p_family: float
-    loss: float | None  # over the last steps logged
+    difference: float = 0.0  # that of the defaults to themselves
+    difference_low: float = 0.0
+    difference_high: float = 0.0
+    p_family: float = 1.0
+    loss: float | None = None  # over the last steps logged
 
 
 @dataclass(frozen=True)

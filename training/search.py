@@ -13,15 +13,13 @@ import numpy as np
 from mrc_workbench.data.files import current_names
 from mrc_workbench.data.jobs.folder import State, Status, StopRequested, run_job
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.retrieval.significance import LEVEL, Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import LEVEL, Pair, PairTest, intervals_of, paired_tests, question_groups
 from mrc_workbench.training import halving, jobs
 from mrc_workbench.training.options import TrainingError, current_options
-from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.recipes.training_data import QuestionScores
 from mrc_workbench.training.runs import Run, TrainingPlan, find_run
-from mrc_workbench.training.train import describe_error, execute, load_training_data, run_in_queue
+from mrc_workbench.training.train import LoadedTraining, describe_error, execute, load_training_data, run_in_queue
 
 _SECONDS_BETWEEN_WRITES = 0.5
 _SECONDS_BETWEEN_POLLS = 0.2
@@ -121,7 +119,7 @@ class _SettingsSweep(Sweep[jobs.SettingsSearch]):
 
         # libraries and text analyses are loaded now, as for a trial
         began = time.monotonic()
-        get_recipe(self._plan.kind)(options, load_training_data(self._plan)).build_task(find_model(options.base))
+        LoadedTraining.from_plan(self._plan).build_task()
         estimate = replace(estimate, seconds_loading=time.monotonic() - began)
         if self._job.stop_requested:
             raise StopRequested
@@ -275,35 +273,26 @@ def compare_trials(
     defaults = measured[jobs.DEFAULTS]
     last_fraction = {number: max(set(results) & set(defaults)) for number, results in measured.items() if results}
     others = [number for number in last_fraction if number != jobs.DEFAULTS]
-    pairs = []
-    for number in others:
-        fraction = last_fraction[number]
-        a = measured[number][fraction][1].per_question[measure]
-        b = defaults[fraction][1].per_question[measure]
-        pairs.append(Pair(str(number), "defaults", measure, a, b))
-    tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
+    tests = _test_against_defaults(measure, measured, {number: last_fraction[number] for number in others}, groups)
     results = []
     for number, fraction in sorted(last_fraction.items()):
         step, scores = measured[number][fraction]
         low, high = intervals_of(scores, groups)[measure]
-        test = tests.get(number)
-        results.append(
-            jobs.TrialResult(
-                number,
-                changes[number - 1],
-                fraction=fraction,
-                epochs=epochs * fraction,
-                steps=step,
-                value=scores.means()[measure],
-                low=low,
-                high=high,
-                difference=test.difference if test else 0.0,
-                difference_low=test.low if test else 0.0,
-                difference_high=test.high if test else 0.0,
-                p_family=test.p_family if test else 1.0,
-                loss=losses.get(number),
-            )
+        result = jobs.TrialResult(
+            number,
+            changes[number - 1],
+            fraction=fraction,
+            epochs=epochs * fraction,
+            steps=step,
+            value=scores.means()[measure],
+            low=low,
+            high=high,
+            loss=losses.get(number),
         )
+        if test := tests.get(number):
+            interval = {"difference_low": test.low, "difference_high": test.high}
+            result = replace(result, difference=test.difference, **interval, p_family=test.p_family)
+        results.append(result)
     furthest = max((last_fraction[number] for number in others), default=0.0)
     candidates = [trial for trial in results if trial.number != jobs.DEFAULTS and trial.fraction == furthest]
     best = max(candidates, key=lambda trial: trial.difference, default=results[0])
@@ -319,3 +308,14 @@ def compare_trials(
         failed=failed,
         skipped=tuple(set(range(1, len(changes) + 1)) - set(last_fraction) - set(failed)),
     )
+
+
+def _test_against_defaults(
+    measure: str, measured: Mapping[int, TrialMeasurements], fractions: Mapping[int, float], groups: np.ndarray
+) -> dict[int, PairTest]:
+    """Return the tests of trials, each after its fraction of the steps, by number."""
+    pairs = []
+    for number, fraction in fractions.items():
+        own, of_defaults = (measured[trial][fraction][1].per_question[measure] for trial in (number, jobs.DEFAULTS))
+        pairs.append(Pair(str(number), "defaults", measure, own, of_defaults))
+    return dict(zip(fractions, paired_tests(pairs, groups), strict=True))

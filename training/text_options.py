@@ -112,6 +112,8 @@ _OBJECTIVE_DEFAULTS: dict[StrEnum, dict[str, Any]] = {  # the papers' settings
 class SentencePairOptions(TrainingOptions):
     """Options of trainings on sentence pairs."""
 
+    epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
+    batch_size: int = option(32, "examples per training step", 2, 65536)
     best_by: SentenceBestBy = option(SentenceBestBy.AUTO, "measure of the best checkpoint; auto: correlation, accuracy")
     evaluation_set: str = option("", "set of scored pairs whose validation part is evaluated; empty: that of the data")
     evaluation_limit: int = option(1500, "validation pairs evaluated during training; 0: all", 0, 10**9)
@@ -147,8 +149,6 @@ class SentenceOptions(SentencePairOptions):
 
     base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
     objective: SentenceObjective = option(SentenceObjective.COSENT, "loss function")
-    epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
-    batch_size: int = option(32, "examples per training step", 2, 65536)
     concatenation: Concatenation = option(Concatenation.BOTH_DIFFERENCE, "input of the classifier (nli-softmax)")
     scale: float = option(20.0, "factor of cosines (cosent)", 0.1, 1000)
     triplet_margin: float = option(0.3, "target difference of the cosines to both others (triplet)", 0, 2)
@@ -182,8 +182,6 @@ class SentenceCrossEncoderOptions(SentencePairOptions):
 
     base: str = option(DEFAULT_CROSS_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
     objective: CrossSentenceObjective = option(CrossSentenceObjective.BINARY_CROSS_ENTROPY, "loss function")
-    epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
-    batch_size: int = option(32, "examples per training step", 2, 65536)
 
 
 class LanguageObjective(StrEnum):

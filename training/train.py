@@ -5,12 +5,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pandas as pd
 
@@ -24,7 +24,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.models.sources import ModelSource, find_model, model_identity
-from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, processes
+from mrc_workbench.training.base import VALIDATION, Measurement, OnProgress, Recipe, Task, processes
 from mrc_workbench.training.engine.adaptation import merge_adapters
 from mrc_workbench.training.engine.checkpoints import get_step, load_weights, newest_checkpoint
 from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, finished_run_id
@@ -91,7 +91,39 @@ def execute(run: Run, watch: TaskWatcher | None = None) -> Status:
     return run_job(run, work, describe_error)
 
 
-def load_training_data(plan: TrainingPlan, on_progress: Callable[[float], None] | None = None, data: Any = None) -> Any:
+@dataclass(frozen=True)
+class LoadedTraining:
+    """A plan with its training data, its recipe and its base."""
+
+    plan: TrainingPlan
+    data: Any
+    recipe: Recipe[Any, Any]
+    source: ModelSource
+
+    @classmethod
+    def from_plan(cls, plan: TrainingPlan, on_progress: OnProgress | None = None, data: Any = None) -> Self:
+        """Load the data and find the base; raises the errors of `load_training_data`, and `ModelError`."""
+        training_data = load_training_data(plan, on_progress, data)
+        recipe = get_recipe(plan.kind)(plan.options, training_data)
+        return cls(plan, training_data, recipe, find_model(plan.options.base))
+
+    def measure_base_once(self, run: Run) -> Measurement[Any]:
+        """Evaluate the base, or read the stored measurement of a resumed run."""
+        measurement: Measurement[Any] | None = self.data.read_measurement(run.base_measurement())
+        if measurement is None:
+            measurement = self.recipe.evaluate(self.source)
+            run.write("before.json", measurement.to_dict())
+        return measurement
+
+    def build_task(self) -> Task:
+        """Load and adapt the base with the seed of the plan; raises the errors of `Recipe.build_task`."""
+        from transformers import set_seed
+
+        set_seed(self.plan.options.seed)
+        return self.recipe.build_task(self.source)
+
+
+def load_training_data(plan: TrainingPlan, on_progress: OnProgress | None = None, data: Any = None) -> Any:
     """Return the training data of a plan. Raises `DataError` or `TrainingError` if it is missing or has changed."""
     family = get_recipe(plan.kind).family
     data = family.find(plan.data) if data is None else data
@@ -134,24 +166,19 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
     checkpoint = newest_checkpoint(run.folder)
     _check_plan(plan)
     data = get_recipe(plan.kind).family.find(plan.data)
-    training_data = load_training_data(plan, report_progress, data)
-    recipe = get_recipe(plan.kind)(plan.options, training_data)
-    source = find_model(plan.options.base)
+    loaded = LoadedTraining.from_plan(plan, report_progress, data)
     run.drop_progress_after(get_step(checkpoint) if checkpoint else -1)
-    measurements = training_data.baselines()
+    measurements = loaded.data.baselines()
     enter(Phase.MEASURING_BEFORE)
-    measurements["before"] = measure_base_once(run, recipe, source, training_data)
+    measurements["before"] = loaded.measure_base_once(run)
     if not checkpoint:
         for name, measurement in measurements.items():
             run.add_measures(name, measurement.means()["validation"])
             run.add_measures(f"{name}_training", measurement.means()["training"])
-        run.write("provenance.json", provenance(plan, source, data) | _processes(plan))
+        run.write("provenance.json", provenance(plan, loaded.source, data) | _processes(plan))
     del data  # frees memory
     enter(Phase.MINING if plan.options.mines_negatives else Phase.PREPARING)
-    from transformers import set_seed
-
-    set_seed(plan.options.seed)
-    task = recipe.build_task(source)
+    task = loaded.build_task()
     run.write("provenance.json", run.provenance() | {"resolved_options": task.resolved_options} | task.metadata)
     if task.teacher:
         report_progress = _progress_writer(run, enter(Phase.LABELLING))
@@ -161,18 +188,25 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
         return {}
-    merge_adapters(task.model)
     with replacing(run.model_folder) as new:
-        task.model.save_pretrained(str(new), create_model_card=False)
-    final_measurements, more_scores = recipe.evaluate_finished(run.model_folder)
+        _save_model(task.model, new)
+    final_measurements, more_scores = loaded.recipe.evaluate_finished(run.model_folder)
     seal(run.model_folder)  # before the card, which is not part of the model
     measurements |= final_measurements
-    if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
-        # training had no evaluation: the finished model is the last point of the curves
-        after = measurements["after"].metrics()
-        run.add_progress({"step": best_step, **{f"eval_{name}": value for name, value in after.items()}})
-    scores: dict[str, Any] = training_data.summarize(measurements, plan.options)
+    _complete_curves(run, measurements["after"], best_step)
+    scores: dict[str, Any] = loaded.data.summarize(measurements, plan.options)
     return scores | {"best_step": best_step} | more_scores
+
+
+def _complete_curves(run: Run, after: Measurement[Any], best_step: int) -> None:
+    """Log the finished model as the last point of the curves if the training had no evaluation."""
+    if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
+        run.add_progress({"step": best_step, **{f"eval_{name}": value for name, value in after.metrics().items()}})
+
+
+def _save_model(model: Any, folder: Path) -> None:
+    merge_adapters(model)
+    model.save_pretrained(str(folder), create_model_card=False)
 
 
 def _write_base_in_background(base: str) -> Thread:
@@ -188,7 +222,7 @@ def _write_base_in_background(base: str) -> Thread:
     return thread
 
 
-def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
+def _progress_writer(run: Run, status: Status) -> OnProgress:
     """Return a function that writes the progress of a phase, and raises `StopRequested`."""
     written = -_SECONDS_BETWEEN_WRITES
 
@@ -226,7 +260,7 @@ def _processes(plan: TrainingPlan) -> dict[str, Any]:
 
 def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> int:
     """Train the remaining steps; returns the best step, whose weights the task's model has afterwards."""
-    from mrc_workbench.training.engine.speed import cached_lower_layers, cached_tokenization, passes_by_length
+    from mrc_workbench.training.engine.speed import fast_steps
     from mrc_workbench.training.trainers import RunFolderCallback, make_trainer
 
     options = with_initial_precision(run.plan().options, run.provenance())
@@ -234,20 +268,9 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
     callback = RunFolderCallback(run, status, options, task.max_snapshots)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
-    cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
-    recompute = options.gradient_checkpointing
-    with cached_tokenization(task.model), cached, passes_by_length(task.model, recompute=recompute):
+    with fast_steps(task.model, options, task.lower_states):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
-
-
-def measure_base_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, training_data: Any) -> Measurement[Any]:
-    """Evaluate the base, or read the stored measurement of a resumed run."""
-    measurement: Measurement[Any] | None = training_data.read_measurement(run.base_measurement())
-    if measurement is None:
-        measurement = recipe.evaluate(source)
-        run.write("before.json", measurement.to_dict())
-    return measurement
 
 
 def mine_plan_negatives(plan: TrainingPlan) -> tuple[pd.DataFrame, int]:
@@ -275,22 +298,15 @@ def finish_from_best_checkpoint(run: Run) -> Run:
 
 
 def _write_finished_run(run: Run, checkpoint: Path, finished_run: Run) -> None:
-    from transformers import set_seed
-
     plan = run.plan()
     step = get_step(checkpoint)
-    training_data = load_training_data(plan)
-    recipe = get_recipe(plan.kind)(plan.options, training_data)
-    source = find_model(plan.options.base)
-    measurements = training_data.baselines()
-    measurements["before"] = measure_base_once(run, recipe, source, training_data)
-    set_seed(plan.options.seed)
-    model = recipe.build_task(source).model
+    loaded = LoadedTraining.from_plan(plan)
+    measurements = loaded.data.baselines() | {"before": loaded.measure_base_once(run)}
+    model = loaded.build_task().model
     load_weights(model, checkpoint)
-    merge_adapters(model)
-    model.save_pretrained(str(finished_run.model_folder), create_model_card=False)
-    final_measurements, more_scores = recipe.evaluate_finished(finished_run.model_folder)
-    scores = training_data.summarize(measurements | final_measurements, plan.options)
+    _save_model(model, finished_run.model_folder)
+    final_measurements, more_scores = loaded.recipe.evaluate_finished(finished_run.model_folder)
+    scores = loaded.data.summarize(measurements | final_measurements, plan.options)
     finished_run.write("scores.json", scores | {"best_step": step, "seconds": run.status().total_seconds} | more_scores)
     finished_run.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
     for entry in run.progress():

@@ -27,8 +27,8 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.cli import plan_ablation, variant_name
 from mrc_workbench.training.jobs import Ablation, AblationTable, Variant, all_jobs
-from mrc_workbench.training.recipes.language import LANGUAGE_FAMILY
 from mrc_workbench.training.recipes.language_data import UNIGRAM
+from mrc_workbench.training.recipes.texts import LANGUAGE_FAMILY
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,

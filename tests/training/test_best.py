@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformerTrainer
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
@@ -139,6 +139,8 @@ def weights(run: Run) -> dict[str, np.ndarray]:
         (BI_ENCODER, {"objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "negatives": 1, "mini_batch_size": 4}),
         (BI_ENCODER, {"objective": BiEncoderObjective.GIST, "lora_rank": 2}),
         (CROSS_ENCODER, {"objective": CrossEncoderObjective.LAMBDA}),
+        (BI_ENCODER, {"base": STARTER}),
+        (CROSS_ENCODER, {"base": STARTER}),
     ],
 )
 def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any], tmp_path: Path) -> None:

@@ -75,6 +75,13 @@ def plan_of(kind: str, question_set: QuestionSet, **options: Any) -> TrainingPla
     return create_planned_run(kind, question_set, **options).plan()
 
 
+def take_linear_steps(task: Task, options: Any, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
+    del task, options, batches
+    for size in pace.sizes:
+        pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
+    return pace.times
+
+
 def assert_adds_up(result: Estimate) -> None:
     parts = (result.seconds_loading, result.steps * result.seconds_per_step, result.seconds_evaluating)
     assert result.seconds == pytest.approx(sum(parts))
@@ -131,13 +138,7 @@ def test_estimate_writes_no_run_files(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, "tiny"), (BI_ENCODER, "starter"), (CROSS_ENCODER, "tiny")])
 def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(task: Task, options: Any, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
-        del task, options, batches
-        for size in pace.sizes:
-            pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
-        return pace.times
-
-    monkeypatch.setattr(timing, "time_steps", take)
+    monkeypatch.setattr(timing, "time_steps", take_linear_steps)
     monkeypatch.setattr(timing, "memory_available", lambda: 10**9)
     plan = plan_of(kind, shuffled(40, 40), batch_size=16, **({"base": tiny[kind]} if base == "tiny" else {}))
     result = estimate(plan)
@@ -189,11 +190,8 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
     costs = iter((None, LowerLayersCost(seconds_per_token=1.0, bytes_per_token=8.0)))
 
     def take(task: Task, options: Any, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
-        del task, options, batches
         pace.times.lower_layers = next(costs)
-        for size in pace.sizes:
-            pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
-        return pace.times
+        return take_linear_steps(task, options, batches, pace)
 
     monkeypatch.setattr(timing, "time_steps", take)
     monkeypatch.setattr(BiEncoderRecipe, "estimate_evaluation_seconds", lambda *_: 100.0)
@@ -237,16 +235,13 @@ def test_samples_evenly() -> None:
     assert sample_evenly(np.arange(3), 5) == [0, 1, 2]
 
 
-def test_memory_grows_with_batch_size(tiny: dict[str, str], sample: QuestionSet) -> None:
-    estimates = []
-    estimate(plan_of(CROSS_ENCODER, sample, base=tiny[CROSS_ENCODER]))  # both have analyzed texts
-    # in new processes: the memory of this one has grown already
-    for size in ("4", "256"):
-        words = ("--data", "sample", "--base", tiny[CROSS_ENCODER], "--batch-size", size, "--estimate")
-        process = run_module("mrc_workbench", "train", "cross-encoder", *words)
-        assert process.returncode == 0, process.stderr
-        estimates.append(json.loads(process.stdout[process.stdout.index("{\n") :])["memory"])
-    assert estimates[1] > estimates[0] + 10**7
+def test_memory_grows_with_batch_size(tiny: dict[str, str]) -> None:
+    words = ("train", "cross-encoder", "--data", "sample", "--base", tiny[CROSS_ENCODER], "--estimate", "--batch-size")
+    commands = [["mrc_workbench", *words, size] for size in ("4", "256")]
+    process = run_module("tests.commands", json.dumps(commands))  # the memory of this process has grown already
+    assert process.returncode == 0, process.stderr
+    small, large = (json.loads("{" + part)["memory"] for part in process.stdout.split("{\n")[1:])
+    assert large > small + 10**7
 
 
 def test_reports_other_load_and_seconds_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,8 @@
+"""Trainings that fail, and the codes of their errors; the background thread that writes a packaged base."""
+
 import errno
 import json
+import os
 import time
 from pathlib import Path
 
@@ -11,13 +14,14 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, remove
 from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Phase, Run, create_run, new_plan
 from mrc_workbench.training.train import describe_error, train
-from tests.training.worlds import create_planned_run, misleading_set
+from tests.training.worlds import create_planned_run, misleading_set, run_python
 
 pytestmark = pytest.mark.slow
 
@@ -141,3 +145,20 @@ def test_failure_stores_phase() -> None:
     run = create_planned_run(CROSS_ENCODER, misleading_set(), base="/no/such/folder")
     assert failed(run).phase == Phase.LOADING
     assert isinstance(run.plan().options, CrossEncoderOptions)
+
+
+LIBRARIES = {"torch", "transformers", "sentence_transformers"}
+PROGRAM = f"""
+import sys
+from mrc_workbench.training.train import _write_base_in_background
+_write_base_in_background({DEFAULT.reference!r}).join()
+print(sorted({LIBRARIES} & set(sys.modules)))
+"""
+
+
+@pytest.mark.packaged
+def test_writes_packaged_base_without_importing_transformers(tmp_path: Path) -> None:
+    """Two concurrent first imports of transformers raise `ImportError`."""
+    done = run_python("-c", PROGRAM, environment=os.environ | {"MRC_WORKSPACE": str(tmp_path)})
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+    assert [*tmp_path.rglob("model.safetensors")]

@@ -21,9 +21,10 @@ from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data
-from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, hub_server
+from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_server
+from tests.programs import run_module
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import make_source, read_logged, run_python, shuffled
+from tests.training.worlds import make_source, read_logged, shuffled
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -50,20 +51,10 @@ CROSS_ENCODERS: dict[str, dict[str, Any]] = {
     "listnet": {"objective": "listnet", "max_length": 12, "windows": False},
     "margin-mse": {"objective": "margin-mse", "teacher": "starter", "precision": "bfloat16"},
 }
-TRAIN_ALL = """
-import json, sys
-from mrc_workbench.workbench.cli import main
-
-out, trainings = sys.argv[1:]
-shares = ["--validation-fraction", "0.2", "--test-fraction", "0.2", "--split-seed", "1"]
-often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
-for name, kind, data, base, options in json.loads(trainings):
-    words = ["train", kind, "--data", data, "--base", base, *shares, *often]
-    for option, value in options.items():
-        flag = option.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    assert main([*words, "--out", f"{out}/{name}"]) == 0, name
-"""
+COMMON_OPTIONS = {
+    **{"validation_fraction": 0.2, "test_fraction": 0.2, "split_seed": 1},
+    **{"logging_steps": 1, "epochs": 2, "learning_rate": 0.005, "warmup": 0},
+}
 
 
 class Trainings:
@@ -115,16 +106,32 @@ def _trainings(hub_workspace: Path) -> Trainings:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(hub_workspace))
         key = save_question_set(shuffled(20, 20)).key
+    reader_options = {"batch_size": 4, "max_length": 32, "overlap": 8}
     everything = [
         *((name, "bi-encoder", key, BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
         *((name, CROSS_ENCODER, key, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),
-        (READER, READER, str(squad(hub_workspace)), DEFAULT_READER, {"batch_size": 4, "max_length": 32, "overlap": 8}),
+        (READER, READER, str(squad(hub_workspace)), DEFAULT_READER, reader_options),
     ]
+    commands = []
+    for name, kind, data, base, options in everything:
+        words = ["train", kind, "--data", data, "--base", base, "--out", str(hub_workspace / name)]
+        commands.append(["mrc_workbench", *words, *as_flags(COMMON_OPTIONS | options)])
     with hub_server(models) as url:
-        environment = hub_environment(url, hub_workspace / "home") | {"MRC_WORKSPACE": str(hub_workspace)}
-        done = run_python("-c", TRAIN_ALL, str(hub_workspace), json.dumps(everything), environment=environment)
+        hub = (url, hub_workspace / "home")
+        done = run_module(
+            "tests.commands", json.dumps(commands), *hub, environment={"MRC_WORKSPACE": str(hub_workspace)}
+        )
     assert done.returncode == 0, done.stderr[-5000:]
     return Trainings(hub_workspace)
+
+
+def as_flags(options: dict[str, Any]) -> list[str]:
+    flags = []
+    for option, value in options.items():
+        name = option.replace("_", "-")
+        is_flag = isinstance(value, bool)
+        flags += [f"--{name}" if value else f"--no-{name}"] if is_flag else [f"--{name}", str(value)]
+    return flags
 
 
 @pytest.fixture

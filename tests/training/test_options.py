@@ -16,6 +16,7 @@ from mrc_workbench.training.ranker_options import (
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
+    LateOptions,
 )
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
@@ -107,6 +108,7 @@ def test_rejects_nan(name: str) -> None:
         BiEncoderOptions(**{name: float("nan")})
 
 
+SHARED: dict[str, Any] = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True}
 _REFUSED: list[tuple[type, list[tuple[dict[str, Any], str, str]]]] = [
     (
         BiEncoderOptions,
@@ -141,6 +143,17 @@ _REFUSED: list[tuple[type, list[tuple[dict[str, Any], str, str]]]] = [
             ({"batch_size": 1}, "batch_size", "range"),
             ({"objective": "guess"}, "objective", "range"),
             ({"best_by": "recall@7"}, "best_by", "range"),
+            *(
+                (SHARED | {"mix_loss_weight": 0.5} | changes, "mix_loss_weight", "mix")
+                for changes in ({"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8})
+            ),
+        ],
+    ),
+    (
+        LateOptions,
+        [
+            ({"objective": "kl", "teacher": STARTER}, "negatives", "taught"),
+            ({"objective": "kl", "negatives": 1, "teacher": " "}, "teacher", "teacher"),
         ],
     ),
     (
@@ -168,6 +181,28 @@ def test_rejects_incompatible_options_with_code(kind: type, given: dict[str, Any
         kind(**given)
     assert (refused.value.option, refused.value.code) == (option, code)
     assert str(refused.value).startswith(f"{option} ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "shares"),
+    [
+        *(
+            (kind, changes, shares)
+            for kind in (BiEncoderOptions, LateOptions)
+            for changes, shares in (
+                ({}, True),
+                ({"negatives": 1}, False),
+                ({"shared_passages": False}, False),
+            )
+        ),
+        (BiEncoderOptions, {"mini_batch_size": 8}, False),
+        (BiEncoderOptions, {"base": STARTER}, False),
+        (BiEncoderOptions, {"objective": "gist"}, False),
+        (LateOptions, {"objective": "kl", "negatives": 1, "teacher": "starter"}, False),
+    ],
+)
+def test_shares_passages_only_for_compatible_options(kind: type, changes: dict[str, Any], shares: bool) -> None:
+    assert kind(**SHARED | changes).shares_passages is shares
 
 
 def test_accepts_options_valid_for_other_kinds() -> None:

@@ -1,8 +1,8 @@
-"""Two processes under torchrun on CPU learn the same as one, and tokenize a text once."""
+"""Two processes under torchrun on CPU learn and encode the same as one, and tokenize a text once."""
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,22 +12,24 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.language.masking import IGNORED
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipes.language_data import MaskedRows
 from mrc_workbench.training.runs import Run
+from mrc_workbench.training.train import _processes
 from mrc_workbench.workbench.cli import main
-from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
+from tests.retrieval.test_encode import arguments, expected, is_as_expected, model
 from tests.tiny_models import build_bi_encoder, build_masked_base
 from tests.training.recipes.language_worlds import text_file
-from tests.training.worlds import read_logged, run_python
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, run_python
 from tests.two_machines import torchrun_on, two_machines
 
-__all__ = ["arguments", "expected", "model", "second_of_two"]  # fixtures
+__all__ = ["arguments", "expected", "model"]  # fixtures
 pytestmark = pytest.mark.slow
 
-SHORT_TRAINING = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
 FLOAT32 = ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
-GATHERING_OPTIONS = ["--objective", "multiple-negatives", *SHORT_TRAINING, *FLOAT32]
+GATHERING_OPTIONS = ["--objective", "multiple-negatives", *FLOAT32]
+GATHERING_OPTIONS += ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: complete batches
 _original_batch = MaskedRows.batch
 
@@ -61,11 +63,11 @@ def of_language(out: Path, documents: int, *options: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single_and_two_process_runs(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
-    `two` also holds `own`, the starter with the default objective, which gathers no negatives, and `new`, a language
-    model.
+    `two` also holds `new`, a language model with a new tokenizer, and `vectors`, which the second process has encoded
+    in part before.
     """
     folder = tmp_path_factory.mktemp("processes")
     tiny = without_dropout(build_bi_encoder(folder / "model"))
@@ -82,23 +84,38 @@ def single_and_two_process_runs(tmp_path_factory: pytest.TempPathFactory) -> Pat
         rankings = [
             ranking(out / name, base, *GATHERING_OPTIONS) for name, base in (("starter", "starter"), ("tiny", tiny))
         ]
-        return [*rankings, *language]
+        return [["train", *words] for words in (*rankings, *language)]
 
+    vectors = folder / "two" / "vectors"
+    encoding = [*arguments, "--out", str(vectors)]
     # the training of Unigram is not deterministic
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
-    own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
-        commands = ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
-        by_two = [["mrc_workbench", "train", *words] for words in commands]
-        torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-        done = run_python("-m", *torchrun, json.dumps(by_two), environment=environment)
-        assert done.returncode == 0, done.stderr[-3000:]
+        with pytest.MonkeyPatch.context() as second:
+            second.setenv("RANK", "1")
+            second.setenv("WORLD_SIZE", "2")
+            assert main(encoding) == 0
+        assert [path.name for path in vectors.glob("passages-*.parts/*")] == ["00000001.npz"]
+        assert not (vectors / "encoding.json").exists()
+        run_in_two_processes([encoding, ["train", *new, "--size", "tiny"], *in_both(folder / "two")], folder)
         patch.setattr(MaskedRows, "batch", batch_in_parts)
         for words in in_both(folder / "one"):
-            assert main(["train", *words]) == 0
+            assert main(words) == 0
     return folder
+
+
+def run_in_two_processes(commands: list[list[str]], folder: Path) -> None:
+    """Run commands under torchrun, on two machines if the system permits that, else on this one."""
+    words = ("tests.commands", json.dumps([["mrc_workbench", *command] for command in commands]))
+    settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), "MRC_LOCK": str(folder / "lock")}
+    try:
+        with two_machines() as machines:
+            torchrun_on(machines, words, folder, **settings)
+    except pytest.skip.Exception:
+        torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *words)
+        done = run_python("-m", *torchrun, environment=os.environ | settings)
+        assert done.returncode == 0, done.stderr[-3000:]
 
 
 def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndarray]:
@@ -123,27 +140,8 @@ def test_gathered_negatives_match_single_process(base: str, single_and_two_proce
     assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
 
 
-def test_two_processes_match_one(
-    single_and_two_process_runs: Path,
-    arguments: list[str],
-    expected: dict[str, np.ndarray],
-    second_of_two: Callable[[list[str]], int],
-    tmp_path: Path,
-) -> None:
-    out = tmp_path / "out"
-    encoding = [*arguments, "--out", str(out)]
-    assert second_of_two(encoding) == 0
-    assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
-    assert not (out / "encoding.json").exists()
-    training = ["mrc_workbench", "train", *ranking(tmp_path / "far", "starter", *GATHERING_OPTIONS)]
-    commands = ["tests.commands", json.dumps([["mrc_workbench", *encoding], training])]
-    with two_machines() as machines:
-        torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
-    is_as_expected(out, expected)
-    near = trained(single_and_two_process_runs / "two" / "starter")
-    far = trained(tmp_path / "far")
-    assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
-    assert_same(near, far)
+def test_two_processes_encode_what_is_left(single_and_two_process_runs: Path, expected: dict[str, np.ndarray]) -> None:
+    is_as_expected(single_and_two_process_runs / "two" / "vectors", expected)
 
 
 def assert_same(single: Run, two: Run) -> None:
@@ -163,9 +161,12 @@ def assert_learnt_the_same(single: Run, two: Run) -> None:
         assert difference.max() < 3 * LEARNING_RATE, name
 
 
-def test_warns_about_ungathered_negatives(single_and_two_process_runs: Path) -> None:
-    run = trained(single_and_two_process_runs / "two" / "own")
-    assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
+def test_warns_about_ungathered_negatives(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    plan = create_planned_run(BI_ENCODER, misleading_set()).plan()
+    assert _processes(plan) == {}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert _processes(plan) == {"processes": {"count": 2, "negatives": "own"}}
+    assert "each process uses only the negatives of its part of the batch" in caplog.text
 
 
 def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

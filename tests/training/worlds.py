@@ -32,6 +32,11 @@ from tests.tiny_models import SENTENCES, build_bi_encoder, build_sparse_encoder
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.available_bases()]
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
+# a batch of questions with three passages each, the relevant one first, and a teacher's scores
+QUESTIONS = [SENTENCES[3], "도서관은 언제 문을 닫는가?", "한강은 어디로 흐르는가?"]
+POSITIVES = [SENTENCES[1], SENTENCES[4], SENTENCES[1]]
+NEGATIVES = [[SENTENCES[0], SENTENCES[2], SENTENCES[0]], [SENTENCES[4], SENTENCES[0], SENTENCES[2]]]
+TEACHER = np.array([[4.0, 1.0, -2.5], [0.5, 0.75, -1.0], [7.0, -3.0, 2.0]], dtype=np.float32)
 T = TypeVar("T")
 _MODELS = tempfile.TemporaryDirectory()
 # columns of the table of hard negatives
@@ -190,6 +195,20 @@ def margin_loss(base: ModelSource, data: TrainingData, options: BiEncoderOptions
         too_far = max(0.0, options.positive_margin - cosines[row, positive_column])
         losses.append(too_far + max(0.0, hardest - options.negative_margin))
     return float(np.mean(losses))
+
+
+def assert_same_tensors(
+    actual: Mapping[str, Any], expected: Mapping[str, Any], *, rtol: float = 1e-4, atol: float = 1e-5
+) -> None:
+    import torch
+
+    assert actual.keys() == expected.keys()
+    for name, tensor in actual.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=rtol, atol=atol, msg=name)
+
+
+def log_softmax(scores: np.ndarray) -> np.ndarray:
+    return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
 
 
 def run_python(*words: str, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -5,7 +5,7 @@ passages, each with up to `MAX_QUESTIONS_PER_PASSAGE` of its questions: an epoch
 of once per question. Questions of the same passage are not negatives of each other.
 """
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, pairwise
@@ -255,6 +255,20 @@ class _ExampleSampler(DefaultBatchSampler):
             ends = np.cumsum(np.bincount(preferred_batches, minlength=count))
             return np.split(order[np.argsort(preferred_batches, kind="stable")], ends[:-1]), []
         return pack(order, preferred_batches, self._constraints, self._max_batch_size, (count, highest))
+
+
+class FixedBatches(DefaultBatchSampler):
+    """Yields given batches in their order."""
+
+    def __init__(self, batches: Sequence[list[int]], dataset: Sized, **settings: Any) -> None:
+        super().__init__(dataset, **settings)
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._batches)
 
 
 MAX_QUESTIONS_PER_PASSAGE = 8  # in a batch, sampled in each epoch

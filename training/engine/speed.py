@@ -28,6 +28,7 @@ from transformers.masking_utils import sdpa_mask
 
 from mrc_workbench.models.inference import TOKEN_OUTPUTS, Features, length_batched_passes, replaced, takes_rows
 from mrc_workbench.training.base import MEMORY_FRACTION, transformer_layers
+from mrc_workbench.training.options import TrainingOptions
 
 MAX_PLAIN_TOKENS = 384  # tokens of a text for which the plain formula is used
 _NAME = "plain_if_short"
@@ -64,6 +65,17 @@ def attention(
     if attention_mask is not None:
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
     return torch.matmul(scores.softmax(dim=-1), value).transpose(1, 2).contiguous(), None
+
+
+@contextmanager
+def fast_steps(
+    model: Any, options: TrainingOptions, states: "LowerStates | None" = None
+) -> Iterator["LowerStates | None"]:
+    """Use all caches and passes of this module within the block; yields the states, see `cached_lower_layers`."""
+    cached = cached_lower_layers(model, options.frozen_layers, states)
+    recompute = options.gradient_checkpointing
+    with cached_tokenization(model), cached as lower, passes_by_length(model, recompute=recompute):
+        yield lower
 
 
 _FULL_FRACTION = 0.9  # of the memory for states: below it, all texts are stored

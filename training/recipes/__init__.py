@@ -4,10 +4,9 @@ from typing import Any
 
 from mrc_workbench.training.base import Recipe
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
-from mrc_workbench.training.recipes.language import LanguageRecipe
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
 from mrc_workbench.training.recipes.readers import ReaderRecipe
-from mrc_workbench.training.recipes.sentences import SentenceCrossEncoderRecipe, SentenceRecipe
+from mrc_workbench.training.recipes.texts import LanguageRecipe, SentenceCrossEncoderRecipe, SentenceRecipe
 from mrc_workbench.training.recipes.training_data import RANKER_FAMILY
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES
 

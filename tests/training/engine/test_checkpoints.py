@@ -166,9 +166,10 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ranking_kinds())
-def test_training_checkpoints_hold_no_pickle(kind: str) -> None:
+def test_models_and_checkpoints_hold_no_pickle(kind: str) -> None:
     run = create_planned_run(kind, misleading_set(), epochs=3.0, batch_size=8, save_limit=1)
     train(run)
+    assert {path.suffix for path in run.model_folder.rglob("*.*")} == {".json", ".safetensors", ".md"}
     folders = sorted((run.folder / "checkpoints").glob("checkpoint-*"), key=get_step)
     assert 1 <= len(folders) <= 2  # the newest and the best one
     assert get_step(folders[-1]) == run.status().total_steps

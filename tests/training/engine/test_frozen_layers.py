@@ -15,6 +15,7 @@ from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, passes_by_length
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import assert_same_tensors
 
 pytestmark = pytest.mark.slow
 
@@ -62,17 +63,13 @@ def calls_of_layers(model: Any, work: Any) -> list[int]:
 
 
 def test_losses_and_gradients_match_uncached_pass(model: Any) -> None:
-    import torch
-
     without_dropout(model)
     expected_loss, expected = loss_and_gradients(model, TEXTS)
     with cached_lower_layers(model, 1), passes_by_length(model):
         for texts in (TEXTS, TEXTS[::-1]):  # computed, then read
             loss, gradients = loss_and_gradients(model, texts)
             assert loss == pytest.approx(expected_loss, rel=1e-5)
-            assert gradients.keys() == expected.keys()
-            for name, gradient in gradients.items():
-                torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-5)
+            assert_same_tensors(gradients, expected, rtol=1e-3)
     again, _ = loss_and_gradients(model, TEXTS)
     assert again == pytest.approx(expected_loss, rel=1e-6)
 

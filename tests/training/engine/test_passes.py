@@ -11,6 +11,7 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, lo
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.engine.speed import cached_tokenization, passes_by_length
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import assert_same_tensors
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +39,6 @@ def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str,
 def test_passes_by_length_preserve_loss_and_gradient(
     *, kind: str, twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-
     monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
     monkeypatch.setitem(inference._PASS_COSTS, "cpu", 8)
     if kind == "bi-encoder":
@@ -66,9 +65,7 @@ def test_passes_by_length_preserve_loss_and_gradient(
     assert sum(rows for rows, _ in short) == len(texts)
     assert sum(rows * width for rows, width in short) < shapes[0][0] * shapes[0][1]
     torch.testing.assert_close(again, loss_in_passes, rtol=1e-5, atol=1e-6)
-    assert in_parts.keys() == whole.keys()
-    for name, gradient in whole.items():
-        torch.testing.assert_close(in_parts[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+    assert_same_tensors(in_parts, whole)
     assert len(gradients(model, texts, output)[2]) == 1  # as it was before
 
 
@@ -79,8 +76,6 @@ def test_leaves_starter_unchanged() -> None:
 
 
 def test_recomputation_holds_one_pass_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
     held: dict[bool, int] = {}
@@ -99,8 +94,6 @@ def test_recomputation_holds_one_pass_at_a_time(tmp_path: Path, monkeypatch: pyt
 
 
 def test_recomputation_repeats_dropout(tmp_path: Path) -> None:
-    import torch
-
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -113,9 +106,7 @@ def test_recomputation_repeats_dropout(tmp_path: Path) -> None:
         with passes_by_length(model, recompute=twice):
             model(model.preprocess(TEXTS))["sentence_embedding"].pow(3).sum().backward()
         outputs[twice] = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
-    assert outputs[False].keys() == outputs[True].keys()
-    for name, gradient in outputs[False].items():
-        torch.testing.assert_close(outputs[True][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+    assert_same_tensors(outputs[True], outputs[False])
 
 
 def assert_same(ours: dict[str, object], theirs: dict[str, object]) -> None:

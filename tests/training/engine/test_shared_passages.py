@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from mrc_workbench.models.loading import load_bi_encoder
-from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import MAX_QUESTIONS_PER_PASSAGE, make_sampler
-from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from tests.tiny_models import build_bi_encoder
 from tests.training.engine.test_batches import make_overlapping_examples, plain
 
@@ -102,19 +101,3 @@ def test_excludes_other_questions_of_the_passage_as_negatives(tmp_path: Path) ->
     scores = questions @ passages.T / 0.05
     expected = torch.nn.functional.cross_entropy(scores, torch.tensor([0, 0, 1])).item()
     assert SharedPassagesLoss(model, 0.05)(features).item() == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("changes", "shares"),
-    [
-        ({}, True),
-        ({"negatives": 1}, False),
-        ({"mini_batch_size": 8}, False),
-        ({"base": STARTER}, False),
-        ({"shared_passages": False}, False),
-        ({"objective": BiEncoderObjective.GIST}, False),
-    ],
-)
-def test_shares_passages_only_for_compatible_options(changes: dict[str, object], shares: bool) -> None:
-    given_ = {"base": "folder", "objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "shared_passages": True}
-    assert BiEncoderOptions(**given_ | changes).shares_passages is shares  # type: ignore[arg-type]

@@ -188,12 +188,6 @@ def test_saved_starter_gives_same_vectors(bi_encoder: Trained, tmp_path: Path) -
     assert not in_memory[20].any()
 
 
-def test_the_model_folder_holds_no_pickles(bi_encoder: Trained) -> None:
-    names = {path.name for path in bi_encoder.run.model_folder.rglob("*") if path.is_file()}
-    assert "model.safetensors" in names
-    assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".ckpt"))]
-
-
 def test_batches_hold_no_passage_twice(bi_encoder: Trained) -> None:
     options = bi_encoder.run.plan().options
     assert isinstance(options, BiEncoderOptions)
@@ -236,16 +230,6 @@ def test_learns_a_misleading_set() -> None:
     assert losses[0] == pytest.approx(margin_loss(find_model("starter"), data, options), abs=1e-5)
     assert losses[-1] < losses[0] / 10
     assert margin_loss(make_source(run), data, options) < losses[0] / 2
-
-
-def test_same_seed_repeats_training() -> None:
-    runs = [create_planned_run(BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
-    for run in runs:
-        assert train(run).state is State.DONE
-    texts = [passage.text for passage in misleading_set().passages]
-    first, again, other = (load_bi_encoder(make_source(run), []).encode(texts) for run in runs)
-    np.testing.assert_array_equal(first, again)
-    assert np.abs(first - other).max() > 1e-7
 
 
 def test_a_finished_run_can_be_trained_on() -> None:

@@ -170,12 +170,6 @@ def test_gain_over_bm25_is_of_interpolated_model(cross_encoder: Trained) -> None
     assert low <= gain["difference"] <= high
 
 
-def test_the_model_folder_holds_no_pickles(cross_encoder: Trained) -> None:
-    names = {path.name for path in cross_encoder.run.model_folder.rglob("*") if path.is_file()}
-    assert {"model.safetensors", "reranking.json"} <= names
-    assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".ckpt"))]
-
-
 def test_first_loss_matches_formula_and_loss_decreases() -> None:
     run = create_planned_run(CROSS_ENCODER, misleading_set(questions_a_passage=2), batch_size=1000, epochs=40.0,
                   learning_rate=0.5, evaluation_steps=20, logging_steps=1)  # fmt: skip
@@ -213,12 +207,3 @@ def test_trains_on_five_passages() -> None:
     run = create_planned_run(CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
     assert train(run).state is State.DONE
     assert run.scores()["interpolated"]["ndcg@10"] >= run.scores()["bm25"]["ndcg@10"]
-
-
-def test_same_seed_repeats_training() -> None:
-    runs = [create_planned_run(CROSS_ENCODER, misleading_set(), epochs=1.0, batch_size=4, seed=seed) for seed in (5, 5)]
-    for run in runs:
-        assert train(run).state is State.DONE
-    pairs = [(q.text, p.text) for q in misleading_set().questions for p in misleading_set().passages]
-    first, again = (load_cross_encoder(make_source(run), []).predict(pairs) for run in runs)
-    np.testing.assert_array_equal(first, again)

@@ -25,27 +25,28 @@ from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
-from tests.tiny_models import SENTENCES, build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
-from tests.training.worlds import create_planned_run, make_unsplit_data, misleading_set
+from tests.training.worlds import (
+    NEGATIVES,
+    POSITIVES,
+    QUESTIONS,
+    TEACHER,
+    create_planned_run,
+    log_softmax,
+    make_unsplit_data,
+    misleading_set,
+)
 
 pytestmark = pytest.mark.slow
 
 MARGIN_MSE, KL = DISTILLATION_OBJECTIVES
-QUESTIONS = [SENTENCES[3], "도서관은 언제 문을 닫는가?", "한강은 어디로 흐르는가?"]
-POSITIVES = [SENTENCES[1], SENTENCES[4], SENTENCES[1]]
-NEGATIVES = [[SENTENCES[0], SENTENCES[2], SENTENCES[0]], [SENTENCES[4], SENTENCES[0], SENTENCES[2]]]
-TEACHER = np.array([[4.0, 1.0, -2.5], [0.5, 0.75, -1.0], [7.0, -3.0, 2.0]], dtype=np.float32)
 TEACHER_OPTIONS: dict[str, Any] = {"teacher": STARTER, "negatives": 2}
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(build_bi_encoder(tmp_path_factory.mktemp("tiny")))
-
-
-def log_softmax(scores: np.ndarray) -> np.ndarray:
-    return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
 
 
 def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) -> float:

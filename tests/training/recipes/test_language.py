@@ -3,33 +3,30 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.reader_networks import load_masked
 from mrc_workbench.training.estimate import estimate
-from mrc_workbench.training.recipes.language import LanguageRecipe
 from mrc_workbench.training.recipes.language_data import UNIGRAM
+from mrc_workbench.training.recipes.texts import LanguageRecipe
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.workbench.cli import main
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.recipes.language_worlds import create_language_run, make_documents, text_file
-from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
+from tests.training.test_resume import assert_alike, lose_last_checkpoint, newest_step, stopped_at
 from tests.training.worlds import in_workspace, make_source, read_logged, train_to_end
 
-__all__ = ["begin"]  # a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
+    options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP, "max_snapshots": 0}
     return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
 
 
@@ -81,20 +78,13 @@ def test_transformers_loads_model_without_pickles(learned: Run) -> None:
 SHORT: dict[str, Any] = {"epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
 
 
-def test_resumes_identically_after_kill_while_saving(begin: Begin) -> None:
-    options = OFTEN | {"batch_size": 8, "epochs": 10.0, "evaluation_limit": 8}
-    whole, run = (create_language_run(text_file(40), **options) for _ in range(2))
-    killed_while_it_saves(run, begin)
-    train_to_end(run)
-    train_to_end(whole)
-    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", tolerance=1e-4)
-
-
-def test_resumes_identically_after_stop_within_epoch() -> None:
+def test_resumes_identically_after_stop_and_kill_while_saving() -> None:
     options = SHORT | {"objective": LanguageObjective.MLM_NSP, "whole_words": "spaces", "evaluation_limit": 8}
     whole, run = (create_language_run(text_file(40), **options) for _ in range(2))
     train_to_end(whole)
     stopped_at(run, 4)
+    lose_last_checkpoint(run)
+    assert newest_step(run) == 3
     train_to_end(run)
     assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", tolerance=1e-4)
 
@@ -120,17 +110,6 @@ def test_adds_and_reports_missing_head(tmp_path: Path) -> None:
     failed = create_language_run(text_file(40), base=base, max_length=512)
     assert train(failed).state is State.FAILED
     assert "max_length must be 128 or less" in failed.status().message
-
-
-def test_trains_and_merges_adapters(tmp_path: Path) -> None:
-    base = str(build_cross_encoder_base(tmp_path / "roberta"))
-    options = {"base": base, "lora_rank": 2, "learning_rate": 1e-2, "evaluation_limit": 8}
-    run = train_to_end(create_language_run(text_file(40), **options))
-    base_weights, saved = (load_file(Path(folder) / "model.safetensors") for folder in (base, run.model_folder))
-    assert saved.keys() == base_weights.keys()
-    changed = {name for name, array in saved.items() if not np.array_equal(array, base_weights[name])}
-    assert any("attention.self.query.weight" in name for name in changed)
-    assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
 
 
 @pytest.mark.parametrize("objective", LanguageObjective)

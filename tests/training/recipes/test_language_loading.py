@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copytree, rmtree
 from threading import Event
 from typing import Any
 
@@ -21,11 +22,12 @@ from mrc_workbench.models.language.tokenizers import write_tokens
 from mrc_workbench.training.recipes.language_data import LanguageTrainingData
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train
-from tests.hub import OWNER, hub_environment, hub_server
+from tests.hub import OWNER, hub_server
+from tests.programs import run_module
 from tests.tiny_models import build_masked_base
 from tests.training.recipes.language_worlds import SHARES, create_language_run, make_documents, make_options, text_file
-from tests.training.test_resume import again, assert_alike
-from tests.training.worlds import run_python, train_to_end
+from tests.training.test_resume import again, assert_alike, lose_last_checkpoint, newest_step
+from tests.training.worlds import train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -165,79 +167,56 @@ def goes_on(run: Run) -> None:
 
 
 BASE = f"{OWNER}/roberta"
-TRAIN = """
-import json, os, signal, sys
-from pathlib import Path
-from tests.training.test_resume import again
-from mrc_workbench.workbench.cli import main
-from mrc_workbench.training import trainers
-from mrc_workbench.training.engine.checkpoints import newest_checkpoint, get_step
-from mrc_workbench.training.trainers import RunFolderCallback
-from mrc_workbench.training.runs import Run
-
-out, words = sys.argv[1], json.loads(sys.argv[2])
-if os.fork():  # only the preloaded process remains
-    assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
-    killed = Run(Path(out, "killed"))
-    print(json.dumps([killed.status().state, get_step(newest_checkpoint(killed.folder))]), flush=True)
-    again(killed)
-    sys.exit(main(["internal", "runs", f"{out}/killed"]))
-
-for length in ("513", "512"):
-    status = main(["train", *words, "--max-length", length, "--epochs", "0.01", "--out", f"{out}/{length}"])
-    assert status == (1 if length == "513" else 0), length
-assert main(["train", *words, "--out", f"{out}/whole"]) == 0
-
-original_step_end = RunFolderCallback.on_step_end
-
-def on_step_end(self, args, state, control, **kwargs):
-    if state.global_step == 8:
-        os.kill(os.getpid(), signal.SIGKILL)
-    original_step_end(self, args, state, control, **kwargs)
-
-RunFolderCallback.on_step_end = on_step_end
-main(["train", *words, "--out", f"{out}/killed"])
-"""
 
 
 @dataclass(frozen=True)
 class _Trainings:
     base: Path
     whole: Run
-    killed: Run
-    saved_before: int  # the step of the killed run's checkpoint
+    resumed: Run
     refused: str  # the limit that 513 tokens exceed
-    as_long_as_it_reads: State
 
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
     folder = tmp_path_factory.mktemp("hub-language")
     base = build_masked_base(folder / "hub" / BASE)
-    words = ["language-model", "--data", text_file(60), "--base", BASE, "--precision", "float32", "--batch-size", "8"]
-    words += ["--max-length", "128", "--epochs", "2", "--evaluation-steps", "5", "--save-steps", "5"]
-    words += ["--logging-steps", "1", "--validation-fraction", "0.2", "--learning-rate", "0.005"]
-    words += ["--evaluation-limit", "4"]
-    with hub_server(folder / "hub") as url:
-        environment = hub_environment(url, folder / "home") | {"MRC_WORKSPACE": str(folder / "workspace")}
-
-        done = run_python("-c", TRAIN, str(folder), json.dumps(words), environment=environment)
-    assert done.returncode == 0, done.stderr[-5000:]
-    state, saved_before = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
-    assert state == State.INTERRUPTED
+    words = ["mrc_workbench", "train", "language-model", "--data", text_file(60), "--base", BASE]
+    words += ["--precision", "float32", "--batch-size", "8", "--evaluation-steps", "5", "--save-steps", "5"]
+    words += ["--save-limit", "9", "--logging-steps", "1", "--validation-fraction", "0.2"]
+    words += ["--learning-rate", "0.005", "--evaluation-limit", "4"]
     whole = Run(folder / "whole")
-    killed = Run(folder / "killed")
-    refused = Run(folder / "513").status().message
-    longest = Run(folder / "512").status().state
-    return _Trainings(base, whole, killed, saved_before, refused, longest)
+    longest = [*words, "--max-length", "512", "--epochs", "0.01", "--out", str(folder / "512")]
+    too_long = [*words, "--max-length", "513", "--epochs", "0.01", "--out", str(folder / "513")]
+    with hub_server(folder / "hub") as url:
+
+        def run_commands(*commands: list[str]) -> int:
+            hub = (url, folder / "cache")
+            environment = {"MRC_WORKSPACE": str(folder / "workspace")}
+            return run_module("tests.commands", json.dumps(commands), *hub, environment=environment).returncode
+
+        assert run_commands(longest, [*words, "--max-length", "128", "--epochs", "2", "--out", str(whole.folder)]) == 0
+        resumed = killed_after_step_5(whole)
+        assert run_commands(["mrc_workbench", "internal", "runs", str(resumed.folder)], too_long) == 1
+    return _Trainings(base, whole, resumed, Run(folder / "513").status().message)
+
+
+def killed_after_step_5(whole: Run) -> Run:
+    """Copy a run as if it had been killed before its second checkpoint was complete, and queue it."""
+    run = Run(whole.folder.with_name("resumed"))
+    copytree(whole.folder, run.folder)
+    rmtree(run.model_folder)
+    (run.folder / "scores.json").unlink()
+    while newest_step(run) > 5:
+        lose_last_checkpoint(run)
+    run.write_status(replace(run.status(), state=State.INTERRUPTED))
+    again(run)
+    return run
 
 
 def test_resumes_identically_after_kill(trainings: _Trainings) -> None:
-    whole = trainings.whole
-    killed = trainings.killed
-    assert trainings.saved_before == 5
-    assert whole.status().step > 8
-    assert_alike(killed, whole, tolerance=1e-4)
+    assert trainings.whole.status().step > 8
+    assert_alike(trainings.resumed, trainings.whole, tolerance=1e-4)
 
 
 def test_starts_with_hub_head_and_trains_it(trainings: _Trainings) -> None:
@@ -254,7 +233,7 @@ def test_starts_with_hub_head_and_trains_it(trainings: _Trainings) -> None:
 
 
 def test_transformers_loads_all_weights(trainings: _Trainings) -> None:
-    folder = trainings.killed.model_folder
+    folder = trainings.resumed.model_folder
     plain, loading_info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
     assert {name: sorted(keys) for name, keys in loading_info.items() if keys} == {}
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -270,5 +249,4 @@ def test_transformers_loads_all_weights(trainings: _Trainings) -> None:
 
 
 def test_max_length_is_limited_by_positions(trainings: _Trainings) -> None:
-    assert trainings.as_long_as_it_reads is State.DONE
     assert "max_length must be 512 or less" in trainings.refused

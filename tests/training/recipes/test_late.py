@@ -27,19 +27,23 @@ from mrc_workbench.training.recipes.losses import late_loss, negatives_of_proces
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.train import train
 from tests.tiny_models import SENTENCES, build_bi_encoder
-from tests.training.worlds import Trained, create_planned_run, get_base, make_source, shuffled, train_in
+from tests.training.worlds import (
+    NEGATIVES,
+    POSITIVES,
+    QUESTIONS,
+    TEACHER,
+    Trained,
+    create_planned_run,
+    get_base,
+    log_softmax,
+    make_source,
+    shuffled,
+    train_in,
+)
 
 pytestmark = pytest.mark.slow
 
-QUESTIONS = [SENTENCES[3], "도서관은 언제 문을 닫는가?", "한강은 어디로 흐르는가?"]
-POSITIVES = [SENTENCES[1], SENTENCES[4], SENTENCES[1]]
-NEGATIVES = [[SENTENCES[0], SENTENCES[2], SENTENCES[0]], [SENTENCES[4], SENTENCES[0], SENTENCES[2]]]
-TEACHER = np.array([[4.0, 1.0, -2.5], [0.5, 0.75, -1.0], [7.0, -3.0, 2.0]], dtype=np.float32)
 SHARES = SplitOptions(0.1, 0.1)
-
-
-def log_softmax(scores: np.ndarray) -> np.ndarray:
-    return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
 
 
 def score(question: np.ndarray, passage: np.ndarray) -> float:
@@ -175,16 +179,6 @@ def test_rejects_starter() -> None:
     run = create_planned_run(LATE_INTERACTION, shuffled(20, 20), base=STARTER)
     ended = train(run)
     assert (ended.state, ended.code) == (State.FAILED, "not_late")
-
-
-@pytest.mark.parametrize(
-    ("settings", "option"),
-    [({"negatives": 0, "teacher": STARTER}, "negatives"), ({"negatives": 1, "teacher": " "}, "teacher")],
-)
-def test_requires_teacher_name_and_negatives(settings: dict[str, Any], option: str) -> None:
-    with pytest.raises(OptionError) as refused:
-        LateOptions(objective=LateObjective.KL, **settings)
-    assert refused.value.option == option
 
 
 def test_negatives_with_several_processes() -> None:

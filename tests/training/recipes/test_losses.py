@@ -60,8 +60,7 @@ BI_ENCODERS: dict[str, dict[str, Any]] = {
 
 def of_both(trainings: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
     """Return each objective for the tiny model and, if possible, for the starter."""
-    whole = {name: options for name, options in trainings.items() if "mini_batch_size" not in options}
-    fits = [name for name, options in whole.items() if options["objective"] is not GIST]
+    fits = [name for name, options in trainings.items() if options["objective"] is not GIST]
     return [*(("tiny", name) for name in trainings), *(("starter", name) for name in fits)]
 
 
@@ -223,13 +222,9 @@ def test_gradient_reaches_every_pair(
 
 BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
     "mega-batch": {"objective": MEGA},
-    "mega-batch, in parts": {"objective": MEGA, "mini_batch_size": 3},
     "multiple-negatives": {"objective": MULTIPLE},
-    "multiple-negatives, in parts": {"objective": MULTIPLE, "mini_batch_size": 3},
     "multiple-negatives, hard ones": {"objective": MULTIPLE, "negatives": 2},
-    "multiple-negatives, hard ones, in parts": {"objective": MULTIPLE, "negatives": 2, "mini_batch_size": 3},
     "gist": {"objective": GIST},
-    "gist, in parts": {"objective": GIST, "mini_batch_size": 3},
     "triplet": {"objective": TRIPLET, "negatives": 2},
     "matryoshka": {"objective": MULTIPLE, "matryoshka": "8"},
     "margin-mse": {"objective": MARGIN_MSE, "negatives": 4},

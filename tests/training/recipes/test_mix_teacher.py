@@ -8,7 +8,6 @@ import pytest
 
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
-from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
 from mrc_workbench.training.recipes.passage_windows import CANDIDATES_PER_QUESTION, MixTeacher
@@ -75,11 +74,3 @@ def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
     assert SharedPassagesLoss(model, 0.05, 0.5)(features, sure).item() == pytest.approx(by_labels, rel=1e-4)
     contrary = torch.tensor([[0, 0, 1, -9.0, 9.0], [1, 0, 1, 9.0, -9.0]])
     assert SharedPassagesLoss(model, 0.05, 0.5)(features, contrary).item() > by_labels + 0.01
-
-
-@pytest.mark.parametrize("changes", [{"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8}])
-def test_requires_shared_passages_for_mix(changes: dict[str, object]) -> None:
-    given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_loss_weight": 0.5}
-    with pytest.raises(OptionError) as refused:
-        BiEncoderOptions(**given | changes)  # type: ignore[arg-type]
-    assert (refused.value.option, refused.value.code) == ("mix_loss_weight", "mix")

@@ -26,7 +26,7 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER, ReaderBestBy, ReaderOptions
 from mrc_workbench.training.train import load_training_data
 from mrc_workbench.workbench.cli import main
-from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
+from tests.training.test_resume import assert_alike, lose_last_checkpoint, newest_step, stopped_at
 from tests.training.worlds import (
     CUE,
     WORDS,
@@ -40,7 +40,6 @@ from tests.training.worlds import (
     train_to_end,
 )
 
-__all__ = ["begin"]  # a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
 
@@ -122,23 +121,15 @@ SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, 
 WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
 
 
-def test_resumes_identically_after_stop() -> None:
+def test_resumes_identically_after_stop_and_kill_while_saving() -> None:
     options = SHORT | {"negative_question_fraction": 0.5}
     whole, run = (created_reader(cue_set(30, 10), **options) for _ in range(2))
     train_to_end(whole)
     for step in (2, 4):
         stopped_at(run, step)
+    lose_last_checkpoint(run)
+    assert newest_step(run) == 3
     train_to_end(run)
-    assert_alike(run, whole, "eval_loss", "eval_validation_f1", ignored=WITHOUT_GRADIENT)
-
-
-def test_resumes_identically_after_kill_while_saving(begin: Begin) -> None:
-    options = OFTEN | {"batch_size": 4, "epochs": 3.0}
-    whole, run = (created_reader(cue_set(80), **options) for _ in range(2))
-    killed_while_it_saves(run, begin)
-    train_to_end(run)
-    train_to_end(whole)
-    assert whole.status().step == 36
     assert_alike(run, whole, "eval_loss", "eval_validation_f1", ignored=WITHOUT_GRADIENT)
 
 

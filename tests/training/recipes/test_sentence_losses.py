@@ -16,7 +16,7 @@ from mrc_workbench.training.engine.adaptation import set_hidden_dropout, set_sen
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.recipes.losses import negatives_of_processes
 from mrc_workbench.training.recipes.sentence_data import delete_words, encoder_examples
-from mrc_workbench.training.recipes.sentences import cross_sentence_loss, sentence_loss
+from mrc_workbench.training.recipes.texts import cross_sentence_loss, sentence_loss
 from mrc_workbench.training.text_options import (
     IN_BATCH_OBJECTIVES,
     PAIR_KINDS_OF_OBJECTIVE,

@@ -9,9 +9,13 @@ import torch
 
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.ranker_options import LateObjective, LateOptions
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.engine.speed import cached_lower_layers, passes_by_length
+from mrc_workbench.training.ranker_options import LateOptions
 from mrc_workbench.training.recipes.losses import SharedPassagesLoss, best_products, late_loss, mean_max_sims
 from tests.tiny_models import SENTENCES, build_bi_encoder
+from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout
+from tests.training.worlds import assert_same_tensors
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +50,7 @@ def test_loss_matches_library_without_repeated_passages(model: Any, temperature:
     expected_loss, expected = loss_and_gradients(of_library, features)
     loss, gradients = loss_and_gradients(shared, features)
     assert loss == pytest.approx(expected_loss, rel=1e-5)
-    assert gradients.keys() == expected.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-5)
+    assert_same_tensors(gradients, expected, rtol=1e-3)
 
 
 def test_uses_library_loss_with_several_processes(model: Any) -> None:
@@ -108,20 +110,6 @@ def test_ignores_masked_tokens() -> None:
     torch.testing.assert_close(scores, torch.tensor([[0.5, 0.5, 0.5], [0.0, 0.0, 0.0]]))
 
 
-@pytest.mark.parametrize(
-    ("changes", "shares"),
-    [
-        ({}, True),
-        ({"negatives": 1}, False),
-        ({"shared_passages": False}, False),
-        ({"objective": LateObjective.KL, "negatives": 1, "teacher": "starter"}, False),
-    ],
-)
-def test_shares_passages_only_for_compatible_options(changes: dict[str, Any], shares: bool) -> None:
-    options: dict[str, Any] = {"base": "folder", "shared_passages": True} | changes
-    assert LateOptions(**options).shares_passages is shares
-
-
 def test_packaged_base_freezes_lower_layers() -> None:
     packaged = LateOptions.defaults_for("packaged:any")
     other = LateOptions.defaults_for("some/model")
@@ -134,10 +122,6 @@ def test_packaged_base_freezes_lower_layers() -> None:
 
 def test_stores_states_of_highest_frozen_layer(model: Any, tmp_path: Path) -> None:
     """The tiny model reads its last layer and the one below, which is frozen."""
-    from mrc_workbench.training.engine.adaptation import adapt
-    from mrc_workbench.training.engine.speed import cached_lower_layers, passes_by_length
-    from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout
-
     folder = str(build_bi_encoder(tmp_path))
     trained = load_token_encoder(find_model(folder))
     adapt(trained, LateOptions(base=folder, frozen_layers=1))
@@ -153,6 +137,4 @@ def test_stores_states_of_highest_frozen_layer(model: Any, tmp_path: Path) -> No
         assert calls_of_layers(trained, lambda: loss_and_gradients(loss, features))[0] == 0
         value, gradients = loss_and_gradients(loss, features)
     assert value == pytest.approx(expected_loss, rel=1e-4)
-    assert gradients.keys() == expected.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-4)
+    assert_same_tensors(gradients, expected, rtol=1e-3, atol=1e-4)

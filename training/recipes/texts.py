@@ -1,22 +1,31 @@
-"""The recipes of sentence pairs: a sentence encoder and a cross-encoder."""
+"""The recipes of trainings on texts: sentence encoders and cross-encoders of sentence pairs, and language models."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mrc_workbench.data.pairs import Label, PairSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.text.corpora import Corpus, find_corpus
+from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
+from mrc_workbench.models.language import masking
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, prompts_of
-from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
+from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, ModelSource, is_starter
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training import text_options
 from mrc_workbench.training.base import (
     Columns,
     Examples,
+    Family,
+    OnProgress,
     Recipe,
     Task,
     Teacher,
@@ -26,8 +35,19 @@ from mrc_workbench.training.base import (
     processes,
 )
 from mrc_workbench.training.engine import adaptation
-from mrc_workbench.training.options import AttentionDropout, OptionError, TrainingError
+from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, OptionError, TrainingError
 from mrc_workbench.training.recipes import sentence_data
+from mrc_workbench.training.recipes.language_data import (
+    UNIGRAM,
+    LanguageMeasurement,
+    LanguageTrainingData,
+    MeasuredRows,
+)
+
+
+def _require_transformer(source: ModelSource) -> None:
+    if is_starter(source):
+        raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
 
 
 class SentenceRecipe(Recipe[text_options.SentenceOptions, sentence_data.PairTrainingData]):
@@ -46,8 +66,7 @@ class SentenceRecipe(Recipe[text_options.SentenceOptions, sentence_data.PairTrai
         return self._evaluate_encoder(BiEncoder(source, self._data.texts, precision=self._options.precision))
 
     def build_task(self, source: ModelSource) -> Task:
-        if is_starter(source):
-            raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
+        _require_transformer(source)
         data = self._data
         options = self._options
         if options.objective in text_options.SINGLE_PROCESS_OBJECTIVES and processes() > 1:
@@ -137,8 +156,7 @@ class SentenceCrossEncoderRecipe(Recipe[text_options.SentenceCrossEncoderOptions
         return self._evaluate_scorer(scorer)
 
     def build_task(self, source: ModelSource) -> Task:
-        if is_starter(source):
-            raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
+        _require_transformer(source)
         data = self._data
         model = self._load_model(source)
         columns, examples = self._make_examples(data.train)
@@ -260,3 +278,123 @@ def _require_decoder(model: Any, base: str) -> None:
     if decoder is None or "encoder_hidden_states" not in signature(decoder.forward).parameters:
         message = f"objective tsdae needs a base that can be a decoder, such as BERT or RoBERTa, and {base} is none"
         raise OptionError("objective", "no_decoder", message)
+
+
+class LanguageFamily(Family):
+    """Trainings of language models."""
+
+    measures = {masking.GUESSED: "Masked tokens predicted", masking.FOLLOWED: "Next segments predicted"}
+    curves = (masking.GUESSED, masking.FOLLOWED)
+    tag = "fill-mask"
+
+    def find(self, reference: str) -> Corpus:
+        return find_corpus(reference)
+
+    def check(self, data: Corpus, options: text_options.LanguageOptions) -> None:
+        if options.tokenizer.strip() and user() and not limits().paths:
+            raise OptionError("tokenizer", "server_path", "tokenizer must be empty: users cannot read folders")
+        if options.tokenizer.strip() and not (Path(options.tokenizer) / "tokenizer.json").is_file():
+            raise OptionError("tokenizer", "no_tokenizer", "tokenizer must name a folder with a tokenizer.json in it")
+
+    def texts(self, data: Corpus, options: text_options.LanguageOptions) -> Sequence[str]:
+        return list(islice(data.documents(), 1000))  # enough to detect the language
+
+    def describe(
+        self, data: Corpus, split_options: SplitOptions, options: text_options.LanguageOptions
+    ) -> dict[str, Any]:
+        training_data = LanguageTrainingData.from_corpus(data, split_options, options)
+        parts = {f"{part}_documents": count for part, count in training_data.documents.items()}
+        total = sum(training_data.documents.values())
+        sizes = {"rows": len(training_data.training_rows), "vocabulary": len(training_data.tokenizer)}
+        return {"documents": total, "tokens": training_data.tokens, **parts, **sizes}
+
+    def prepare_training_data(self, data: Corpus, plan: Any, on_progress: OnProgress | None) -> LanguageTrainingData:
+        return LanguageTrainingData.from_corpus(data, plan.split, plan.options, on_progress)
+
+    def card_rows(self, options: text_options.LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
+        return {UNIGRAM: "Token frequency", "before": "The base", "after": "**This model**"}
+
+
+LANGUAGE_FAMILY: Family = LanguageFamily()
+
+
+class LanguageRecipe(Recipe[text_options.LanguageOptions, LanguageTrainingData]):
+    """The training of a masked language model."""
+
+    kind = text_options.LANGUAGE_MODEL
+    family = LANGUAGE_FAMILY
+    options = text_options.LanguageOptions
+    base = STARTER
+    measure = masking.GUESSED
+    colour = PALETTE[5]
+
+    def evaluate(self, source: ModelSource) -> LanguageMeasurement:
+        return self._evaluate_model(self._load_model(source))
+
+    def build_task(self, source: ModelSource) -> Task:
+        options = self._options
+        data = self._data
+        model = self._load_model(source)
+        if model.new_heads and options.lora_rank:
+            message = "lora_rank must be 0 for a base without a head: random weights must be trained"
+            raise OptionError("lora_rank", "new_model", message)
+        if options.base == STARTER and options.embedding_table is EmbeddingTable.AUTO:
+            options = replace(options, embedding_table=EmbeddingTable.TRAINED)
+        model.pairs_weight = options.pairs_weight
+        resolved_options = adaptation.adapt(model, options)
+        best_by = (
+            masking.LOG_LIKELIHOOD
+            if options.best_by is text_options.LanguageBestBy.PERPLEXITY
+            else options.best_by.value
+        )
+        rows = data.training_rows
+        validation_rows = data.validation_rows
+        return Task(
+            model=model,
+            loss=None,
+            columns=rows.columns(data.tokenizer),
+            examples=Examples.independent(rows.blocks.lengths()),
+            evaluate=self._evaluate_model,
+            resolved_options=resolved_options,
+            metadata={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
+            held_out=ValidationExamples.create_if_usable(
+                {},
+                Examples.independent(validation_rows.hidden.blocks.lengths()[validation_rows.rows]),
+                features=validation_rows.features,
+            ),
+            features=rows.features,
+            max_snapshots=options.max_snapshots,
+            best_by=best_by,
+        )
+
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, LanguageMeasurement], dict[str, Any]]:
+        from mrc_workbench.models.reader_networks import load_masked
+
+        source = finished_model_source(model_folder)
+        return {"after": self._evaluate_model(load_masked(source, pairs=self._options.pairs))}, {}
+
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        row_sets = (self._data.validation_rows, self._data.training_sample)
+        return sum(estimate_seconds(partial(self._guess_tokens, model, rows), rows.batches()) for rows in row_sets)
+
+    def _load_model(self, source: ModelSource) -> Any:
+        from mrc_workbench.models.reader_networks import load_masked, new_masked
+
+        options = self._options
+        tokenizer = self._data.tokenizer
+        if options.base != STARTER:
+            loaded = load_masked(source, pairs=options.pairs)
+            if options.max_length > loaded.max_seq_length:
+                message = f"max_length must be {loaded.max_seq_length} or less, the maximum of the base"
+                raise OptionError("max_length", "longer_than_the_base", message)
+            return loaded
+        config = masking.configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
+        return new_masked(config, tokenizer, pairs=options.pairs, seed=options.seed)
+
+    def _evaluate_model(self, model: Any) -> LanguageMeasurement:
+        row_sets = (self._data.validation_rows, self._data.training_sample)
+        validation, training = (self._guess_tokens(model, rows, rows.batches()) for rows in row_sets)
+        return LanguageMeasurement(validation, training, evaluation_key=self._data.evaluation_key)
+
+    def _guess_tokens(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> masking.MaskedPredictions:
+        return masking.predict_masked_tokens(model, map(rows.hidden.features, batches), self._options.precision)
