@@ -18,7 +18,6 @@ from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.pages import evaluation, results
-from mrc_workbench.labs.reading.pages.evaluate import zip_predictions
 from mrc_workbench.labs.reading.scores import ScoringRules, read_predictions
 from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
@@ -167,7 +166,7 @@ def test_explains_selected_passage_and_small_slices() -> None:
 
 
 def test_exports_predictions_and_stores_arrays(view: evaluation.ReadingView) -> None:
-    with zipfile.ZipFile(io.BytesIO(zip_predictions(view))) as files:
+    with zipfile.ZipFile(io.BytesIO(results.zip_predictions(view))) as files:
         assert len(files.namelist()) == 2 * len(view.ks)
         path = workspace() / "one.json"
         path.write_bytes(files.read("01-bm25-words-5.json"))
