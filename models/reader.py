@@ -291,5 +291,5 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: use a transformer", model=source.reference)
-    network, tokenizer, _ = load_network(source, AutoModelForQuestionAnswering, new_head=new_head)
+    network, tokenizer, _ = load_network(source, AutoModelForQuestionAnswering.from_pretrained, new_head=new_head)
     return SpanNetwork(network, tokenizer, most_tokens(tokenizer, network.config))
