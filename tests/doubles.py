@@ -1,11 +1,13 @@
 """A small world to search in: five passages, six questions, an encoder and a scorer whose numbers can be counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.models.vectors import TokenVectors
 
@@ -101,3 +103,14 @@ class SharedWordScorer:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         return np.array([len(set(q.split()) & set(p.split())) for q, p in pairs], dtype=np.float32)
+
+
+def raises_failure(
+    code: str, kind: type[Failure] = Failure, *, match: str | None = None, details: Mapping[str, object] | None = None
+) -> pytest.RaisesExc[Failure]:
+    """Return a context manager that expects a failure with this code and, if given, this message and these details."""
+
+    def has_code_and_details(failure: Failure) -> bool:
+        return failure.code == code and details in (None, failure.details)
+
+    return pytest.raises(kind, match=match, check=has_code_and_details)

@@ -48,11 +48,15 @@ commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 @dataclass(frozen=True)
 class _PartData:
-    """A part of a set, by its rows, and its sentences."""
+    """A part of a set, by its rows, and its sentences. Raises `EmbeddingError` (`no_pairs`) if it is empty."""
 
     pairs: PairSet
     name: Part
     rows: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not len(self.rows):
+            raise EmbeddingError("no_pairs", f"the {self.name.value} part of {self.pairs.name!r} holds no row")
 
     @cached_property
     def part(self) -> PairSet:
@@ -99,8 +103,6 @@ def evaluate(
     """
     rows = split_pairs(pairs)
     part = part or evaluation_part(rows)
-    if not len(rows[part]):
-        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
     part_data = _PartData(pairs, part, rows[part])
     names = [*dict.fromkeys(models)]
     probe_parts = _probe_parts(pairs, rows, part)
@@ -253,10 +255,7 @@ def run(request: results.EmbeddingRequest, pairs: PairSet, progress: Progress) -
 
 def sentences_of(pairs: PairSet, part: Part) -> list[str]:
     """Return the distinct sentences of a part in the order of a map's points. Raises `EmbeddingError` (`no_pairs`)."""
-    rows = split_pairs(pairs)[part]
-    if not len(rows):
-        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
-    return DistinctSentences.from_pairs(pairs.at(rows)).sentences
+    return _PartData(pairs, part, split_pairs(pairs)[part]).distinct.sentences
 
 
 def _part_vectors(model: str, part: Part, pairs: PairSet, progress: Progress) -> np.ndarray:

@@ -13,14 +13,15 @@ from sentence_transformers import SentenceTransformer
 from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models import inference
-from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import PairTokenizer, longest_first
+from tests.doubles import raises_failure
 from tests.models.worlds import damaged, sharpened
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,10 @@ rng = np.random.default_rng(0)
 LENGTHS = [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
 PAIR_TEXTS = [" ".join(rng.choice(WORDS, n)) for n in LENGTHS]
 PAIRS = [(PAIR_TEXTS[first], PAIR_TEXTS[second]) for first, second in rng.integers(0, len(PAIR_TEXTS), (300, 2))]
+
+
+def build_reranker(folder: Path) -> Path:
+    return with_head(build_cross_encoder_base(folder))
 
 
 def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarray:
@@ -68,7 +73,7 @@ def test_bfloat16_vectors_are_close_to_float32(folder: Path) -> None:
     np.testing.assert_array_equal(again.encode("passage", TEXTS), again.encode("passage", TEXTS))
 
 
-def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
+def test_results_depend_on_precision_except_for_starter(folder: Path) -> None:
     source = find_model(str(folder))
     keys = {BiEncoder(source, [], precision=precision).fingerprint for precision in inference.Precision}
     assert len(keys) == 3
@@ -77,8 +82,12 @@ def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
     assert len({starter.fingerprint for starter in starters}) == 1
     assert not inference.takes_rows(starters[0].model)
     vectors = [starter.encode("passage", SENTENCES) for starter in starters]
-    np.testing.assert_array_equal(vectors[0], vectors[1])
-    np.testing.assert_array_equal(vectors[0], vectors[2])
+    scorers = [CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=item) for item in inference.Precision]
+    assert len({scorer.fingerprint for scorer in scorers}) == 1
+    scores = [scorer.score([(text, other) for text in SENTENCES for other in SENTENCES]) for scorer in scorers]
+    for outputs in (vectors, scores):
+        np.testing.assert_array_equal(outputs[0], outputs[1])
+        np.testing.assert_array_equal(outputs[0], outputs[2])
 
 
 def test_restores_model_after_encoding(folder: Path) -> None:
@@ -137,12 +146,24 @@ def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPa
     assert rest.meter.lap()[1] > 0
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_rejects_non_finite_weights_and_stores_nothing(number: float, folder: Path, tmp_path: Path) -> None:
-    model_path = str(damaged(folder, tmp_path / "damaged", number))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
-        BiEncoder(find_model(model_path), []).encode_passages(TEXTS)
-    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
+@pytest.mark.parametrize(
+    ("build", "number", "compute"),
+    [
+        (build_bi_encoder, np.nan, lambda source: BiEncoder(source, []).encode_passages(TEXTS)),
+        (build_bi_encoder, np.inf, lambda source: BiEncoder(source, []).encode_passages(TEXTS)),
+        (build_sparse_encoder, np.nan, lambda source: SparseTextEncoder(source, []).encode_passages(TEXTS)),
+        (build_reranker, np.nan, lambda source: CrossEncoderScorer(source, []).score(PAIRS[:5])),
+    ],
+)
+def test_rejects_non_finite_weights_and_stores_nothing(build: Any, number: float, compute: Any, tmp_path: Path) -> None:
+    model_path = str(damaged(build(tmp_path / "whole"), tmp_path / "damaged", number))
+    with raises_failure(
+        "not_finite",
+        ModelError,
+        match=f"the model '{model_path}' returns values that are no numbers",
+        details={"model": model_path},
+    ):
+        compute(find_model(model_path))
     assert not list(workspace().rglob("*.np?"))
 
 
@@ -236,23 +257,6 @@ def test_bfloat16_keeps_order_and_distinct_scores(scorer_folder: Path) -> None:
     assert len(np.unique(reduced)) > 0.95 * len(np.unique(exact))
 
 
-def test_starter_always_scores_in_float32() -> None:
-    pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
-    starter = find_model(STARTER)
-    scorers = [CrossEncoderScorer(starter, SENTENCES, precision=precision) for precision in inference.Precision]
-    assert len({scorer.fingerprint for scorer in scorers}) == 1
-    first, *others = (scorer.score(pairs) for scorer in scorers)
-    for scores in others:
-        np.testing.assert_array_equal(scores, first)
-
-
-def test_rejects_non_finite_scores(scorer_folder: Path, tmp_path: Path) -> None:
-    model_path = str(damaged(scorer_folder, tmp_path / "damaged"))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
-        CrossEncoderScorer(find_model(model_path), []).score(PAIRS[:5])
-    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
-
-
 def addresses(model: Any) -> set[int]:
     return {parameter.data_ptr() for parameter in model[0].parameters()}
 
@@ -264,6 +268,7 @@ def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
     assert addresses(dense.model) == addresses(late.model)
     alone = load_token_encoder(source, inference.TokenLayers.UPPER)
     vectors = alone.encode_query(SENTENCES, convert_to_numpy=True, show_progress_bar=False)
+    del dense  # the weights outlive the first encoder
     for shared, expected in zip(late.encode("question", SENTENCES), vectors, strict=True):
         np.testing.assert_array_equal(shared, expected.astype(np.float16))
 
@@ -278,14 +283,3 @@ def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
     for parameter in trained.parameters():
         parameter.data.zero_()
     np.testing.assert_array_equal(dense.encode("question", SENTENCES), before)
-
-
-def test_shared_weights_outlive_first_encoder(tmp_path: Path) -> None:
-    source = find_model(str(build_bi_encoder(tmp_path / "base")))
-    dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
-    late = TokenEncoder(source, [], precision=inference.Precision.FLOAT32, layers=inference.TokenLayers.UPPER)
-    dense.load()
-    before = late.encode("question", SENTENCES)
-    del dense
-    for now, then in zip(late.encode("question", SENTENCES), before, strict=True):
-        np.testing.assert_array_equal(now, then)

@@ -112,17 +112,12 @@ def test_rejects_base_as_reader_or_reranker(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layers", [-1, 0, 1])
-def test_rejects_config_with_wrong_number_of_layers(layers: int, folders: dict[str, Path]) -> None:
-    for kind, load in LOADERS.items():
-        change(folders[kind], "config.json", num_hidden_layers=layers)
-        assert refusal(load, folders[kind]).code == ("impossible" if layers < 1 else "weights_missing"), kind
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "values", "code"),
     [
+        ("config.json", {"num_hidden_layers": -1}, "impossible"),
+        ("config.json", {"num_hidden_layers": 0}, "impossible"),
+        ("config.json", {"num_hidden_layers": 1}, "weights_missing"),
         ("config.json", {"hidden_size": 48}, "weights_missing"),
         ("config.json", {"intermediate_size": -64}, "impossible"),
         ("config.json", {"vocab_size": "many"}, "impossible"),
@@ -204,38 +199,20 @@ def test_counts_claimed_parameters_by_formula() -> None:
 
 @pytest.mark.slow
 def test_real_models_claim_no_more_than_they_hold() -> None:
-    from transformers import (
-        AlbertConfig,
-        AlbertModel,
-        BertConfig,
-        BertModel,
-        DistilBertConfig,
-        DistilBertModel,
-        GPT2Config,
-        GPT2Model,
-        ModernBertConfig,
-        ModernBertModel,
-        T5Config,
-        T5EncoderModel,
-    )
+    import transformers
 
-    kinds = [
-        (BertConfig, BertModel, {"hidden_size": 96, "num_attention_heads": 4, "intermediate_size": 200}),
-        (AlbertConfig, AlbertModel, {"hidden_size": 96, "num_attention_heads": 4, "intermediate_size": 200}),
-        (DistilBertConfig, DistilBertModel, {"dim": 96, "n_heads": 4, "hidden_dim": 200}),
-        (ModernBertConfig, ModernBertModel, {"hidden_size": 96, "num_attention_heads": 4, "intermediate_size": 200}),
-        (GPT2Config, GPT2Model, {"n_embd": 96, "n_head": 4}),
-        (T5Config, T5EncoderModel, {"d_model": 96, "d_kv": 24, "num_heads": 4, "d_ff": 200}),
+    bert = {"hidden_size": 96, "num_attention_heads": 4, "intermediate_size": 200}
+    kinds: list[tuple[Any, Any, dict[str, int]]] = [
+        (transformers.BertConfig, transformers.BertModel, bert),
+        (transformers.AlbertConfig, transformers.AlbertModel, bert),
+        (transformers.DistilBertConfig, transformers.DistilBertModel, {"dim": 96, "n_heads": 4, "hidden_dim": 200}),
+        (transformers.ModernBertConfig, transformers.ModernBertModel, bert),
+        (transformers.GPT2Config, transformers.GPT2Model, {"n_embd": 96, "n_head": 4}),
+        (transformers.T5Config, transformers.T5EncoderModel, {"d_model": 96, "d_kv": 24, "num_heads": 4, "d_ff": 200}),
     ]
     for configuration, model, values in kinds:
         config = configuration(vocab_size=50_400, **values)
         assert 0 < loading.claimed_parameters(config.to_dict()) <= model(config).num_parameters(), model
-
-
-@pytest.mark.slow
-def test_accepts_usable_models(tmp_path: Path) -> None:
-    loading.require_fitting_folder("tiny", build_bi_encoder(tmp_path / "bi"))
-    loading.require_fitting_folder("tiny", build_cross_encoder_base(tmp_path / "cross", segment_types=1))
 
 
 def test_rejects_weights_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

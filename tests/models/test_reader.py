@@ -25,6 +25,7 @@ from mrc_workbench.models.reader import (
 )
 from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from mrc_workbench.models.sources import STARTER, find_model
+from tests.doubles import raises_failure
 from tests.models.worlds import sharpened
 from tests.tiny_models import SENTENCES, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
@@ -150,9 +151,8 @@ def test_stores_span_options(folder: Path, tmp_path: Path) -> None:
 
 
 def test_rejects_starter() -> None:
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("starter_reader", ModelError):
         SpanReader(find_model(STARTER)).read(PAIRS)
-    assert caught.value.code == "starter_reader"
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
@@ -212,9 +212,8 @@ def test_rejects_tokenizer_without_offsets() -> None:
     class Slow:
         is_fast = False
 
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("no_letters", ModelError):
         SpanTokens(Slow(), 512, SpanOptions(), "old")
-    assert caught.value.code == "no_letters"
 
 
 @pytest.mark.parametrize("wrong", [{"length": -1}, {"overlap": -1}, {"longest_answer": 0}, {"length": 9, "overlap": 6}])
@@ -346,9 +345,7 @@ def test_reports_missing_prediction_layers_and_initializes_them_deterministicall
 
 
 def test_rejects_models_that_are_no_masked_language_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("no_pairs", ModelError):
         load_masked(find_model(str(build_cross_encoder_base(tmp_path / "roberta"))), pairs=True)
-    assert caught.value.code == "no_pairs"
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("starter_language", ModelError):
         load_masked(find_model(STARTER))
-    assert caught.value.code == "starter_language"

@@ -18,7 +18,7 @@ from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, PassageCorpus, find_corpus, is_held_out, text_corpus
 from mrc_workbench.data.workspace import acting_as, workspace
 from mrc_workbench.workbench.cli import main
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 
 
 def written(folder: Path, content: str | bytes) -> Path:

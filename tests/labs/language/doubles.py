@@ -1,14 +1,11 @@
-"""A tokenizer for values by hand, whose tokens are the letters without spaces, and an assertion for failures."""
+"""A tokenizer for values by hand, whose tokens are the letters without spaces."""
 
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import pytest
 
-from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.models.language.tokenizers import Specials
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)
@@ -65,8 +62,3 @@ def documents(count: int, seed: int = 0) -> list[str]:
 
 def token_stream(texts: list[str]) -> list[int]:
     return list(chain.from_iterable([*ids_of(text), END] for text in texts))
-
-
-def raises_failure(code: str, kind: type[Failure] = LanguageError) -> pytest.RaisesExc[Failure]:
-    """Return a context manager that expects a failure with this code."""
-    return pytest.raises(kind, check=lambda failure: failure.code == code)

@@ -18,7 +18,7 @@ from mrc_workbench.labs.language.comparison import Fertility, HeldOutDocuments, 
 from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind, cut_positions
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.workbench.cli import main
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, Documents, prepared
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")

@@ -12,7 +12,7 @@ from mrc_workbench.labs.language.network import SentenceToken, TransformerModel,
 from mrc_workbench.models.language.tokenizers import find_tokenizer
 from mrc_workbench.models.packaged import installed_base
 from mrc_workbench.models.sources import default_model, find_model
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 from tests.labs.language.tiny_bert import BELLY, DIMENSIONS, N_HEADS, N_LAYERS, PEAR, PIECES, SHIP, SPECIALS
 
 SHIP_TOKENS = ["[CLS]", "항구", "##에서", "배", "##를", "탔", "##다", "[SEP]"]

@@ -13,7 +13,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.language import layers as layers_module
 from mrc_workbench.labs.language.layers import PoolingMode, sample_questions
 from mrc_workbench.labs.language.network import TransformerModel, model_prompts
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 from tests.labs.language.tiny_bert import BELLY, N_LAYERS, PEAR, SHIP, write_model
 
 TEXTS = (SHIP, PEAR, BELLY, "나는 한강에서 먹었다", "서울", "배를 먹었다", "담배")

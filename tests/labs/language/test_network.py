@@ -12,7 +12,7 @@ from mrc_workbench.labs.language.network import SentenceToken, TransformerModel,
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 from tests.labs.language.tiny_bert import PIECES, SPECIALS, write_model
 
 pytestmark = pytest.mark.slow
@@ -116,9 +116,8 @@ def test_word_probability_sums_its_tokens(source: ModelSource, expected_probabil
 
 def test_rejects_word_of_several_tokens(source: ModelSource) -> None:
     predictions = network.predict_by_checkpoint([source], TEXT)
-    with pytest.raises(LanguageError, match="배 · ##를") as caught:
+    with raises_failure("not_one_piece", LanguageError, match="배 · ##를"):
         predictions.word_probability("배를")
-    assert caught.value.code == "not_one_piece"
     with pytest.raises(LanguageError, match="into several tokens"):
         predictions.word_probability("쀍")  # an unknown token
 
@@ -161,6 +160,5 @@ def test_rejects_starter() -> None:
 def test_reports_damaged_model_by_name(tmp_path: Path) -> None:
     source = write_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=tmp_path.name) as caught:
+    with raises_failure("unloadable", ModelError, match=tmp_path.name):
         load_masked_lm(source)
-    assert caught.value.code == "unloadable"

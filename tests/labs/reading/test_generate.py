@@ -15,6 +15,7 @@ from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.models.llm import Endpoint, EndpointError, Usage, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
+from tests.doubles import raises_failure
 from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, city_of_question, correct_answer
 
 ALL_IDS = {request.id for request in REQUESTS}
@@ -68,11 +69,12 @@ def test_missing_usage_counts_as_estimated(reported_usage: Usage | None) -> None
     assert budget.spent == budget.estimated == pytest.approx(1500 / 1e6)
 
 
-@pytest.mark.parametrize("wrong", [(-1, 1), (1, math.nan), (1, 1, -0.1), (math.inf, 1), (1, 1, math.inf)])
-def test_rejects_invalid_prices(wrong: tuple[float, ...]) -> None:
-    with pytest.raises(ReadingError) as caught:
-        Prices(*wrong)
-    assert caught.value.code == "price_range"
+def test_rejects_invalid_prices_and_concurrency() -> None:
+    for wrong in ((-1, 1), (1, math.nan), (1, 1, -0.1), (math.inf, 1), (1, 1, math.inf)):
+        with raises_failure("price_range", ReadingError):
+            Prices(*wrong)
+    with raises_failure("generator_range", ReadingError):
+        run_batch(None, concurrency=65)
 
 
 def run_batch(server: ChatServer | None, generator: Generator = GENERATOR, **options: object) -> Batch:
@@ -335,12 +337,8 @@ def test_price_limit_stops_and_higher_limit_continues() -> None:
         rest = run_batch(server, prices=Prices(1000, 1000, limit=1000.0))
         assert (rest.end_reason, rest.n_remaining, len(server.requests)) == (None, 0, 10)
         assert run_batch(server, prices=Prices(1000, 1000, limit=0)).end_reason is None  # stored answers are free
-
-
-def test_too_low_price_limit_sends_no_request() -> None:
-    with chat_server(correct_answer) as server:
-        batch = run_batch(server, prices=Prices(1, 1, limit=1e-9))
-    assert (server.requests, batch.n_remaining, batch.spent) == ([], 10, 0)
+        nothing = run_batch(server, replace(GENERATOR, temperature=1), prices=Prices(1, 1, limit=1e-9))
+        assert (len(server.requests), nothing.n_remaining, nothing.spent) == (10, 10, 0)
 
 
 def test_cost_without_usage_is_estimated() -> None:
@@ -360,12 +358,6 @@ def test_interrupted_answer_costs_and_refusal_does_not() -> None:
             batch = generate(GENERATOR, [request], Endpoint(server.address, KEY), prices=Prices(1, 1))
         assert bool(batch.failures) is True
         assert (batch.spent > 0, batch.estimated > 0) == (costs, costs)
-
-
-def test_rejects_too_many_concurrent_requests() -> None:
-    with pytest.raises(ReadingError) as caught:
-        run_batch(None, concurrency=65)
-    assert caught.value.code == "generator_range"
 
 
 def test_requests_unreadable_stored_answers_again() -> None:

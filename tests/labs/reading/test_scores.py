@@ -17,6 +17,7 @@ from mrc_workbench.labs.reading.labels import NO_ANSWER, LabelKind
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules, score_answer, score_answers
 from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
+from tests.doubles import raises_failure
 from tests.labs.reading.doubles import score_words
 
 WHO = 12
@@ -67,9 +68,8 @@ def test_compares_readers_by_each_metric() -> None:
 
 
 def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
-    with pytest.raises(ReadingError, match="no answer is of a question of 'four'") as caught:
+    with raises_failure("other_questions", ReadingError, match="no answer is of a question of 'four'"):
         score_answers(four_questions(), {"x": "서울"}, ScoringRules.KORQUAD)
-    assert caught.value.code == "other_questions"
     with pytest.raises(ReadingError, match="holds no question"):
         score_answers(QuestionSet("none", four_questions().passages, ()), {}, ScoringRules.KORQUAD)
 

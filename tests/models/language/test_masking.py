@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 
 from mrc_workbench.models.language import masking
 from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, word_starts, write_tokens
+from tests.doubles import raises_failure
 from tests.labs.language import doubles
 from tests.labs.language.doubles import BEGIN, END, SPECIALS, ids_of
 
@@ -89,6 +90,8 @@ def test_masking_fractions_are_configurable() -> None:
     assert hidden.sum() / (tokens >= 5).sum() == pytest.approx(0.4, abs=0.005)
     assert (inputs[hidden] == doubles.MASK).mean() == pytest.approx(0.5, abs=0.01)
     assert (inputs[hidden] == tokens[hidden]).mean() < 0.001, "nothing is left as it is"
+    assert np.array_equal(inputs[~hidden], tokens[~hidden])
+    assert np.array_equal(labels[hidden], tokens[hidden])
 
 
 def test_never_masks_or_inserts_special_tokens() -> None:
@@ -101,25 +104,6 @@ def test_never_masks_or_inserts_special_tokens() -> None:
     assert np.array_equal(labels[~special], tokens[~special])
     assert inputs[~special].min() >= 5
     assert len(np.unique(inputs)) > SIZE / 2, "any piece of text may stand there"
-
-
-def test_unmasked_tokens_are_unchanged() -> None:
-    rng = np.random.default_rng(1)
-    tokens = batch(np.random.default_rng(0))
-    inputs, labels = masker().mask_tokens(tokens, each(tokens), rng)
-    assert np.array_equal(inputs[labels == masking.IGNORED], tokens[labels == masking.IGNORED])
-    assert np.array_equal(np.where(labels == masking.IGNORED, tokens, labels), tokens)
-
-
-def test_masks_whole_words() -> None:
-    rng = np.random.default_rng(0)
-    tokens = batch(np.random.default_rng(0), 200)
-    words = masking.words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
-    _, labels = masker().mask_tokens(tokens, words, rng)
-    hidden = labels != masking.IGNORED
-    text = tokens >= 5
-    assert whole_or_not_at_all(hidden[text], numbered(words)[text])
-    assert 0.1 < hidden[text].mean() < 0.2
 
 
 @pytest.mark.parametrize(
@@ -144,10 +128,6 @@ def test_finds_word_starts(text: str, offsets: Any, whole_words: WholeWords, sta
     (is_start,) = word_starts([text], [np.array(offsets)], whole_words)
     assert is_start.dtype == bool
     assert is_start.tolist() == starts
-
-
-def test_numbers_words_by_starts() -> None:
-    assert masking.words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
 
 
 def written(folder: Path, texts: list[str]) -> TokenFile:
@@ -256,28 +236,6 @@ def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str])
         assert len(own) == -(-len(ids_of(text)) // 61)
 
 
-def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
-    pairs = masking.SegmentPairs(file, 64, SPECIALS)
-    rng = np.random.default_rng(3)
-    rows = np.tile(np.arange(len(pairs)), 5)
-    read = pairs.read(rows.tolist(), rng)
-    assert read.follows is not None
-    assert binomtest(int((read.follows == masking.NEXT).sum()), len(rows), 0.5).pvalue > 0.01
-    bounds = zip(file.bounds[:-1].tolist(), file.bounds[1:].tolist(), strict=True)
-    text_of = [to_text(file.tokens[start : end - 1]) for start, end in bounds]
-    for index, row in enumerate(rows.tolist()):
-        tokens = read.tokens[index]
-        segments = read.segments[index]
-        first, second = (to_text(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
-        own = text_of[int(pairs.document[row])]
-        assert first in own
-        if read.follows[index] == masking.NEXT:
-            assert second in own
-            assert first + second in own or len(first + second) == 61, "cut off at the end where too long"
-        elif len(second) > 3:  # fewer letters may stand anywhere
-            assert second not in own
-
-
 @pytest.mark.slow
 def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     """With a distinct token at each position, tokens identify their source."""
@@ -305,10 +263,6 @@ def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     assert binomtest(int((read.follows == masking.NEXT).sum()), 10_000, 0.5).pvalue > 0.01
 
 
-def to_text(tokens: np.ndarray) -> str:
-    return "".join(map(chr, tokens.tolist()))
-
-
 def test_pair_layout_matches_bert(tmp_path: Path) -> None:
     pairs = masking.SegmentPairs(written(tmp_path, ["ab cd", "ef"]), 16, SPECIALS)
     real = next(pair for _ in range(50) if (pair := pairs.read([0], RNG)).follows is not None and not pair.follows[0])
@@ -317,7 +271,7 @@ def test_pair_layout_matches_bert(tmp_path: Path) -> None:
     assert real.words[0].tolist() == [0, 1, 1, 2, 3, 3, 4]
 
 
-def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
+def test_copies_and_missing_text_do_not_count_as_other_documents(tmp_path: Path) -> None:
     pairs = masking.SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS)
     rng = np.random.default_rng(0)
     read = pairs.read([0] * 40, rng)
@@ -325,8 +279,10 @@ def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
     seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == masking.RANDOM]
     assert len(seconds)
     assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
-    with doubles.raises_failure("one_document"):
+    with raises_failure("one_document"):
         masking.SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
+    with raises_failure("no_tokens"):
+        masking.PackedBlocks(written(tmp_path / "none", []), 16, SPECIALS)
 
 
 def test_truncates_longer_segment(tmp_path: Path) -> None:
@@ -334,11 +290,6 @@ def test_truncates_longer_segment(tmp_path: Path) -> None:
     read = pairs.read([0] * 40, np.random.default_rng(0))
     ends = {tuple(tokens[segments == 1].tolist()) for tokens, segments in zip(read.tokens, read.segments, strict=True)}
     assert (*ids_of("bcdefgh"), END) in ends, "beside the six letters of the first, which stay"
-
-
-def test_rejects_empty_text(tmp_path: Path) -> None:
-    with doubles.raises_failure("no_tokens"):
-        masking.PackedBlocks(written(tmp_path, []), 16, SPECIALS)
 
 
 def test_rows_are_deterministic_for_seed(file: TokenFile) -> None:

@@ -26,7 +26,7 @@ from mrc_workbench.models.language.tokenizer_training import (
     morpheme_boundaries,
     train_on,
 )
-from tests.labs.language.doubles import raises_failure
+from tests.doubles import raises_failure
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")
 VERBS = ("갔다", "왔다", "보았다", "먹었다", "걸었다", "불렀다", "만났다", "잤다", "Café", "3.5km")

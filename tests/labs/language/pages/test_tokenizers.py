@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared, trained
-from tests.workbench.views.driving import opened, run, texts
+from tests.workbench.views.driving import opened, page_html, run, texts
 
 EN = catalog("en")
 TEXTS = [*dict.fromkeys(SENTENCES)][:60]
@@ -87,10 +87,6 @@ def store_result(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.
     counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
     study.STUDY.results.write(job.folder, study.TokenizerComparison(corpus, len(TEXTS), stored_results, counts))
     return job
-
-
-def page_html(app: AppTest) -> str:
-    return "\n".join(element.proto.body for element in app.get("html"))
 
 
 def test_starts_with_default_request(data: StoredSet, requests: list[study.TokenizerRequest]) -> None:

@@ -24,7 +24,7 @@ from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.doubles import small_set
 from tests.labs.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.labs.reading.pages.worlds import create_finished_run, page, replace_readers
-from tests.workbench.views.driving import opened, press, run, texts
+from tests.workbench.views.driving import opened, page_html, press, run, texts
 
 EN = catalog("en")
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 수도 <script>alert(2)</script>"
@@ -38,10 +38,6 @@ def data() -> StoredSet:
 @pytest.fixture(autouse=True)
 def readers_loaded(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
     return replace_readers(monkeypatch)
-
-
-def page_html(app: AppTest) -> str:
-    return "\n".join(str(element.value) for element in app.get("html"))
 
 
 def open_with_question(question: str, retrievers: str = "BM25", **address: str) -> AppTest:
