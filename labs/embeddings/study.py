@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
+from pydantic import TypeAdapter
 
-from mrc_workbench.data.cache import SCORES, Arrays, load_arrays, save_arrays
+from mrc_workbench.data.cache import Arrays, Artifact
 from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.pairs import PairKind, PairSet, evaluation_part, split_pairs
@@ -23,7 +24,6 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import Study
 from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
 from mrc_workbench.data.text.corpora import ProgressCallback, scale_progress
-from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.labs.embeddings import geometry, judgement, results
 from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, DistinctSentences, EmbeddingError, encode, measure_cost
 from mrc_workbench.labs.embeddings.geometry import find_neighbours, project, similarity_matrix
@@ -43,6 +43,7 @@ _METRIC_RANGES = {
 # a model's result without its metrics, and by metric the values that the metric is the mean of
 _ModelMeasurement = tuple[ModelResult, Mapping[str, np.ndarray]]
 _ENCODING_FRACTION = 0.8  # of the work for a map
+_TASKS: Artifact[dict[str, Any]] = Artifact("result", TypeAdapter(dict[str, Any]))
 commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
@@ -282,16 +283,12 @@ def save(result: EncoderEvaluation | TaskResult, folder: Path) -> None:
     if isinstance(result, EncoderEvaluation):
         results.save(result, folder)
         return
-    save_arrays(folder / "arrays.npz", result.arrays)
-    write_json(folder / SCORES, result.content)
+    _TASKS.write(folder, result.content, result.arrays)
 
 
 def load_task(folder: Path) -> TaskResult:
     """Read the result of a task. Raises `ValueError` if missing."""
-    arrays = load_arrays(folder / "arrays.npz") if (folder / SCORES).is_file() else None
-    if arrays is None:
-        raise ValueError(f"{folder} holds no finished result")
-    return TaskResult(read_json(folder / SCORES), arrays)
+    return _TASKS.read(folder, TaskResult)
 
 
 STUDY = Study[results.EmbeddingRequest, EncoderEvaluation | TaskResult](

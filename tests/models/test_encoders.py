@@ -1,6 +1,5 @@
 """Encoding as fast as the machine allows gives what the library's plain `encode` gives."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.models.windows import PairTokenizer, longest_first
+from mrc_workbench.models.windows import PairTokenizer
 from tests.doubles import raises_failure
 from tests.models.worlds import damaged, sharpened
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
@@ -123,29 +122,6 @@ def test_passes_respect_limit_with_little_padding(folder: Path, monkeypatch: pyt
     assert sum(rows for rows, _ in shapes) == len(TEXTS)
 
 
-def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 32)
-    source = find_model(str(folder))
-
-    class Ending(BiEncoder):
-        calls = 0
-
-        def encode(self, side: str, texts: Sequence[str], on_progress: Any = None) -> np.ndarray:
-            self.calls += 1
-            if self.calls == 4:
-                raise KeyboardInterrupt
-            return super().encode(side, texts, on_progress)
-
-    with pytest.raises(KeyboardInterrupt):
-        Ending(source, []).encode_passages(TEXTS)
-    rest = Ending(source, [])
-    rest.calls = 10
-    vectors = rest.encode_passages(TEXTS)
-    assert rest.calls == 10 + 5 - 3
-    np.testing.assert_allclose(vectors, BiEncoder(source, []).encode("passage", TEXTS), atol=1e-2)
-    assert rest.meter.lap()[1] > 0
-
-
 @pytest.mark.parametrize(
     ("build", "number", "compute"),
     [
@@ -230,14 +206,6 @@ def test_leaves_unsupported_tokenizer_to_library(model: Any, monkeypatch: pytest
         assert "preprocess" not in vars(model[0])
 
 
-def test_truncates_longest_text_first() -> None:
-    assert longest_first(3, 4, 7) == (3, 4)
-    assert longest_first(3, 9, 7) == (3, 4)
-    assert longest_first(9, 3, 7) == (4, 3)
-    assert longest_first(9, 9, 7) == (3, 4)
-    assert longest_first(10, 9, 7) == (4, 3)
-
-
 def test_float32_scores_equal_library(scorer_folder: Path, model: Any) -> None:
     scorer = CrossEncoderScorer(find_model(str(scorer_folder)), [], precision=inference.Precision.FLOAT32)
     scores = scorer.score(PAIRS)
@@ -261,7 +229,7 @@ def addresses(model: Any) -> set[int]:
     return {parameter.data_ptr() for parameter in model[0].parameters()}
 
 
-def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
+def test_only_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
     late = TokenEncoder(source, [], precision=inference.Precision.FLOAT32, layers=inference.TokenLayers.UPPER)
@@ -271,10 +239,6 @@ def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
     del dense  # the weights outlive the first encoder
     for shared, expected in zip(late.encode("question", SENTENCES), vectors, strict=True):
         np.testing.assert_array_equal(shared, expected.astype(np.float16))
-
-
-def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
-    source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
     other = BiEncoder(find_model(str(build_bi_encoder(tmp_path / "other", num_hidden_layers=1))), [])
     trained = load_bi_encoder(source, [])

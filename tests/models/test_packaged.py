@@ -197,26 +197,22 @@ def test_fingerprint_depends_on_content() -> None:
     assert model_identity(source, ["a"]) == expected
 
 
-def test_rejects_unknown_packaged_name() -> None:
-    with raises_failure(
-        "model_not_found", ModelError, match="packaged:multilingual-e5-small", details={"model": "packaged:another"}
-    ):
-        find_model("packaged:another")
-
-
 def base(**other: str) -> packaged.PackagedBase:
     values = {name: getattr(packaged.DEFAULT, name) for name in packaged.PackagedBase.__dataclass_fields__}
     return packaged.PackagedBase(**values | {"name": "small"} | other)
 
 
-def test_missing_package_names_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_unknown_name_and_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = base(package="a_package_nobody_has")
     monkeypatch.setitem(packaged.PACKAGED, "small", missing)
     assert missing.path is None
-    with pytest.raises(ModelError, match=r"pip install a_package_nobody_has==0\.3\.0") as error_info:
+    details = {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
+    match = r"pip install a_package_nobody_has==0\.3\.0"
+    with raises_failure("not_packaged", ModelError, match=match, details=details):
         find_model("packaged:small")
-    assert error_info.value.code == "not_packaged"
-    assert error_info.value.details == {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
+    details = {"model": "packaged:another"}
+    with raises_failure("model_not_found", ModelError, match="packaged:multilingual-e5-small", details=details):
+        find_model("packaged:another")
 
 
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -203,9 +203,11 @@ def test_never_runs_code_of_model(kind: str, tmp_path: Path) -> None:
 
 
 def test_trust_remote_code_is_never_set() -> None:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (PROJECT / "retrieval").rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    assert len(trees) > 10
+    paths = [
+        path for folder in ("labs", "models", "retrieval", "training") for path in (PROJECT / folder).rglob("*.py")
+    ]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    assert len(paths) > 10
     assert not [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "trust_remote_code"]
     assert not [node for node in nodes if isinstance(node, ast.Constant) and node.value == "trust_remote_code"]
 

@@ -206,9 +206,7 @@ def test_reading_costs_match_measured_ratios() -> None:
     a_character = MEASURED[250] / costs[250]
     for length, milliseconds in MEASURED.items():
         assert costs[length] * a_character == pytest.approx(milliseconds, rel=0.12)
-
-
-def test_reading_cost_is_capped_at_model_length() -> None:
+    # models read no more of a longer text
     assert vector_blocks.reading_costs(np.array([2000, 2001, 100_000])).tolist() == [2012 + 2000**2 / 1200] * 3
     assert vector_blocks.reading_costs(np.zeros(0, dtype=np.int64)).sum() == 0
 

@@ -200,12 +200,6 @@ def test_pair_score_is_best_window_score(cross_encoder: Path) -> None:
         by_hand = [float(scorer.score([(question, part)])[0]) for part in read]
         assert score == pytest.approx(max(by_hand), abs=1e-5)
         assert bool(windows) == (text in (TEXTS[2], TEXTS[4]))
-
-
-def test_short_pairs_keep_their_scores(cross_encoder: Path) -> None:
-    scorer = CrossEncoderScorer(find_model(str(cross_encoder)), [])
-    pairs = [(question, text) for question in SENTENCES for text in TEXTS[:2]]
-    np.testing.assert_array_equal(scorer.score_windows(pairs, [0] * len(pairs), WindowOptions()), scorer.score(pairs))
     assert scorer.score_windows([], [], WindowOptions()).shape == (0,)
 
 

@@ -17,13 +17,13 @@ from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import ProjectedPoints, Projection
 from mrc_workbench.labs.embeddings.judgement import assign_bands, band_labels
 from mrc_workbench.labs.embeddings.pages import page
 from mrc_workbench.labs.embeddings.pages.page import EvaluationView
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest, MapRequest
+from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import list_comparisons, read_provenance
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, colour, legend, shape
@@ -86,10 +86,9 @@ def draw_retrieval(view: EvaluationView) -> None:
 
 
 def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
-    paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     metrics: dict[str, Interval] = {}
-    for path in paths:
-        evaluation = page.open_evaluation(path.parent)
+    for job in STUDY.stored():  # newest first
+        evaluation = page.open_evaluation(job.folder)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
             for model, result in evaluation.results_by_model.items():
                 if measure in result.metrics:

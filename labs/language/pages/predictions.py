@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.pairs import PairKind, evaluation_part
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.labs.language.layers import MAX_PASSAGES, MAX_QUESTIONS, LayerScores, PoolingMode
+from mrc_workbench.labs.language.layers import MAX_PASSAGES, MAX_QUESTIONS, LayerScores, PoolingMode, best_layer
 from mrc_workbench.labs.language.network import MASK, MAX_MASKS, CheckpointPredictions, TokenPrediction
 from mrc_workbench.labs.language.pages import page, resources
 from mrc_workbench.models.files import ModelError
@@ -309,7 +309,7 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
 
 
 def _people_answer(scores: LayerScores) -> str:
-    layer, pooling = scores.best
+    layer, pooling = best_layer(scores.spearman)
     best = f"{100 * np.nanmax(scores.spearman):.1f}"
     values = {"pooling": pooling_name(pooling), "best": best, "pairs": scores.pairs}
     last = scores.spearman[-1]
@@ -347,7 +347,7 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
 
 def _question_answer(findings: resources.LayerFindings) -> str:
     search = findings.search
-    layer, pooling = search.best
+    layer, pooling = best_layer(search.means)
     low, high = findings.intervals[layer, pooling]
     mean = search.means[layer, [*PoolingMode].index(pooling)]
     values = {"layer": layer, "pooling": pooling_name(pooling), "best": f"{100 * mean:.1f}"}

@@ -136,10 +136,12 @@ def test_predicts_with_each_checkpoint(tmp_path: Path) -> None:
     assert predictions.top_words(3) == [item for item in words if item.isalnum()][:3]
 
 
-def test_rejects_text_without_mask_or_with_many(masked: TransformerModel) -> None:
+def test_rejects_starter_and_text_without_mask_or_with_many(masked: TransformerModel) -> None:
     for text, code in (("배를 탔다", "no_mask"), ("[MASK] " * (network.MAX_MASKS + 1), "many_masks")):
         with raises_failure(code):
             fill_masks(masked, text)
+    with raises_failure("no_layers"):
+        load_masked_lm(find_model(STARTER))
 
 
 def test_rejects_model_without_mlm_head(tmp_path: Path) -> None:
@@ -150,11 +152,6 @@ def test_rejects_model_without_mlm_head(tmp_path: Path) -> None:
         with raises_failure("no_mlm_head") as caught:
             load_masked_lm(bare)
         assert caught.value.details == {"model": str(tmp_path)}
-
-
-def test_rejects_starter() -> None:
-    with raises_failure("no_layers"):
-        load_masked_lm(find_model(STARTER))
 
 
 def test_reports_damaged_model_by_name(tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ def unpublished_set() -> StoredPairs:
     return save_pairs(PairSet.from_columns("unpublished", pairs.kind, texts, pairs.values, scale=pairs.scale))
 
 
-def test_offers_bi_encoders_but_no_rerankers(unpublished_set: StoredPairs) -> None:
+def test_offers_existing_bi_encoders_with_distinct_names(
+    unpublished_set: StoredPairs,
+) -> None:
     run = worlds.create_finished_run(unpublished_set)
     worlds.create_finished_run(unpublished_set, kind="cross-encoder")
     add_model("a/model")
@@ -157,6 +159,12 @@ def test_offers_bi_encoders_but_no_rerankers(unpublished_set: StoredPairs) -> No
     assert models.names[run.id] == "Mine"
     assert models.default_selection == (STARTER, run.id)
     assert models.added == ("a/model",)
+    add_model("a/starter")
+    add_model("b/starter")
+    names = [*page_module.available_models().names.values()]
+    assert len(names) == len(set(names))
+    assert page_module.model_error("no/such/folder") is not None
+    assert page_module.model_error(DEFAULT_BI_ENCODER) is None
 
 
 def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -> None:
@@ -170,11 +178,6 @@ def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -
     )
     published = save_pairs(worlds.scored_set())  # all of it published for testing
     assert not page_module.has_seen(worlds.create_finished_run(published, SplitOptions(seed=1)), published, Part.TEST)
-
-
-def test_reports_missing_folder_without_hub_request() -> None:
-    assert page_module.model_error("no/such/folder") is not None
-    assert page_module.model_error(DEFAULT_BI_ENCODER) is None
 
 
 @pytest.fixture
@@ -211,10 +214,3 @@ def test_compares_correlation_with_retrieval(questions: StoredSet) -> None:
     expected = [100 * comparison.scores[name].means()["ndcg@10"] for name in ("Mine", "Dense")]
     assert table["value"].tolist() == pytest.approx(expected)  # the best by Spearman first
     assert expected[0] == 100
-
-
-def test_models_have_distinct_names() -> None:
-    add_model("a/starter")
-    add_model("b/starter")
-    names = [*page_module.available_models().names.values()]
-    assert len(names) == len(set(names))
