@@ -62,3 +62,15 @@ def labs() -> tuple[LabDefinition, ...]:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
         definitions.append(LabDefinition(name=file.parent.name, **content))
     return tuple(sorted(definitions, key=lambda lab: (lab.order, lab.name)))
+
+
+def __getattr__(name: str) -> Any:
+    """Return the commands of a lab that declares none, `commands_NAME`, and the command of its jobs, `run_NAME`."""
+    for lab in labs():
+        if name == f"commands_{lab.name}":
+            from mrc_workbench.data.commands import study_commands
+
+            return study_commands(lab.load_study())
+        if name == f"run_{lab.name}":
+            return lab.load_study().run_folder
+    raise AttributeError(name)

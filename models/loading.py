@@ -8,7 +8,7 @@ with untrained weights.
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import prod
@@ -134,10 +134,15 @@ def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVecto
 
 def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
     """Return the prompts of questions and passages, as in `encode_query` and `encode_document`."""
+    return select_prompts(model.prompts, model.default_prompt_name)
+
+
+def select_prompts(prompts: Mapping[str, Any], default_name: str | None) -> tuple[str, str]:
+    """Return the prompts of questions and passages among a model's prompts by name."""
 
     def prompt(*names: str) -> str:
-        name = next((name for name in names if name in model.prompts), model.default_prompt_name)
-        return model.prompts.get(name or "", "") or ""
+        name = next((name for name in names if name in prompts), default_name)
+        return str(prompts.get(name or "") or "")
 
     return prompt("query"), prompt("document", "passage", "corpus")
 

@@ -241,7 +241,7 @@ def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
     """Write a sentence-transformers folder of a BERT with mean pooling, as safetensors in half precision."""
     from safetensors.numpy import save_file
 
-    for name, content in _files(model).items():
+    for name, content in _files(model.sizes, model.pieces).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -274,9 +274,7 @@ def _tensors(sizes: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
         yield f"{name}.bias", f"{source_name}.b", shape[:1]
 
 
-def _files(model: QuantizedModel) -> dict[str, Any]:
-    sizes = model.sizes
-    pieces = model.pieces
+def _files(sizes: BertSizes, pieces: Pieces) -> dict[str, Any]:
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
     special = {**dict.fromkeys(("bos", "cls"), pieces.begin), **dict.fromkeys(("eos", "sep"), pieces.end)}
     special |= {"pad": pieces.pad, "unk": pieces.unknown, "mask": -1}

@@ -16,12 +16,11 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision, in_precision, passes_on
 from mrc_workbench.models.loading import most_tokens
 from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
-from mrc_workbench.models.windows import padded, pair_template
+from mrc_workbench.models.windows import Pair, padded, pair_template
 
 if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
 
-Pair = tuple[str, str]
 _MAX_CACHED_TOKENS = 32_000_000  # tokens; 12 bytes each
 _PAIRS_AT_ONCE = 2048  # cut and sorted together
 _CANDIDATES_PER_SPAN = 8  # more than 1, as neighbouring spans overlap
@@ -291,5 +290,5 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: use a transformer", model=source.reference)
-    network, tokenizer, _ = load_network(source, AutoModelForQuestionAnswering, new_head=new_head)
+    network, tokenizer, _ = load_network(source, AutoModelForQuestionAnswering.from_pretrained, new_head=new_head)
     return SpanNetwork(network, tokenizer, most_tokens(tokenizer, network.config))

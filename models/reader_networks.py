@@ -218,15 +218,20 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
     return model
 
 
-def load_network(source: ModelSource, kind: Any, tokenizer: Any = None, *, new_head: bool) -> tuple[Any, Any, Any]:
-    """Return a float32 network, its tokenizer, and its missing weights, set deterministically. Raises `ModelError`."""
+def load_network(
+    source: ModelSource, load: Callable[..., Any], tokenizer: Any = None, *, new_head: bool
+) -> tuple[Any, Any, Any]:
+    """Return a float32 network, its tokenizer, and its missing weights, set deterministically. Raises `ModelError`.
+
+    `load` is the method `from_pretrained` of a class of transformers.
+    """
     from transformers import AutoTokenizer
 
     where = loading.where_of(source)
     name = where.pop("model_name_or_path")
     with torch.random.fork_rng(devices=[]), files.loading(source.reference):
         torch.manual_seed(0)
-        network, info = kind.from_pretrained(name, **where, **loading.WEIGHTS, output_loading_info=True)
+        network, info = load(name, **where, **loading.WEIGHTS, output_loading_info=True)
         tokenizer = tokenizer or AutoTokenizer.from_pretrained(name, **where)
         loading.require_trained(source.reference, network, new_head=new_head)
         loading.require_readable(source.reference, tokenizer, network)
@@ -250,7 +255,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
             message = f"{source.reference!r} is no BERT, and has no head for pairs: train without pairs"
             raise ModelError("no_pairs", message, model=source.reference)
     kind = BertForPreTraining if pairs else AutoModelForMaskedLM
-    network, tokenizer, missing = load_network(source, kind, tokenizer, new_head=True)
+    network, tokenizer, missing = load_network(source, kind.from_pretrained, tokenizer, new_head=True)
     model = _masked_network(network, tokenizer)
     backbone = f"{network.base_model_prefix}."
     is_new = {

@@ -1,6 +1,6 @@
 """A small world to search in, with an encoder and a scorer whose numbers can be counted, and expected failures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -108,3 +108,14 @@ class SharedWordScorer:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         return np.array([len(set(q.split()) & set(p.split())) for q, p in pairs], dtype=np.float32)
+
+
+def raises_failure(
+    code: str, kind: type[Failure] = Failure, *, match: str | None = None, details: Mapping[str, object] | None = None
+) -> pytest.RaisesExc[Failure]:
+    """Return a context manager that expects a failure with this code and, if given, this message and these details."""
+
+    def has_code_and_details(failure: Failure) -> bool:
+        return failure.code == code and details in (None, failure.details)
+
+    return pytest.raises(kind, match=match, check=has_code_and_details)

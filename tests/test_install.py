@@ -214,7 +214,7 @@ def test_every_module_imports_with_all_extras_beside_decoys(python_with: Callabl
     assert done.returncode == 0, done.stderr[-3000:]
     bare, ours = done.stdout.splitlines()
     assert bare == ""
-    assert {f"mrc_workbench.{name}" for name in ("data.store", "labs.commands", "workbench.cli")} <= {*ours.split()}
+    assert {f"mrc_workbench.{name}" for name in ("data.store", "labs.reading", "workbench.cli")} <= {*ours.split()}
 
 
 @pytest.mark.parametrize(

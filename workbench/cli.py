@@ -52,7 +52,7 @@ COMMANDS = {
     "pairs": Entry("data.pairs.cli:commands", _DATA, "Inspect and import sentence pairs."),
     "dictionaries": Entry("data.cli:dictionary_commands", _DATA, "Import dictionaries for the analyzers."),
     **{
-        lab.name: Entry(lab.target(lab.commands) if lab.commands else f"labs.commands:{lab.name}", _LABS, lab.summary)
+        lab.name: Entry(lab.target(lab.commands) if lab.commands else f"labs:commands_{lab.name}", _LABS, lab.summary)
         for lab in labs()
     },
     "completion": Entry("workbench.cli:completion", _SHELL, "Print or install shell completion."),
@@ -60,7 +60,7 @@ COMMANDS = {
 _INTERNAL = {  # for jobs and the Makefile; a job command has the name of its folder in the workspace
     "comparisons": "retrieval.job:run_comparison",
     "takeaways": "retrieval.export.folder:run_export",
-    **{lab.name: f"labs.commands:run_{lab.name}" for lab in labs()},
+    **{lab.name: f"labs:run_{lab.name}" for lab in labs()},
     "runs": "training.run_commands:run_folder",
     "runs-worker": "training.run_commands:work",
     "dry-run": "training.run_commands:dry_run",

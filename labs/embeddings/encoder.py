@@ -199,20 +199,20 @@ def measure_cost(
     return CostComparison((*pairs, *points), agreement)
 
 
+@dataclass
 class _Clock:
     """Times work, and reports the fraction of the time limit that is spent."""
 
-    def __init__(self, seconds: float, on_progress: ReportProgress) -> None:
-        self.seconds = seconds
-        self.spent = 0.0
-        self._on_progress = on_progress
+    seconds: float
+    on_progress: ReportProgress
+    spent: float = 0.0
 
     def time(self, work: Callable[[], T]) -> tuple[float, T]:
         started = time.perf_counter()
         result = work()
         elapsed = time.perf_counter() - started
         self.spent += elapsed
-        self._on_progress(min(1.0, self.spent / self.seconds))
+        self.on_progress(min(1.0, self.spent / self.seconds))
         return elapsed, result
 
 

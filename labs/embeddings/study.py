@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
+from pydantic import TypeAdapter
 
-from mrc_workbench.data.cache import SCORES, Arrays, load_arrays, save_arrays
+from mrc_workbench.data.cache import Arrays, Artifact
 from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.pairs import PairKind, PairSet, evaluation_part, split_pairs
@@ -23,7 +24,6 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import Study
 from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
 from mrc_workbench.data.text.corpora import ProgressCallback, scale_progress
-from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.labs.embeddings import geometry, judgement, results
 from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, DistinctSentences, EmbeddingError, encode, measure_cost
 from mrc_workbench.labs.embeddings.geometry import find_neighbours, project, similarity_matrix
@@ -43,16 +43,21 @@ _METRIC_RANGES = {
 # a model's result without its metrics, and by metric the values that the metric is the mean of
 _ModelMeasurement = tuple[ModelResult, Mapping[str, np.ndarray]]
 _ENCODING_FRACTION = 0.8  # of the work for a map
+_TASKS: Artifact[dict[str, Any]] = Artifact("result", TypeAdapter(dict[str, Any]))
 commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
 @dataclass(frozen=True)
 class _PartData:
-    """A part of a set, by its rows, and its sentences."""
+    """A part of a set, by its rows, and its sentences. Raises `EmbeddingError` (`no_pairs`) if it is empty."""
 
     pairs: PairSet
     name: Part
     rows: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not len(self.rows):
+            raise EmbeddingError("no_pairs", f"the {self.name.value} part of {self.pairs.name!r} holds no row")
 
     @cached_property
     def part(self) -> PairSet:
@@ -99,8 +104,6 @@ def evaluate(
     """
     rows = split_pairs(pairs)
     part = part or evaluation_part(rows)
-    if not len(rows[part]):
-        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
     part_data = _PartData(pairs, part, rows[part])
     names = [*dict.fromkeys(models)]
     probe_parts = _probe_parts(pairs, rows, part)
@@ -253,10 +256,7 @@ def run(request: results.EmbeddingRequest, pairs: PairSet, progress: Progress) -
 
 def sentences_of(pairs: PairSet, part: Part) -> list[str]:
     """Return the distinct sentences of a part in the order of a map's points. Raises `EmbeddingError` (`no_pairs`)."""
-    rows = split_pairs(pairs)[part]
-    if not len(rows):
-        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
-    return DistinctSentences.from_pairs(pairs.at(rows)).sentences
+    return _PartData(pairs, part, split_pairs(pairs)[part]).distinct.sentences
 
 
 def _part_vectors(model: str, part: Part, pairs: PairSet, progress: Progress) -> np.ndarray:
@@ -283,16 +283,12 @@ def save(result: EncoderEvaluation | TaskResult, folder: Path) -> None:
     if isinstance(result, EncoderEvaluation):
         results.save(result, folder)
         return
-    save_arrays(folder / "arrays.npz", result.arrays)
-    write_json(folder / SCORES, result.content)
+    _TASKS.write(folder, result.content, result.arrays)
 
 
 def load_task(folder: Path) -> TaskResult:
     """Read the result of a task. Raises `ValueError` if missing."""
-    arrays = load_arrays(folder / "arrays.npz") if (folder / SCORES).is_file() else None
-    if arrays is None:
-        raise ValueError(f"{folder} holds no finished result")
-    return TaskResult(read_json(folder / SCORES), arrays)
+    return _TASKS.read(folder, TaskResult)
 
 
 STUDY = Study[results.EmbeddingRequest, EncoderEvaluation | TaskResult](

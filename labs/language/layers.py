@@ -70,10 +70,6 @@ class LayerScores:
     spearman: np.ndarray
     pairs: int
 
-    @property
-    def best(self) -> tuple[int, PoolingMode]:
-        return best_layer(self.spearman)
-
 
 def score_layers(network: TransformerModel, pairs: PairSet, on_progress: OnProgress | None = None) -> LayerScores:
     """Evaluate every layer and pooling on scored pairs, in batches.
@@ -116,10 +112,6 @@ class LayerSearch:
     @property
     def means(self) -> np.ndarray:
         return np.asarray(self.ndcg.mean(axis=2))
-
-    @property
-    def best(self) -> tuple[int, PoolingMode]:
-        return best_layer(self.means)
 
 
 def sample_questions(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> QuestionSet:

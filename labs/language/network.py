@@ -4,16 +4,17 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.files import ModelError, loading
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language import tokenizer_training
 from mrc_workbench.models.language.tokenizer_training import BLANKS, TRAINED, PreTokenization
-from mrc_workbench.models.loading import WEIGHTS, most_tokens, require_readable, require_trained, where_of
+from mrc_workbench.models.loading import most_tokens, select_prompts
 from mrc_workbench.models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")
@@ -75,8 +76,7 @@ class TransformerModel:
         text = tokenizer_training.insert_boundaries(sentence, boundaries)
         shape = {"truncation": True, "max_length": self.max_tokens, "return_special_tokens_mask": True}
         (encoding,) = self.tokenizer(text, **shape).encodings
-        marked_offsets = np.array(encoding.offsets, dtype=np.int64)
-        spans = tokenizer_training.to_unmarked_offsets(boundaries, marked_offsets).tolist()
+        spans = tokenizer_training.to_unmarked_offsets(boundaries, np.array(encoding.offsets, dtype=np.int64)).tolist()
         word_starts = [match.start() for match in _WORD.finditer(sentence)]
         token_names = {self.tokenizer.unk_token_id: str(self.tokenizer.unk_token)}
         tokens = []
@@ -131,7 +131,7 @@ def load_encoder(source: ModelSource) -> TransformerModel:
 
     _require_layers(source)
     # faster implementations do not return the probabilities
-    return _load(source, lambda name, **where: AutoModel.from_pretrained(name, attn_implementation="eager", **where))
+    return _load(source, partial(AutoModel.from_pretrained, attn_implementation="eager"), new_head=True)
 
 
 def load_masked_lm(source: ModelSource) -> TransformerModel:
@@ -147,7 +147,7 @@ def load_masked_lm(source: ModelSource) -> TransformerModel:
     _require_layers(source)
     if not may_have_mlm_head(source):
         raise _missing_head_error(source)
-    network = _load(source, load, head=True)
+    network = _load(source, load, new_head=False)
     if network.tokenizer.mask_token_id is None:
         raise _missing_head_error(source)
     return network
@@ -157,14 +157,7 @@ def model_prompts(source: ModelSource) -> tuple[str, str]:
     """Return a model folder's prompts for questions and passages; empty for a hub model."""
     config = read_json(source.folder / "config_sentence_transformers.json") if source.folder else {}
     prompts = config.get("prompts")
-    if not isinstance(prompts, dict):
-        return "", ""
-
-    def prompt(*names: str) -> str:
-        name = next((name for name in names if name in prompts), config.get("default_prompt_name"))
-        return str(prompts.get(name) or "")
-
-    return prompt("query"), prompt("document", "passage", "corpus")
+    return select_prompts(prompts if isinstance(prompts, dict) else {}, config.get("default_prompt_name"))
 
 
 def may_have_mlm_head(source: ModelSource) -> bool:
@@ -176,28 +169,17 @@ def may_have_mlm_head(source: ModelSource) -> bool:
     return not kinds or any(str(kind).endswith(_LM_HEAD_SUFFIXES) for kind in kinds)
 
 
-def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) -> TransformerModel:
-    import torch
-    from transformers import AutoTokenizer
+def _load(source: ModelSource, load: Callable[..., Any], *, new_head: bool) -> TransformerModel:
+    from mrc_workbench.models.reader_networks import load_network
 
-    where = where_of(source)
-    name = where.pop("model_name_or_path")
-    with loading(source.reference):
-        model = load(name, **where, **WEIGHTS)
-        tokenizer = AutoTokenizer.from_pretrained(name, **where)
     try:
-        require_trained(source.reference, model, new_head=not head)
+        model, tokenizer, _ = load_network(source, load, new_head=new_head)
     except ModelError as error:
         raise _missing_head_error(source) if error.code == "no_head" else error from error
-    with loading(source.reference):
-        require_readable(source.reference, tokenizer, model)
     if not tokenizer.is_fast:
         message = f"the tokenizer of {source.reference!r} does not report the characters of a token"
         raise LanguageError("no_offsets", message, model=source.reference)
-    if torch.cuda.is_available():
-        model.to("cuda")
-    longest = min(most_tokens(tokenizer, model.config), MAX_TOKENS)
-    return TransformerModel(source.reference, model.eval(), tokenizer, longest)
+    return TransformerModel(source.reference, model, tokenizer, min(most_tokens(tokenizer, model.config), MAX_TOKENS))
 
 
 def _require_layers(source: ModelSource) -> None:
@@ -207,9 +189,8 @@ def _require_layers(source: ModelSource) -> None:
 
 
 def _missing_head_error(source: ModelSource) -> LanguageError:
-    message = (
-        f"{source.reference!r} has no masked language model's head; use one such as klue/roberta-base, or train one"
-    )
+    problem = f"{source.reference!r} has no masked language model's head"
+    message = f"{problem}; use one such as klue/roberta-base, or train one"
     return LanguageError("no_mlm_head", message, model=source.reference)
 
 

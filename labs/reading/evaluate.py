@@ -5,6 +5,7 @@ The experiment file is that of a comparison, with readers. Answers are cached, s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -125,18 +126,12 @@ def evaluate(
     that includes them. Raises `ValueError` if no question of the part has a relevant passage.
     """
 
-    def report(name: str, fraction: float) -> None:
-        if on_progress:
-            on_progress(name, fraction)
+    test, validation = _search(experiment, question_set, base, on_progress)
+    step = (1 - _SEARCH_FRACTION) / (len(experiment.reader) + len(experiment.generator))
 
-    def report_search(name: str, fraction: float) -> None:
-        report(name, _SEARCH_FRACTION * fraction)
-
-    test, validation = _search(experiment, question_set, base, report_search)
-    n_models = len(experiment.reader) + len(experiment.generator)
-
-    def make_reporter(number: int, name: str) -> Callable[[float], None]:
-        return lambda fraction: report(name, _SEARCH_FRACTION + (1 - _SEARCH_FRACTION) * (number + fraction) / n_models)
+    def make_reporter(number: int, name: str) -> ProgressCallback:
+        start = _SEARCH_FRACTION + number * step
+        return partial(_scale_progress(on_progress, start, start + step), name)
 
     run = _ReaderRun(experiment, test, validation, base)
     readers = [run.evaluate(spec, make_reporter(number, spec.name)) for number, spec in enumerate(experiment.reader)]
@@ -144,20 +139,27 @@ def evaluate(
         run_generator(spec, test, experiment.rules, experiment.seed, make_reporter(number, spec.name))
         for number, spec in enumerate(experiment.generator, start=len(readers))
     ]
-    report("", 1.0)
+    if on_progress:
+        on_progress("", 1.0)
     return ReadingResult(experiment, test, tuple(readers), tuple(generators))
 
 
+def _scale_progress(on_progress: OnNamedProgress | None, low: float, high: float) -> OnNamedProgress:
+    """Return the callback for a part of the work, which is the range from `low` to `high` of all work."""
+
+    def report(name: str, fraction: float) -> None:
+        if on_progress:
+            on_progress(name, low + fraction * (high - low))
+
+    return report
+
+
 def _search(
-    experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, report_progress: OnNamedProgress
+    experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, on_progress: OnNamedProgress | None
 ) -> tuple[Comparison, Comparison | None]:
     """Return the rankings of the part's questions, and of the validation questions if they tune the weight."""
-
-    def report_test(name: str, fraction: float) -> None:
-        report_progress(name, 0.7 * fraction)
-
-    def report_validation(name: str, fraction: float) -> None:
-        report_progress(name, 0.7 + 0.3 * fraction)
+    report_test = _scale_progress(on_progress, 0, 0.7 * _SEARCH_FRACTION)
+    report_validation = _scale_progress(on_progress, 0.7 * _SEARCH_FRACTION, _SEARCH_FRACTION)
 
     depths = {experiment.max_depth, *(spec.max_passages for spec in experiment.generator)}
     deep_experiment = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, *depths}))})

@@ -146,29 +146,17 @@ def _request_answers(
             stored_answers.save(messages, answer)
         return answer
 
-    def settle(messages: generation.ChatMessages, answer: llm.ChatAnswer | llm.EndpointError) -> None:
-        if not isinstance(answer, llm.EndpointError):
-            budget.settle(messages.key, answer.usage)
-            if not _has_text(answer):
-                failures[messages.key] = _empty_answer_error()
-            return
-        if answer.code in ("truncated", "timeout", "too_long", "answer_too_large"):
-            budget.settle(messages.key, None)  # it may have cost
-        else:
-            budget.release(messages.key)
-        if not answer.is_fatal:
-            failures[messages.key] = answer
-
     def reserve(messages: generation.ChatMessages) -> bool:
         return budget.reserve(messages.key, messages.size)
 
-    affordable = llm.run_requests(new.values(), request_answer, concurrency, reserve)
-    with closing(affordable) as answers:
+    with closing(llm.run_requests(new.values(), request_answer, concurrency, reserve)) as outcomes:
         try:
-            for outcome in answers:
+            for outcome in outcomes:
                 if outcome:
                     done += 1
-                    settle(*outcome)
+                    messages, answer = outcome
+                    if failure := _settle(budget, messages.key, answer):
+                        failures[messages.key] = failure
                 elif stopped():
                     return failures, ReadingError("generation_stopped", "stopped: finished answers are stored")
                 else:
@@ -181,6 +169,18 @@ def _request_answers(
         message = f"{n_remaining:,} more might exceed the price limit"
         return failures, ReadingError("price_ceiling", message, left=n_remaining)
     return failures, ended
+
+
+def _settle(budget: CostBudget, key: str, answer: llm.ChatAnswer | llm.EndpointError) -> Failure | None:
+    """Count the cost of a request, and return why its question has no answer, None with an answer or a fatal error."""
+    if not isinstance(answer, llm.EndpointError):
+        budget.settle(key, answer.usage)
+        return None if _has_text(answer) else _empty_answer_error()
+    if answer.code in ("truncated", "timeout", "too_long", "answer_too_large"):
+        budget.settle(key, None)  # it may have cost
+    else:
+        budget.release(key)
+    return None if answer.is_fatal else answer
 
 
 @dataclass(frozen=True)

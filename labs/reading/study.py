@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 from cyclopts import Parameter
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
+from mrc_workbench.data.cache import Arrays, Artifact
 from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
 from mrc_workbench.data.files import current_names
 from mrc_workbench.data.problems import Failure, failure_dict
@@ -46,6 +46,7 @@ _TEXTS = "answers.json"
 _ARRAYS = "judged.npz"
 _COMPARISON_FOLDER = "comparison"
 _EARLIER_COMPARISON_FOLDER = "found"
+_EVALUATIONS: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), _ARRAYS)
 _ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
 EARLIER_SCORE_KEYS = {"fates": "outcomes", "chosen_on": "selected_on"}
 commands = command_group("reading", "Evaluate readers and score answers.")
@@ -190,8 +191,8 @@ def save_result(result: ReadingResult, folder: Path) -> None:
     """Write the files that `load` reads. Raises `OSError`."""
     (folder / SCORES_FILE).unlink(missing_ok=True)  # scores of an earlier run do not belong to the new files
     # the fields of a comparison, as in any stored comparison
-    content = result.comparison.experiment.model_dump(include=set(Experiment.model_fields))
-    comparison = replace(result.comparison, experiment=Experiment.model_validate(content))
+    fields_of_comparison = result.comparison.experiment.model_dump(include=set(Experiment.model_fields))
+    comparison = replace(result.comparison, experiment=Experiment.model_validate(fields_of_comparison))
     comparison_store.save_comparison(comparison, folder / _COMPARISON_FOLDER)
     arrays: Arrays = {}
     for number, reader in enumerate(result.readers):
@@ -200,15 +201,13 @@ def save_result(result: ReadingResult, folder: Path) -> None:
             prefix = f"{number}_{index}"
             arrays |= {f"{prefix}_read_{name}": getattr(answers.candidates, name) for name in _CANDIDATE_FIELDS}
             arrays |= {f"{prefix}_depth_{name}": getattr(answers.by_depth, name) for name in _DEPTH_FIELDS}
-    save_arrays(folder / _ARRAYS, arrays)
     texts = {}
     units = {}
     for reader in result.readers:
         texts[reader.name] = {name: answers.candidates.answers for name, answers in reader.by_retriever.items()}
         units[reader.name] = {name: answers.unit for name, answers in reader.by_retriever.items()}
-    write_json(folder / _TEXTS, texts)
-    experiment = result.experiment.model_dump(mode="json")
-    write_json(folder / SCORES_FILE, as_dict(result) | {"experiment": experiment, "units": units})
+    content = as_dict(result) | {"experiment": result.experiment.model_dump(mode="json"), "units": units}
+    _EVALUATIONS.write(folder, content, arrays, {_TEXTS: texts})
 
 
 def load(folder: Path, question_set: QuestionSet) -> StoredReading:
@@ -216,31 +215,30 @@ def load(folder: Path, question_set: QuestionSet) -> StoredReading:
 
     Raises `ValueError` without a complete evaluation of this version on these questions.
     """
-    content = read_json(folder / SCORES_FILE)
-    arrays = load_arrays(folder / _ARRAYS)
-    if not content or arrays is None:
-        raise ValueError(f"{folder} has no finished evaluation")
-    comparison_folder = folder / _COMPARISON_FOLDER
-    if not comparison_folder.is_dir():
-        comparison_folder = folder / _EARLIER_COMPARISON_FOLDER
-    comparison = comparison_store.load(comparison_folder, question_set)
-    try:
-        texts = _ANSWERS.validate_json((folder / _TEXTS).read_bytes())
+
+    def build(content: dict[str, Any], arrays: Arrays) -> StoredReading:
+        comparison_folder = folder / _COMPARISON_FOLDER
+        if not comparison_folder.is_dir():
+            comparison_folder = folder / _EARLIER_COMPARISON_FOLDER
+        comparison = comparison_store.load(comparison_folder, question_set)
+        texts = _ANSWERS.validate_python(read_json(folder / _TEXTS))
         experiment = ReadingExperiment.model_validate(content["experiment"])
-        stored = StoredReading(ReadingResult(experiment, comparison, ()), content)
         readers = [
-            _reader_result(stored, number, texts[spec.name], arrays) for number, spec in enumerate(experiment.reader)
+            _reader_result(experiment, content, number, texts[spec.name], arrays)
+            for number, spec in enumerate(experiment.reader)
         ]
-    except (AttributeError, KeyError, OSError, TypeError, ValidationError) as error:
-        raise ValueError(f"{folder} has no evaluation of this version: {error!r}") from error
-    return StoredReading(ReadingResult(experiment, comparison, tuple(readers)), content)
+        return StoredReading(ReadingResult(experiment, comparison, tuple(readers)), content)
+
+    return _EVALUATIONS.read(folder, build)
 
 
 def _reader_result(
-    stored: StoredReading, number: int, texts: dict[str, list[list[str]]], arrays: Arrays
+    experiment: ReadingExperiment,
+    content: dict[str, Any],
+    number: int,
+    texts: dict[str, list[list[str]]],
+    arrays: Arrays,
 ) -> ReaderResult:
-    content = stored.scores
-    experiment = stored.result.experiment
     name = experiment.reader[number].name
     if isinstance(content["readers"][name].get("error"), str):  # not a retriever with this name
         return ReaderResult(name, error=Failure.from_dict(content["readers"][name]))

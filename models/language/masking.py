@@ -30,7 +30,7 @@ PERPLEXITY = "perplexity"
 LOG_LIKELIHOOD = "log_likelihood"
 GUESSED = "masked_accuracy"
 FOLLOWED = "next_accuracy"
-_COLUMNS = ("losses", "hidden", "right", "follow_right")
+_TYPES = {"losses": np.float64, "hidden": np.int64, "right": np.int64, "follow_right": np.bool_}  # of predictions
 
 
 @dataclass(frozen=True)
@@ -227,32 +227,25 @@ class Size(StrEnum):
     LARGE = "large"
 
 
-class BertShape(NamedTuple):
-    """The number of layers, and the dimensions of vectors."""
-
-    layers: int
-    hidden: int
-
-
-SHAPES = {
-    Size.TINY: BertShape(2, 128),
-    Size.MINI: BertShape(4, 256),
-    Size.SMALL: BertShape(4, 512),
-    Size.MEDIUM: BertShape(8, 512),
-    Size.BASE: BertShape(12, 768),
-    Size.LARGE: BertShape(24, 1024),
+SHAPES = {  # numbers of layers, and dimensions of vectors
+    Size.TINY: (2, 128),
+    Size.MINI: (4, 256),
+    Size.SMALL: (4, 512),
+    Size.MEDIUM: (8, 512),
+    Size.BASE: (12, 768),
+    Size.LARGE: (24, 1024),
 }
 
 
 def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[str, Any]:
     """Return the arguments of transformers' `BertConfig` for texts of at most `length` tokens."""
-    shape = SHAPES[size]
+    n_layers, dimensions = SHAPES[size]
     return {
         "vocab_size": vocabulary,
-        "hidden_size": shape.hidden,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.hidden // 64,  # dimensions per head
-        "intermediate_size": 4 * shape.hidden,
+        "hidden_size": dimensions,
+        "num_hidden_layers": n_layers,
+        "num_attention_heads": dimensions // 64,  # dimensions per head
+        "intermediate_size": 4 * dimensions,
         "max_position_embeddings": max(512, length),
         "pad_token_id": pad,
     }
@@ -292,12 +285,11 @@ class MaskedPredictions:
         return self.means()[GUESSED] - before.means()[GUESSED], _quantile_interval(difference / np.maximum(1, hidden))
 
     def to_dict(self) -> dict[str, list[Any]]:
-        return {name: getattr(self, name).tolist() for name in _COLUMNS}
+        return {name: getattr(self, name).tolist() for name in _TYPES}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        types = (np.float64, np.int64, np.int64, np.bool_)
-        return cls(*(np.array(stored[name], dtype=dtype) for name, dtype in zip(_COLUMNS, types, strict=True)))
+        return cls(**{name: np.array(stored[name], dtype=dtype) for name, dtype in _TYPES.items()})
 
     def _resampled(self, values: np.ndarray) -> np.ndarray:
         """Return sums over bootstrap resamples of rows, `(2000,)`, the same for all values."""
@@ -332,12 +324,7 @@ def predict_masked_tokens(
     columns = {name: np.concatenate(values) for name, values in values_by_name.items()}
     if not np.isfinite(columns["token_losses"]).all():
         raise ModelError("not_finite", "the model returns no finite numbers: its weights are damaged", model="")
-    return MaskedPredictions(
-        columns["token_losses"].astype(np.float64),
-        columns["hidden"].astype(np.int64),
-        columns["right"].astype(np.int64),
-        columns.get("follow_right", np.zeros(0, dtype=bool)),
-    )
+    return MaskedPredictions.from_dict({"follow_right": (), "losses": columns["token_losses"], **columns})
 
 
 def unigram_predictions(labels: Sequence[np.ndarray], counts: np.ndarray, special: np.ndarray) -> MaskedPredictions:
@@ -349,12 +336,9 @@ def unigram_predictions(labels: Sequence[np.ndarray], counts: np.ndarray, specia
     counts = np.where(special, 0, counts)
     losses = -np.log((counts + 1) / (counts.sum() + (~special).sum()))
     masked = [row[row != IGNORED] for row in labels]
-    return MaskedPredictions(
-        np.array([losses[row].sum() for row in masked]),
-        np.array([len(row) for row in masked], dtype=np.int64),
-        np.array([(row == counts.argmax()).sum() for row in masked], dtype=np.int64),
-        np.zeros(0, dtype=bool),
-    )
+    right = [(row == counts.argmax()).sum() for row in masked]
+    values = {"losses": [losses[row].sum() for row in masked], "hidden": [*map(len, masked)], "right": right}
+    return MaskedPredictions.from_dict(values | {"follow_right": []})
 
 
 def _quantile_interval(samples: np.ndarray) -> tuple[float, float]:

@@ -1,13 +1,27 @@
 """Copies of the program in which a test adds or removes a lab."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mrc_workbench.data.workspace import PROJECT
 
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stdout
+from mrc_workbench.workbench.cli import main
+outputs = []
+for words in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as output:
+        status = main(words)
+    assert not status, words
+    outputs.append(output.getvalue())
+print(json.dumps(outputs))
+"""
 ROOMS = ("mrc_workbench", "data", "models", "retrieval", "training", "labs", "workbench")
 
 
@@ -28,8 +42,9 @@ def run_python(program: Path, *words: str, workspace: Path) -> "subprocess.Compl
     )
 
 
-def run_command(program: Path, *words: str, workspace: Path) -> str:
-    """Run `mrc WORDS` in a copy of the program; returns its output."""
-    done = run_python(program, "-m", "mrc_workbench", *words, workspace=workspace)
+def run_commands(program: Path, *commands: Sequence[str], workspace: Path) -> list[str]:
+    """Run commands, each the words after `mrc`, in one process of a copy of the program; returns their outputs."""
+    done = run_python(program, "-c", COMMANDS, json.dumps(commands), workspace=workspace)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    outputs: list[str] = json.loads(done.stdout)
+    return outputs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
-from tests.labs.copies import copy_program, run_command, run_python
+from tests.labs.copies import copy_program, run_commands, run_python
 
 ARCHITECTURE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
 LAB = {  # the documented lab, with a fraction
@@ -64,12 +64,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
     out = tmp_path / "out"
-    assert "lengths" in run_command(program, "--help", workspace=workspace)
-    assert "number of bars" in run_command(program, "lengths", "run", "--help", workspace=workspace)
-    words = ("lengths", "run", "--data", "sample", "--bars", "2")
-    lines = run_command(program, *words, "--out", str(out), workspace=workspace).splitlines()
+    run = ("lengths", "run", "--data", "sample", "--bars", "2")
+    listing = ("lengths", "list", "--json")
+    commands = (("--help",), ("lengths", "run", "--help"), (*run, "--out", str(out)), listing, (*run, "--json"))
+    helped, described, printed, listed, again = run_commands(program, *commands, workspace=tmp_path)
+    assert "lengths" in helped
+    assert "number of bars" in described
+    lines = printed.splitlines()
     assert lines[0].split() == ["passages", "share", "(%)"]
     rows = [line.split() for line in lines[1:3]]
     counts = [int(row[1].replace(",", "")) for row in rows]
@@ -78,13 +80,14 @@ def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path
     assert "- bars: 2" in report
     assert f"| {counts[0]:,} |" in report
     assert (out / "histogram.csv").read_text(encoding="utf-8-sig").startswith("upto,passages,share")
-    (stored,) = json.loads(run_command(program, "lengths", "list", "--json", workspace=workspace))
-    again = json.loads(run_command(program, *words, "--json", workspace=workspace))
-    assert again == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))
-    run_command(program, "lengths", "rename", stored["key"], "two bars", workspace=workspace)
-    assert "share (%)" in run_command(program, "lengths", "show", "two bars", workspace=workspace)
-    run_command(program, "lengths", "delete", "two bars", workspace=workspace)
-    assert json.loads(run_command(program, "lengths", "list", "--json", workspace=workspace)) == []
+    (stored,) = json.loads(listed)
+    assert json.loads(again) == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))
+    changes = (("rename", stored["key"], "two bars"), ("show", "two bars"), ("delete", "two bars"))
+    _, displayed, _, listed = run_commands(
+        program, *(("lengths", *words) for words in changes), listing, workspace=tmp_path
+    )
+    assert "share (%)" in displayed
+    assert json.loads(listed) == []
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Encoding as fast as the machine allows gives what the library's plain `encode` gives."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,15 @@ from sentence_transformers import SentenceTransformer
 from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models import inference
-from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.models.windows import PairTokenizer, longest_first
+from mrc_workbench.models.windows import PairTokenizer
+from tests.doubles import raises_failure
 from tests.models.worlds import damaged, sharpened
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +30,10 @@ rng = np.random.default_rng(0)
 LENGTHS = [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
 PAIR_TEXTS = [" ".join(rng.choice(WORDS, n)) for n in LENGTHS]
 PAIRS = [(PAIR_TEXTS[first], PAIR_TEXTS[second]) for first, second in rng.integers(0, len(PAIR_TEXTS), (300, 2))]
+
+
+def build_reranker(folder: Path) -> Path:
+    return with_head(build_cross_encoder_base(folder))
 
 
 def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarray:
@@ -68,7 +72,7 @@ def test_bfloat16_vectors_are_close_to_float32(folder: Path) -> None:
     np.testing.assert_array_equal(again.encode("passage", TEXTS), again.encode("passage", TEXTS))
 
 
-def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
+def test_results_depend_on_precision_except_for_starter(folder: Path) -> None:
     source = find_model(str(folder))
     keys = {BiEncoder(source, [], precision=precision).fingerprint for precision in inference.Precision}
     assert len(keys) == 3
@@ -77,8 +81,12 @@ def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
     assert len({starter.fingerprint for starter in starters}) == 1
     assert not inference.takes_rows(starters[0].model)
     vectors = [starter.encode("passage", SENTENCES) for starter in starters]
-    np.testing.assert_array_equal(vectors[0], vectors[1])
-    np.testing.assert_array_equal(vectors[0], vectors[2])
+    scorers = [CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=item) for item in inference.Precision]
+    assert len({scorer.fingerprint for scorer in scorers}) == 1
+    scores = [scorer.score([(text, other) for text in SENTENCES for other in SENTENCES]) for scorer in scorers]
+    for outputs in (vectors, scores):
+        np.testing.assert_array_equal(outputs[0], outputs[1])
+        np.testing.assert_array_equal(outputs[0], outputs[2])
 
 
 def test_restores_model_after_encoding(folder: Path) -> None:
@@ -114,35 +122,24 @@ def test_passes_respect_limit_with_little_padding(folder: Path, monkeypatch: pyt
     assert sum(rows for rows, _ in shapes) == len(TEXTS)
 
 
-def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 32)
-    source = find_model(str(folder))
-
-    class Ending(BiEncoder):
-        calls = 0
-
-        def encode(self, side: str, texts: Sequence[str], on_progress: Any = None) -> np.ndarray:
-            self.calls += 1
-            if self.calls == 4:
-                raise KeyboardInterrupt
-            return super().encode(side, texts, on_progress)
-
-    with pytest.raises(KeyboardInterrupt):
-        Ending(source, []).encode_passages(TEXTS)
-    rest = Ending(source, [])
-    rest.calls = 10
-    vectors = rest.encode_passages(TEXTS)
-    assert rest.calls == 10 + 5 - 3
-    np.testing.assert_allclose(vectors, BiEncoder(source, []).encode("passage", TEXTS), atol=1e-2)
-    assert rest.meter.lap()[1] > 0
-
-
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_rejects_non_finite_weights_and_stores_nothing(number: float, folder: Path, tmp_path: Path) -> None:
-    model_path = str(damaged(folder, tmp_path / "damaged", number))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
-        BiEncoder(find_model(model_path), []).encode_passages(TEXTS)
-    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
+@pytest.mark.parametrize(
+    ("build", "number", "compute"),
+    [
+        (build_bi_encoder, np.nan, lambda source: BiEncoder(source, []).encode_passages(TEXTS)),
+        (build_bi_encoder, np.inf, lambda source: BiEncoder(source, []).encode_passages(TEXTS)),
+        (build_sparse_encoder, np.nan, lambda source: SparseTextEncoder(source, []).encode_passages(TEXTS)),
+        (build_reranker, np.nan, lambda source: CrossEncoderScorer(source, []).score(PAIRS[:5])),
+    ],
+)
+def test_rejects_non_finite_weights_and_stores_nothing(build: Any, number: float, compute: Any, tmp_path: Path) -> None:
+    model_path = str(damaged(build(tmp_path / "whole"), tmp_path / "damaged", number))
+    with raises_failure(
+        "not_finite",
+        ModelError,
+        match=f"the model '{model_path}' returns values that are no numbers",
+        details={"model": model_path},
+    ):
+        compute(find_model(model_path))
     assert not list(workspace().rglob("*.np?"))
 
 
@@ -209,14 +206,6 @@ def test_leaves_unsupported_tokenizer_to_library(model: Any, monkeypatch: pytest
         assert "preprocess" not in vars(model[0])
 
 
-def test_truncates_longest_text_first() -> None:
-    assert longest_first(3, 4, 7) == (3, 4)
-    assert longest_first(3, 9, 7) == (3, 4)
-    assert longest_first(9, 3, 7) == (4, 3)
-    assert longest_first(9, 9, 7) == (3, 4)
-    assert longest_first(10, 9, 7) == (4, 3)
-
-
 def test_float32_scores_equal_library(scorer_folder: Path, model: Any) -> None:
     scorer = CrossEncoderScorer(find_model(str(scorer_folder)), [], precision=inference.Precision.FLOAT32)
     scores = scorer.score(PAIRS)
@@ -236,40 +225,20 @@ def test_bfloat16_keeps_order_and_distinct_scores(scorer_folder: Path) -> None:
     assert len(np.unique(reduced)) > 0.95 * len(np.unique(exact))
 
 
-def test_starter_always_scores_in_float32() -> None:
-    pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
-    starter = find_model(STARTER)
-    scorers = [CrossEncoderScorer(starter, SENTENCES, precision=precision) for precision in inference.Precision]
-    assert len({scorer.fingerprint for scorer in scorers}) == 1
-    first, *others = (scorer.score(pairs) for scorer in scorers)
-    for scores in others:
-        np.testing.assert_array_equal(scores, first)
-
-
-def test_rejects_non_finite_scores(scorer_folder: Path, tmp_path: Path) -> None:
-    model_path = str(damaged(scorer_folder, tmp_path / "damaged"))
-    with pytest.raises(ModelError, match=f"the model '{model_path}' returns values that are no numbers") as error_info:
-        CrossEncoderScorer(find_model(model_path), []).score(PAIRS[:5])
-    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
-
-
 def addresses(model: Any) -> set[int]:
     return {parameter.data_ptr() for parameter in model[0].parameters()}
 
 
-def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
+def test_only_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
     late = TokenEncoder(source, [], precision=inference.Precision.FLOAT32, layers=inference.TokenLayers.UPPER)
     assert addresses(dense.model) == addresses(late.model)
     alone = load_token_encoder(source, inference.TokenLayers.UPPER)
     vectors = alone.encode_query(SENTENCES, convert_to_numpy=True, show_progress_bar=False)
+    del dense  # the weights outlive the first encoder
     for shared, expected in zip(late.encode("question", SENTENCES), vectors, strict=True):
         np.testing.assert_array_equal(shared, expected.astype(np.float16))
-
-
-def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
-    source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
     other = BiEncoder(find_model(str(build_bi_encoder(tmp_path / "other", num_hidden_layers=1))), [])
     trained = load_bi_encoder(source, [])
@@ -278,14 +247,3 @@ def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
     for parameter in trained.parameters():
         parameter.data.zero_()
     np.testing.assert_array_equal(dense.encode("question", SENTENCES), before)
-
-
-def test_shared_weights_outlive_first_encoder(tmp_path: Path) -> None:
-    source = find_model(str(build_bi_encoder(tmp_path / "base")))
-    dense = BiEncoder(source, [], precision=inference.Precision.FLOAT32)
-    late = TokenEncoder(source, [], precision=inference.Precision.FLOAT32, layers=inference.TokenLayers.UPPER)
-    dense.load()
-    before = late.encode("question", SENTENCES)
-    del dense
-    for now, then in zip(late.encode("question", SENTENCES), before, strict=True):
-        np.testing.assert_array_equal(now, then)

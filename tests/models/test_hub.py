@@ -14,6 +14,7 @@ from mrc_workbench.models import files
 from mrc_workbench.models.files import ModelError, forget_tokens, hub_revision
 from mrc_workbench.models.llm import Endpoint, EndpointError
 from mrc_workbench.models.sources import STARTER, find_model
+from tests.doubles import raises_failure
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, TOKEN, HubServer, hub_environment, running_server
 from tests.models.worlds import Ask, computed, model_process
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
@@ -42,12 +43,16 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     return {name: a_model(path) for name, path in paths.items()}
 
 
-def test_user_finds_own_and_shared_runs_by_id(folders: dict[str, Path]) -> None:
+def test_user_finds_own_and_shared_runs_by_id(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_model(str(folders["server"])).folder == folders["server"] / "model"  # without sign-in
+    assert find_model(f"{RUN}-shared").folder == folders["shelf"] / "model"
     with acting_as(ALICE):
         for name, owner in (("alice", "alice"), ("shared", "shelf")):
             assert find_model(f"{RUN}-{name}").folder == folders[owner] / "model"
         assert find_model(STARTER).folder is None
         assert find_model("klue/roberta-base").hub_id == "klue/roberta-base"
+        monkeypatch.setenv("MRC_USER_PATHS", "true")
+        assert find_model(str(folders["server"])).folder == folders["server"] / "model"
 
 
 def test_user_cannot_use_paths(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,17 +84,6 @@ def outcome(reference: str, base: Path | None) -> str:
     except ModelError as error:
         return error.code
     return str(source.folder or f"hub {source.hub_id}")
-
-
-def test_limit_allows_user_paths(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_USER_PATHS", "true")
-    with acting_as(ALICE):
-        assert find_model(str(folders["server"])).folder == folders["server"] / "model"
-
-
-def test_paths_are_models_without_sign_in(folders: dict[str, Path]) -> None:
-    assert find_model(str(folders["server"])).folder == folders["server"] / "model"
-    assert find_model(f"{RUN}-shared").folder == folders["shelf"] / "model"
 
 
 @pytest.mark.slow
@@ -124,9 +118,8 @@ def test_user_cannot_make_server_call_addresses(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with acting_as(ALICE):
         assert Endpoint.from_input().address == "http://127.0.0.1:9/v1"
-        with pytest.raises(EndpointError) as refused:
+        with raises_failure("address_refused", EndpointError):
             Endpoint.from_input("http://169.254.169.254/")
-        assert refused.value.code == "address_refused"
         monkeypatch.setenv("MRC_USER_ADDRESSES", "1")
         assert Endpoint.from_input("http://127.0.0.1:8/v1").address == "http://127.0.0.1:8/v1"
     assert workspace() == shared_workspace()

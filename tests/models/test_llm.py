@@ -69,15 +69,14 @@ def test_environment_key_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) 
         assert set(server.keys) == {"Bearer none"}
 
 
-def test_removes_key_from_answer() -> None:
+def test_removes_key_from_answer_and_streamed_error() -> None:
     with chat_server(lambda _: f"{KEY} 서울") as server:
         chat = Chat(llm.Endpoint(server.address, KEY), MODEL, 0.0)
         assert chat.answer("Answer.", "Who?") == "… 서울"
         assert llm.exhaust(chat.stream("Answer.", "Who?")).text == "… 서울"
-
-
-def test_short_key_is_not_removed_from_answer() -> None:
-    assert llm.Endpoint("http://127.0.0.1:9/v1", "none").without_key("there is none") == "there is none"
+    assert llm.Endpoint("http://127.0.0.1:9/v1", "none").without_key("there is none") == "there is none"  # too short
+    failure, _ = failing(Reply(200, event({"error": {"message": f"{KEY} is known"}}), EVENTS))
+    assert str(failure) == "status 200: … is known"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -114,11 +113,6 @@ def test_cleaned_text_can_be_encoded(text: str) -> None:
     cleaned.encode()
     if not any(0xD800 <= ord(character) <= 0xDFFF for character in text):
         assert cleaned == text
-
-
-def test_joins_surrogate_pair_and_replaces_lone_surrogate() -> None:
-    assert llm.replace_surrogates("\ud83d\ude00") == "😀"
-    assert llm.replace_surrogates("a\ud83db") == "a\ufffdb"
 
 
 @given(entries, st.integers(0, 400))
@@ -159,7 +153,7 @@ def failing(reply: Reply, **named: float) -> tuple[llm.EndpointError, ChatServer
     return caught.value, server
 
 
-def test_streams_answer_with_token_usage() -> None:
+def test_streams_answer_with_token_usage_and_skips_lines_that_are_no_events() -> None:
     with chat_server(lambda _: "세종대왕 [1]") as server:
         pieces = [*chat(server).stream("Answer.", "Who?")]
         text, usage = stream_answer(server)
@@ -167,6 +161,9 @@ def test_streams_answer_with_token_usage() -> None:
     assert (usage.prompt_tokens, usage.completion_tokens) == (len("Answer.") + len("Who?"), 3)
     assert 0 < usage.first_seconds <= usage.seconds < 5
     assert server.requests[0]["stream_options"] == {"include_usage": True}
+    lines = iter([": still thinking\n\n", "nonsense\n", "\n\n", *events(["서울"])])
+    with chat_server(lambda _: Reply(200, lines, EVENTS)) as server:
+        assert stream_answer(server).text == "서울"
 
 
 def test_missing_token_usage_is_none() -> None:
@@ -259,12 +256,6 @@ def test_does_not_retry_broken_answer_or_long_rate_limit(reply: Reply, code: str
     assert (failure.code, failure.is_fatal, len(server.requests)) == (code, code == "rate", 1)
 
 
-def test_skips_lines_that_are_no_events() -> None:
-    lines = iter([": still thinking\n\n", "nonsense\n", "\n\n", *events(["서울"])])
-    with chat_server(lambda _: Reply(200, lines, EVENTS)) as server:
-        assert stream_answer(server).text == "서울"
-
-
 def test_silence_times_out_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
     late = threading.Event()
@@ -293,12 +284,9 @@ def test_reports_unreachable_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (caught.value.code, caught.value.is_fatal) == ("unreachable", True)
 
 
-def test_removes_key_from_streamed_error() -> None:
-    failure, _ = failing(Reply(200, event({"error": {"message": f"{KEY} is known"}}), EVENTS))
-    assert str(failure) == "status 200: … is known"
-
-
-def test_split_surrogates_are_joined_in_answer() -> None:
+def test_joins_surrogate_pair_and_replaces_lone_surrogate() -> None:
+    assert llm.replace_surrogates("\ud83d\ude00") == "😀"
+    assert llm.replace_surrogates("a\ud83db") == "a\ufffdb"
     with chat_server(lambda _: Reply(200, events(["\ud83d", "\ude00", "\ud83d"]), EVENTS)) as server:
         stream = chat(server).stream("Answer.", "Who?")
         assert next(stream) == "\ufffd"

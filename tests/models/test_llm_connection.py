@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from mrc_workbench.models.llm import Endpoint, EndpointError, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
+from tests.doubles import raises_failure
 
 MEGABYTE = 2**20
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
@@ -96,36 +98,33 @@ def test_does_not_follow_redirects(status: int, streamed: bool) -> None:
     assert elsewhere.requests == []
 
 
-def gigabyte(first: str, piece: str) -> Iterator[bytes]:
-    """A thousand megabytes and more, as long as anybody takes them."""
+def flood(first: str, piece: str, megabytes: int = 1024) -> Iterator[bytes]:
+    """So many megabytes and more, as long as anybody takes them."""
     yield first.encode()
     some = (piece * (MEGABYTE // len(piece.encode()) + 1)).encode()
-    for _ in range(1024):
-        yield some
+    yield from repeat(some, megabytes)
 
 
 @cache
 def bomb() -> bytes:
-    """A gigabyte of one letter within an answer, packed twice: some kilobytes."""
+    """Far more of one letter within an answer than the memory that one may take, packed twice: some kilobytes."""
     packing = zlib.compressobj(1, wbits=31)
-    parts = list[bytes]()
-    for part in gigabyte('{"choices": [{"message": {"content": "', "a"):
-        parts.append(packing.compress(part))
+    parts = [packing.compress(part) for part in flood('{"choices": [{"message": {"content": "', "a", 160)]
     return gzip.compress(b"".join([*parts, packing.flush()]))
 
 
 JSON = {"content-type": "application/json"}
 GZIP = {"content-encoding": "gzip, gzip"}
 TOO_MUCH: dict[str, Callable[[], Reply]] = {
-    "json": lambda: Reply(200, gigabyte('{"choices": [{"message": {"content": "', "a"), JSON),
-    "event": lambda: Reply(200, gigabyte("data: ", "a"), EVENTS),
-    "pieces": lambda: Reply(200, gigabyte("", chunk("서울 ")), EVENTS),
-    "comments": lambda: Reply(200, gigabyte("", ": ping\n\n"), EVENTS),
-    "lines": lambda: Reply(200, gigabyte("", "\n"), EVENTS),
-    "lines of other systems": lambda: Reply(200, gigabyte("", "\r"), EVENTS),
-    "chunks": lambda: Reply(0, gigabyte(f"{HEAD}transfer-encoding: chunked\r\n\r\n", "1\r\na\r\n")),
-    "error": lambda: Reply(400, gigabyte('{"error": {"message": "', "a"), JSON),
-    "error that passes": lambda: Reply(500, gigabyte('{"error": {"message": "', "a"), {**JSON, **AT_ONCE}),
+    "json": lambda: Reply(200, flood('{"choices": [{"message": {"content": "', "a"), JSON),
+    "event": lambda: Reply(200, flood("data: ", "a"), EVENTS),
+    "pieces": lambda: Reply(200, flood("", chunk("서울 ")), EVENTS),
+    "comments": lambda: Reply(200, flood("", ": ping\n\n"), EVENTS),
+    "lines": lambda: Reply(200, flood("", "\n"), EVENTS),
+    "lines of other systems": lambda: Reply(200, flood("", "\r"), EVENTS),
+    "chunks": lambda: Reply(0, flood(f"{HEAD}transfer-encoding: chunked\r\n\r\n", "1\r\na\r\n")),
+    "error": lambda: Reply(400, flood('{"error": {"message": "', "a"), JSON),
+    "error that passes": lambda: Reply(500, flood('{"error": {"message": "', "a"), {**JSON, **AT_ONCE}),
     "packed": lambda: Reply(200, bomb(), {**JSON, **GZIP}),
     "packed events": lambda: Reply(200, bomb(), {**EVENTS, **GZIP}),
     "packed error": lambda: Reply(400, bomb(), {**JSON, **GZIP}),
@@ -165,9 +164,8 @@ def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         with chat_server(lambda _: Reply(200, gzip.compress(whole), {"content-encoding": "gzip"})) as server:
             chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
             if code:
-                with pytest.raises(EndpointError) as caught:
+                with raises_failure(code, EndpointError):
                     chat.answer("Answer.", "Who?")
-                assert caught.value.code == code
             else:
                 assert chat.answer("Answer.", "Who?") == "a" * MEGABYTE
 

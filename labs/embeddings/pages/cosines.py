@@ -20,7 +20,7 @@ from mrc_workbench.workbench.views.resources.sets import pair_set
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.state import choose, draw_text_field, lines_of
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, word
 
 _MAX_WRONG_PAIRS = 100
 _SIDES = ("both", "too_alike", "too_different")
@@ -158,8 +158,8 @@ def draw_sentences(view: EvaluationView) -> None:
     left, right = st.columns([2, 3])
     with left:
         model = pick_model(view, "matrix_of")
-        look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MAX_MATRIX_ROWS)}
-        text = draw_text_field(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+        label = label_and_help("embeddings.type_sentences", most=MAX_MATRIX_ROWS)
+        text = draw_text_field(st.text_area, "sentences", default="\n".join(EXAMPLE), height=330, **label)
         sentences = lines_of(text, MAX_MATRIX_ROWS + 1, _MAX_CHARACTERS)
         if len(sentences) > MAX_MATRIX_ROWS:
             st.warning(word("embeddings.too_many_sentences", most=MAX_MATRIX_ROWS), icon=":material/info:")
@@ -230,10 +230,9 @@ def _matrix_cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequenc
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    label = word("embeddings.nearest")
-    explained = word("embeddings.nearest_help")
-    requested = st.query_params.get("near", "")
-    query = st.text_input(label, value=requested, key="near_sentence", help=explained).strip()[:_MAX_CHARACTERS]
+    label = label_and_help("embeddings.nearest")
+    text = st.text_input(value=st.query_params.get("near", ""), key="near_sentence", **label)
+    query = text.strip()[:_MAX_CHARACTERS]
     if not query:
         st.query_params.pop("near", None)
         return

@@ -17,13 +17,13 @@ from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import ProjectedPoints, Projection
 from mrc_workbench.labs.embeddings.judgement import assign_bands, band_labels
 from mrc_workbench.labs.embeddings.pages import page
 from mrc_workbench.labs.embeddings.pages.page import EvaluationView
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest, MapRequest
+from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import list_comparisons, read_provenance
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, colour, legend, shape
@@ -33,7 +33,7 @@ from mrc_workbench.workbench.views.resources.sets import selected_set
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, marked_lines, names_in_column, tooltips
 from mrc_workbench.workbench.views.ui.state import choose, draw_text_field
-from mrc_workbench.workbench.views.ui.words import duration, plain, word
+from mrc_workbench.workbench.views.ui.words import duration, label_and_help, plain, word
 
 _MEASURE = "ndcg@10"
 _METRIC_TITLE = "nDCG@10"
@@ -86,10 +86,9 @@ def draw_retrieval(view: EvaluationView) -> None:
 
 
 def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
-    paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     metrics: dict[str, Interval] = {}
-    for path in paths:
-        evaluation = page.open_evaluation(path.parent)
+    for job in STUDY.stored():  # newest first
+        evaluation = page.open_evaluation(job.folder)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
             for model, result in evaluation.results_by_model.items():
                 if measure in result.metrics:
@@ -139,14 +138,13 @@ def draw_cost(view: EvaluationView) -> None:
     st.caption(word("embeddings.cost_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = page.pick_model(view, "cost_of", "embeddings.bi_encoder")
-        label = word("embeddings.cross_encoder")
-        explained = word("embeddings.cross_encoder_help")
-        cross_encoder = draw_text_field(_model_field, "cross_encoder", label, default_model(), help=explained)
-        look: dict[str, Any] = {"format_func": lambda option: duration(float(option)), "width": 170}
-        label = word("embeddings.cost_seconds")
-        explained = word("embeddings.cost_seconds_help")
-        seconds = float(choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look))
-    request = CostRequest(data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds)
+        label = label_and_help("embeddings.cross_encoder")
+        cross_encoder = draw_text_field(_model_field, "cross_encoder", default=default_model(), **label)
+        look = label_and_help("embeddings.cost_seconds") | {"format_func": lambda option: duration(float(option))}
+        seconds = float(choose(st.selectbox, "cost_seconds", options=_SECONDS, default="10", width=170, **look))
+    request = CostRequest(
+        data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=float(seconds)
+    )
     result = page.run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if result is None:
         return
@@ -219,11 +217,10 @@ def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
 def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         model = page.pick_model(view, "map_of")
-        look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.projection_{name}")}
-        look["help"] = word("embeddings.projection_help")
-        projections = [name.value for name in Projection]
-        label = word("embeddings.projection")
-        projection = Projection(choose(st.segmented_control, "projection", label, projections, projections[0], **look))
+        look = label_and_help("embeddings.projection")
+        look["format_func"] = lambda name: word(f"embeddings.projection_{name}")
+        options = [name.value for name in Projection]
+        projection = Projection(choose(st.segmented_control, "projection", options=options, default=options[0], **look))
         search_text = draw_text_field(_search_field, "find", word("embeddings.find"), "", width=260)
     if projection is Projection.UMAP and find_spec("umap") is None:
         st.info(word("embeddings.no_umap"), icon=":material/info:")
@@ -344,8 +341,7 @@ def _draw_points(
     if matching is not None:
         radius = _LARGE_RADIUS
         highlighted = matching & rendered_rows
-        others = scaled[rendered_rows & ~matching]
-        layers.append(_layer("others", others, TEXT_COLOUR, _FAINT_OPACITY, _SMALL_RADIUS))
+        layers.append(_layer("others", scaled[rendered_rows & ~matching], TEXT_COLOUR, _FAINT_OPACITY, _SMALL_RADIUS))
     for group_index in range(groups):
         inside = highlighted & (scaled["group_index"] == group_index)
         layers.append(_layer(f"group{group_index}", scaled[inside], BAND_COLOURS[group_index], _FULL_OPACITY, radius))

@@ -32,7 +32,7 @@ from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import cached, opened, pair_set, parts_of, selected_set, stored_pairs
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, choose_view
-from mrc_workbench.workbench.views.ui.words import failure_text, free_name, has_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, free_name, has_text, label_and_help, plain, word
 
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"
@@ -187,16 +187,14 @@ def draw() -> None:
     job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with container:
-            label = word("embeddings.again")
-            icon = ":material/replay:"
-            if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
+            look: dict[str, Any] = {"type": "tertiary", "icon": ":material/replay:", "key": "measure_again"}
+            if st.button(word("embeddings.again"), disabled=job.running, **look):
                 begin(partial(job.start, request))
             _draw_to_compare(loadable, models)
         _draw_evaluation(EvaluationView(data, evaluation, models.names, models.runs, measure), answer)
         return
     names = ", ".join(plain(models.names[reference]) for reference in loadable)
-    pairs = len(parts_of(data.key)[part])
-    about_job = word("embeddings.will_measure", models=names, pairs=f"{pairs:,}")
+    about_job = word("embeddings.will_measure", models=names, pairs=f"{len(parts_of(data.key)[part]):,}")
     with answer:
         draw_request(job, request, models.names, start=word("embeddings.start"), about=about_job)
 
@@ -317,8 +315,8 @@ def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
 
 def _pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
     names = {pair_set.key: pair_set_name(pair_set) for pair_set in sets}
-    look: dict[str, Any] = {"help": word("embeddings.pairs_help"), "width": 200}
-    key = choose_named("pairs", word("embeddings.pairs"), names, sets[0].key, **look)
+    label = label_and_help("embeddings.pairs")
+    key = choose_named("pairs", names=names, default=sets[0].key, width=200, **label)
     return next(pair_set for pair_set in sets if pair_set.key == key)
 
 
@@ -332,31 +330,27 @@ def _pick_part(data: StoredPairs) -> Part | None:
     if not names:
         st.info(word("embeddings.empty"), icon=":material/info:")
         return None
-    look: dict[str, Any] = {"help": word("embeddings.part_help"), "width": 140}
-    return Part(choose_named("pairs_part", word("embeddings.part"), names, evaluation_part(rows).value, **look))
+    label = label_and_help("embeddings.part")
+    return Part(choose_named("pairs_part", names=names, default=evaluation_part(rows).value, width=140, **label))
 
 
 def _pick_measure(data: StoredPairs) -> str:
     """Draw the choice of the correlation for scored pairs; returns the measure, empty if none applies."""
     if data.kind is not PairKind.SCORED:
         return ACCURACY if data.kind is PairKind.LABELLED else ""
-    look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
-    label = word("embeddings.measure")
-    explained = word("embeddings.measure_help")
+    look = label_and_help("embeddings.measure") | {"format_func": lambda name: word(f"embeddings.{name}")}
     if "figure" in st.query_params:  # in addresses of earlier versions
         st.query_params["metric"] = st.query_params.pop("figure")
-    return choose(st.segmented_control, "metric", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
+    return choose(st.segmented_control, "metric", options=CORRELATIONS, default=CORRELATIONS[0], **look)
 
 
 def _pick_models(models: AvailableModels) -> list[str]:
-    look: dict[str, Any] = {"wrap": True, "help": word("embeddings.models_help")}
+    look = label_and_help("embeddings.models") | {"wrap": True}
     look["key"] = f"models_{len(models.names)}_{st.session_state.get(_SELECTION_ROUND, 0)}"
     look["format_func"] = lambda reference: plain(name_with_download_note(reference, models.names[reference]))
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        label = word("embeddings.models")
-        default = models.default_selection
-        selected = choose_several(st.pills, "models", label, [*models.names], default, **look)
+        selected = choose_several(st.pills, "models", options=[*models.names], default=models.default_selection, **look)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         _draw_model_form(models, selected)
     if len(selected) > _MAX_MODELS:
@@ -365,9 +359,8 @@ def _pick_models(models: AvailableModels) -> list[str]:
 
 
 def _draw_model_form(models: AvailableModels, selected: Sequence[str]) -> None:
-    label = word("embeddings.add_model")
     explained = word("compare.add_model_help")
-    reference = st.text_input(label, help=explained, key="add_encoder").strip()
+    reference = st.text_input(word("embeddings.add_model"), help=explained, key="add_encoder").strip()
     if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
         _add(reference, selected)
     for added in models.added:

@@ -1,7 +1,6 @@
 """Views of words in context: a word's vectors in several sentences, and the targets of attention heads."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -17,7 +16,7 @@ from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.state import choose, draw_text_field, lines_of
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word
 
 WORD = "배"
 SENTENCES_OF_WORD = ("항구에서 배를 탔다", "사과와 배를 먹었다", "배가 고프다")
@@ -37,11 +36,11 @@ _MAX_MAP_PIECES = 40  # tokens in the chart; more are only in the table
 def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
     left, right = st.columns([1, 3], vertical_alignment="top")
-    explained = word("inside.word_help")
-    target_word = draw_text_field(left.text_input, "word", word("inside.word"), WORD, max_chars=50, help=explained)
-    look: dict[str, Any] = {"height": 110, "help": word("inside.sentences_help", most=layers.MAX_SENTENCES)}
+    label = label_and_help("inside.word")
+    target_word = draw_text_field(left.text_input, "word", default=WORD, max_chars=50, **label)
+    label = label_and_help("inside.sentences", most=layers.MAX_SENTENCES)
     default = "\n".join(SENTENCES_OF_WORD)
-    text = draw_text_field(right.text_area, "contexts", word("inside.sentences"), default, **look)
+    text = draw_text_field(right.text_area, "contexts", default=default, height=110, **label)
     layer_container = left.container()
     with display_failures():
         word_vectors = word_contexts(model, target_word, tuple(lines_of(text, layers.MAX_SENTENCES, _MAX_CHARACTERS)))
@@ -56,10 +55,9 @@ def _draw_word(word_vectors: WordVectors, answer: DeltaGenerator, layer_containe
         best_layer = min(model_layers, key=similarities.__getitem__)
     answer.markdown(_word_answer(word_vectors, similarities, best_layer))
     options = [str(layer) for layer in word_vectors.layer_numbers]
-    label = word("inside.layer")
-    look: dict[str, Any] = {"format_func": layer_name, "help": word("inside.layer_help")}
+    look = label_and_help("inside.layer") | {"format_func": layer_name, "follows": True}
     with layer_container:
-        layer = int(choose(st.select_slider, "layer", label, options, str(best_layer), follows=True, **look))
+        layer = int(choose(st.select_slider, "layer", options=options, default=str(best_layer), **look))
     left, right = st.columns(2)
     with left:
         _draw_plane(word_vectors, layer)
@@ -67,7 +65,7 @@ def _draw_word(word_vectors: WordVectors, answer: DeltaGenerator, layer_containe
         numbers = _numbers(word_vectors)
         sentences = [occurrence.sentence for occurrence in word_vectors.occurrences]
         table = grid_cells(word_vectors.cosines(layer), numbers, numbers, sentences, sentences)
-        _draw_grid(table, numbers, _MAX_MATRIX_ROWS, word("inside.cosine"), word("inside.cosine_help"))
+        _draw_grid(table, numbers, _MAX_MATRIX_ROWS, "inside.cosine", "inside.cosine_help")
     _draw_occurrences(word_vectors)
     if len(word_vectors.occurrences) > 1:
         rows = [(layer_name(str(number)), similarity) for number, similarity in similarities.items()]
@@ -136,34 +134,24 @@ def _point_labels(points: np.ndarray, limit: float) -> list[str]:
 
 
 def _draw_grid(
-    table: pd.DataFrame,
-    labels: Sequence[str],
-    max_rows: int,
-    title: str,
-    caption: str,
-    *,
-    is_fraction: bool = False,
+    table: pd.DataFrame, labels: Sequence[str], max_rows: int, title: str, caption: str, *, is_fraction: bool = False
 ) -> None:
-    """Draw the chart of a square matrix of at most `max_rows` rows, and its table."""
+    """Draw the chart of a square matrix of at most `max_rows` rows, and its table; the texts are keys."""
     if len(labels) <= max_rows:
-        draw_chart(grid_chart, table, labels, labels, title=title, is_fraction=is_fraction)
-    st.caption(caption)
+        draw_chart(grid_chart, table, labels, labels, title=word(title), is_fraction=is_fraction)
+    st.caption(word(caption))
     with st.expander(word("inside.as_table"), expanded=len(labels) > max_rows):
         values = table["value"].to_numpy().reshape(len(labels), -1)
         st.dataframe(pd.DataFrame(values, index=[*labels], columns=[*labels]).style.format("{:.3f}"))
 
 
 def grid_cells(
-    values: np.ndarray,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    first: Sequence[str] | None = None,
-    second: Sequence[str] | None = None,
+    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], *details: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the cells of a `grid_chart`; `first` and `second` name rows and columns in tooltips."""
+    """Return the cells of a `grid_chart`; `details` name rows and columns in tooltips, by default as in the chart."""
+    first, second = details or (rows, columns)
     down, across = np.indices(values.shape).reshape(2, -1)
-    axes = {"row": (rows, down), "column": (columns, across)}
-    axes |= {"first": (first or rows, down), "second": (second or columns, across)}
+    axes = {"row": (rows, down), "column": (columns, across), "first": (first, down), "second": (second, across)}
     table = pd.DataFrame({name: [names[index] for index in indices] for name, (names, indices) in axes.items()})
     return table.assign(value=values.ravel().astype(float))
 
@@ -183,10 +171,9 @@ def grid_chart(
     )
     written = len(columns) <= 13  # more leave no room for numbers
     shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
-    cells_beside = (
-        table if is_fraction else table[table["row"] != table["column"]]
-    )  # the cosine of a text with itself is 1
-    described = charts.extremes(title, cells_beside, ("first", "second"), "value", form)
+    # the cosine of a text with itself is 1
+    described_cells = table if is_fraction else table[table["row"] != table["column"]]
+    described = charts.extremes(title, described_cells, ("first", "second"), "value", form)
     return shaded.properties(height=40 + (34 if written else 22) * len(rows), description=described)
 
 
@@ -219,8 +206,8 @@ def layer_chart(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
 
 def draw_attention(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
-    look: dict[str, Any] = {"height": 120, "help": word("inside.attended_help", most=MAX_ATTENTION_SENTENCES)}
-    text = draw_text_field(st.text_area, "attended", word("inside.attended"), "\n".join(ATTENTION_EXAMPLES), **look)
+    label = label_and_help("inside.attended", most=MAX_ATTENTION_SENTENCES)
+    text = draw_text_field(st.text_area, "attended", default="\n".join(ATTENTION_EXAMPLES), height=120, **label)
     sentences = lines_of(text, MAX_ATTENTION_SENTENCES, _MAX_SENTENCE_CHARACTERS)
     if not sentences:
         answer.info(word("inside.type_sentence"), icon=":material/info:")
@@ -238,20 +225,18 @@ def _draw_attention_views(
     controls: DeltaGenerator,
 ) -> None:
     head_attention = layers.attention_by_head(attentions)
-    look: dict[str, Any] = {"format_func": target_name, "help": word("inside.target_help"), "width": 200}
+    look = label_and_help("inside.target") | {"format_func": target_name, "width": 200}
+    default = AttentionTarget.PREVIOUS
     with controls:
-        target = AttentionTarget(
-            choose(st.selectbox, "target", word("inside.target"), [*AttentionTarget], AttentionTarget.PREVIOUS, **look)
-        )
-        fractions = np.nan_to_num(head_attention.fractions[:, :, [*AttentionTarget].index(target)])
-        strongest = np.unravel_index(fractions.argmax(), fractions.shape)
-        best = int(strongest[0]), int(strongest[1])
-        layer = _pick("attention_layer", "inside.layer", head_attention.fractions.shape[0], best[0])
-        head = _pick("attention_head", "inside.head", head_attention.fractions.shape[1], best[1])
+        target = AttentionTarget(choose(st.selectbox, "target", options=[*AttentionTarget], default=default, **look))
+        index = [*AttentionTarget].index(target)
+        fractions = np.nan_to_num(head_attention.fractions[:, :, index])
+        best = tuple(map(int, np.unravel_index(fractions.argmax(), fractions.shape)))
+        layer = _pick("attention_layer", "inside.layer", fractions.shape[0], best[0])
+        head = _pick("attention_head", "inside.head", fractions.shape[1], best[1])
         options = [str(index) for index in range(len(sentences))]
         look = {"format_func": lambda item: sentences[int(item)] if int(item) < len(sentences) else item, "width": 320}
         selected = choose(st.selectbox, "attention_of", word("inside.sentence"), options, "0", **look)
-    index = [*AttentionTarget].index(target)
     fraction = head_attention.fractions[*best, index]
     uniform = head_attention.uniform[index]
     values = {"layer": best[0] + 1, "head": best[1] + 1, "fraction": f"{fraction:.0%}", "uniform": f"{uniform:.0%}"}
@@ -263,12 +248,10 @@ def _draw_attention_views(
         labels = [f"{number} {piece.text}" for number, piece in enumerate(sentence_attention.pieces, start=1)]
         st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
         table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
-        title = word("inside.attention")
-        _draw_grid(table, labels, _MAX_MAP_PIECES, title, word("inside.map_help"), is_fraction=True)
+        _draw_grid(table, labels, _MAX_MAP_PIECES, "inside.attention", "inside.map_help", is_fraction=True)
         by_target = zip(AttentionTarget, head_attention.fractions[layer, head], strict=True)
         texts = [f"{target_name(item)} {fraction:.0%}" for item, fraction in by_target if not np.isnan(fraction)]
-        description = " · ".join(texts)
-        st.caption(word("inside.head_shares", shares=plain(description)))
+        st.caption(word("inside.head_shares", shares=plain(" · ".join(texts))))
     with right:
         _draw_head_map(head_attention, target)
     _draw_head_table(head_attention, target)

@@ -29,7 +29,7 @@ from mrc_workbench.workbench.views.resources.sets import selected_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
-from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, has_text, label_and_help, plain, word
 
 TOKENIZER_VIEWS = {"metrics": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
 _DEFAULT_SIZES = (2_000, 8_000, 32_000)
@@ -105,10 +105,9 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, t
         except KeyError:
             return status.message
 
-    n_documents = f"{study.documents_in(text):,}"
-    about = word("tokenizers.about", documents=n_documents, count=grid.count - len(grid.against))
-    start = partial(job.start, request)
-    draw_job(job, start, progress_text, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
+    counts = {"documents": f"{study.documents_in(text):,}", "count": grid.count - len(grid.against)}
+    texts = {"about": word("tokenizers.about", **counts), "reason": reason}
+    draw_job(job, partial(job.start, request), progress_text, "tokenizers", word("tokenizers.start"), **texts)
 
 
 def _draw_answer(view: pieces.TokenizersView) -> None:
@@ -156,11 +155,9 @@ def _pick_request(text: study.TextSource) -> tuple[TokenizerRequest | None, Mapp
         kinds = [*map(TokenizerKind, _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind"))]
         splits = [*map(PreTokenization, _pick("splits", [*PreTokenization], [PreTokenization.WORDS], "split"))]
         default = [str(size) for size in default_sizes(study.characters_in(text))]
-        look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{text.key}"}
-        label = word("tokenizers.vocabularies")
-        explained = word("tokenizers.vocabularies_help")
-        options = [*map(str, SIZES)]
-        sizes = choose_several(st.pills, "vocabularies", label, options, default, wrap=True, help=explained, **look)
+        look = label_and_help("tokenizers.vocabularies")
+        look |= {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{text.key}", "wrap": True}
+        sizes = choose_several(st.pills, "vocabularies", options=[*map(str, SIZES)], default=default, **look)
         names, against = _pick_models()
     if not (kinds and splits and sizes):
         return None, names
@@ -169,11 +166,9 @@ def _pick_request(text: study.TextSource) -> tuple[TokenizerRequest | None, Mapp
 
 
 def _pick(name: str, options: Sequence[str], default: Sequence[str], label_key: str) -> list[str]:
-    look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{label_key}_help"), "key": f"picked_{name}"}
+    look = label_and_help(f"tokenizers.{label_key}") | {"wrap": True, "key": f"picked_{name}"}
     look["format_func"] = lambda option: word(f"tokenizers.{label_key}_{option}")
-    all_options = [*map(str, options)]
-    first = [*map(str, default)]
-    return choose_several(st.pills, name, word(f"tokenizers.{label_key}"), all_options, first, **look)
+    return choose_several(st.pills, name, options=[*map(str, options)], default=default, **look)
 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
@@ -182,10 +177,9 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
     typed_references = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
     valid_references = [reference for reference in typed_references if _REFERENCE.fullmatch(reference)]
     names |= {reference: reference for reference in valid_references if reference not in names}
-    look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
-    look |= {"format_func": lambda reference: names.get(reference, reference), "help": word("tokenizers.against_help")}
-    default = [default_model()]
-    selected = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], default, **look)
+    look = label_and_help("tokenizers.against") | {"placeholder": word("tokenizers.against_none")}
+    look |= {"format_func": lambda reference: names.get(reference, reference), "width": 320, "key": key}
+    selected = choose_several(_multiselect, "beside", options=[*names], default=[default_model()], **look)
     available = []
     for reference in selected:
         try:
@@ -211,9 +205,9 @@ def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **l
 def draw_inside() -> None:
     names = _model_names()
     references = [*names]
-    look = dict[str, Any](help=word("inside.model_help"), accept_new_options=True, width=360)
+    look = label_and_help("inside.model") | {"accept_new_options": True, "width": 360}
     look["format_func"] = lambda key: name_with_download_note(key, names.get(key, key))
-    model = choose(st.selectbox, "network", word("inside.model"), references, references[0], follows=True, **look)
+    model = choose(st.selectbox, "network", options=references, default=references[0], follows=True, **look)
     name, container = choose_view("inside", INSIDE_TABS, lambda key: word(f"inside.view_{key}"))
     with container:
         if may_load(model):

@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.report.charts import TEXT_COLOUR, colour, legend, s
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, names_in_column, tooltips
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, draw_text_field
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, word
 
 FRACTIONS = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
 MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")
@@ -68,10 +68,10 @@ def tokenizer_name(kind: str, split: str, vocabulary: int, grid: TokenizerGrid) 
 
 
 def pick_tokenizer(
-    view: TokenizersView, tokenizers: Mapping[str, StoredTokenizer], name: str, label: str, **look: Any
+    view: TokenizersView, tokenizers: Mapping[str, StoredTokenizer], name: str, **look: Any
 ) -> StoredTokenizer:
     names = {key: view.name(tokenizer) for key, tokenizer in tokenizers.items()}
-    return tokenizers[choose_named(name, label, names, next(iter(tokenizers)), **look)]
+    return tokenizers[choose_named(name, names=names, default=next(iter(tokenizers)), **look)]
 
 
 def draw_failed(name: str, error: Exception) -> None:
@@ -146,25 +146,20 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
         best = [tables.BOLD if item else "" for item in best_rows(table, name)]
         styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
-    small = []
-    for item in view.tokenizers:
-        if item.metrics.vocabulary_size < item.result.training_options.get("vocabulary", 0):
-            small.append(plain(view.name(item)))
+    trained = [item for item in view.tokenizers if item.is_trained]
+    small = [item for item in trained if item.metrics.vocabulary_size < item.result.training_options["vocabulary"]]
     if small:
-        st.caption(word("tokenizers.fewer_pieces", names=", ".join(small)))
+        st.caption(word("tokenizers.fewer_pieces", names=", ".join(plain(view.name(item)) for item in small)))
 
 
 def _draw_downloads(view: TokenizersView) -> None:
     trained = {tokenizer.folder.name: tokenizer for tokenizer in view.tokenizers if tokenizer.is_trained}
     if trained:
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            label = word("tokenizers.take")
-            explained = word("tokenizers.take_help")
-            folder = pick_tokenizer(view, trained, "tokenizer", label, help=explained, width=320).folder
+            folder = pick_tokenizer(view, trained, "tokenizer", width=320, **label_and_help("tokenizers.take")).folder
             look: dict[str, Any] = {"key": "download_tokenizer", "on_click": "ignore", "icon": ":material/folder_zip:"}
-            label = word("tokenizers.download")
             archive = partial(zip_folder, folder)
-            st.download_button(label, archive, f"{folder.name}.zip", "application/zip", **look)
+            st.download_button(word("tokenizers.download"), archive, f"{folder.name}.zip", "application/zip", **look)
     with st.expander(word("tokenizers.command")):
         st.code(command_of(view), language="bash", wrap_lines=True)
 
@@ -243,8 +238,8 @@ _STYLE = Path(__file__).with_name("pieces.css")
 
 def draw_pieces(view: TokenizersView) -> None:
     answer = st.container()
-    look: dict[str, Any] = {"max_chars": _MAX_SENTENCE_CHARACTERS, "help": word("tokenizers.sentence_help")}
-    text = draw_text_field(st.text_input, "cut", word("tokenizers.sentence"), SENTENCE, **look).strip()
+    look = label_and_help("tokenizers.sentence") | {"max_chars": _MAX_SENTENCE_CHARACTERS}
+    text = draw_text_field(st.text_input, "cut", default=SENTENCE, **look).strip()
     if not text:
         answer.info(word("tokenizers.type_sentence"), icon=":material/info:")
         return
@@ -303,12 +298,10 @@ def draw_merges(view: TokenizersView) -> None:
         return
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        look: dict[str, Any] = {"max_chars": _MAX_WORD_CHARACTERS}
-        text = draw_text_field(st.text_input, "built", word("tokenizers.word"), WORD, **look).strip()
+        label = word("tokenizers.word")
+        text = draw_text_field(st.text_input, "built", label, WORD, max_chars=_MAX_WORD_CHARACTERS).strip()
     with right:
-        label = word("tokenizers.of_bpe")
-        explained = word("tokenizers.of_bpe_help")
-        selected = pick_tokenizer(view, bpe_tokenizers, "merges_of", label, help=explained)
+        selected = pick_tokenizer(view, bpe_tokenizers, "merges_of", **label_and_help("tokenizers.of_bpe"))
     if not text:
         answer.info(word("tokenizers.type_word"), icon=":material/info:")
         return
@@ -326,9 +319,8 @@ def _draw_steps(steps: Sequence[MergeStep]) -> None:
     index = _pick_step(steps) if len(steps) > 1 else 0
     st.html(_STYLE)
     step = steps[index]
-    count = len(steps[index].pieces)
     head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
-    st.html(names_html(head, word("tokenizers.pieces_count", count=count), step.pieces, step.joined))
+    st.html(names_html(head, word("tokenizers.pieces_count", count=len(step.pieces)), step.pieces, step.joined))
     st.caption(word("tokenizers.merges_help"))
     if len(steps) < 2:
         return
@@ -387,7 +379,5 @@ def _item_html(prefix: str, text: str, kind: str, tooltip: str) -> str:
 
 
 def _split_prefix(name: str) -> tuple[str, str]:
-    matched = next(
-        (prefix for prefix in _PREFIXES if (name.startswith(prefix) and name != prefix) or name == prefix != "##"), ""
-    )
+    matched = next((prefix for prefix in _PREFIXES if name.startswith(prefix) and name != "##"), "")
     return _PREFIXES.get(matched, ""), name.removeprefix(matched)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -12,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.pairs import PairKind, evaluation_part
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.labs.language.layers import MAX_PASSAGES, MAX_QUESTIONS, LayerScores, PoolingMode
+from mrc_workbench.labs.language.layers import MAX_PASSAGES, MAX_QUESTIONS, LayerScores, PoolingMode, best_layer
 from mrc_workbench.labs.language.network import MASK, MAX_MASKS, CheckpointPredictions, TokenPrediction
 from mrc_workbench.labs.language.pages import page, resources
 from mrc_workbench.models.files import ModelError
@@ -28,7 +27,7 @@ from mrc_workbench.workbench.views.resources.sets import parts_of, selected_set,
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import color_and_shape, draw_chart, marked_lines, tooltips
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, draw_text_field, remember
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, signed, word
+from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, signed, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."
 _MAX_CHARACTERS = 500
@@ -77,8 +76,8 @@ def draw_masked_predictions(model: str, names: Mapping[str, str]) -> None:
 
 
 def _typed_text() -> str:
-    look = {"max_chars": _MAX_CHARACTERS, "help": word("inside.masked_help", mask=MASK, most=MAX_MASKS)}
-    return draw_text_field(st.text_input, "masked", word("inside.masked"), TEXT, **look)
+    label = label_and_help("inside.masked", mask=MASK, most=MAX_MASKS)
+    return draw_text_field(st.text_input, "masked", default=TEXT, max_chars=_MAX_CHARACTERS, **label)
 
 
 def _language_runs() -> Mapping[str, Run]:
@@ -96,9 +95,9 @@ def _pick_other_models(model: str, base: str, names: Mapping[str, str]) -> list[
     others.sort(key=lambda reference: reference != base)
     if not others:
         return []
-    look: dict[str, Any] = {"key": f"beside_{model}_{len(others)}", "help": word("inside.beside_help")}
+    look = label_and_help("inside.beside") | {"key": f"beside_{model}_{len(others)}"}
     look["format_func"] = lambda reference: plain(names[reference])
-    return choose_several(st.pills, "beside", word("inside.beside"), others, [base], **look)[: _MAX_MODELS - 1]
+    return choose_several(st.pills, "beside", options=others, default=[base], **look)[: _MAX_MODELS - 1]
 
 
 def _draw_base(base: str, name: str) -> None:
@@ -157,11 +156,10 @@ def draw_checkpoint_predictions(model: str, names: Mapping[str, str]) -> None:
         return
     answer = st.container()
     text = _typed_text()
-    look: dict[str, Any] = {"max_chars": _MAX_WORD_LIST_CHARACTERS}
-    look["help"] = word("inside.step_words_help", most=MAX_WORDS)
+    look = label_and_help("inside.step_words", most=MAX_WORDS) | {"max_chars": _MAX_WORD_LIST_CHARACTERS}
     look["placeholder"] = word("inside.step_words_default", count=_DEFAULT_WORDS)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        words = draw_text_field(st.text_input, "step_words", word("inside.step_words"), "", **look)
+        words = draw_text_field(st.text_input, "step_words", default="", **look)
         is_started = page.start_button(_NAME, model, word("inside.draw_checkpoints"))
     if not is_started:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
@@ -246,11 +244,9 @@ def draw_layer_comparison(model: str, _names: Mapping[str, str]) -> None:
     views = {"people": _draw_by_people, "questions": _draw_by_questions}
     answer = st.container()
     controls = st.container(horizontal=True, vertical_alignment="bottom")
-    look: dict[str, Any] = {"format_func": lambda name: word(f"inside.layers_by_{name}"), "width": "content"}
-    label = word("inside.layers_by")
-    explained = word("inside.layers_by_help")
+    look = label_and_help("inside.layers_by") | {"format_func": lambda name: word(f"inside.layers_by_{name}")}
     with controls:
-        name = choose(st.segmented_control, "layers_by", label, [*views], "people", help=explained, **look)
+        name = choose(st.segmented_control, "layers_by", options=[*views], default="people", width="content", **look)
     views[name](model, answer, controls)
 
 
@@ -313,7 +309,7 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
 
 
 def _people_answer(scores: LayerScores) -> str:
-    layer, pooling = scores.best
+    layer, pooling = best_layer(scores.spearman)
     best = f"{100 * np.nanmax(scores.spearman):.1f}"
     values = {"pooling": pooling_name(pooling), "best": best, "pairs": scores.pairs}
     last = scores.spearman[-1]
@@ -351,7 +347,7 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
 
 def _question_answer(findings: resources.LayerFindings) -> str:
     search = findings.search
-    layer, pooling = search.best
+    layer, pooling = best_layer(search.means)
     low, high = findings.intervals[layer, pooling]
     mean = search.means[layer, [*PoolingMode].index(pooling)]
     values = {"layer": layer, "pooling": pooling_name(pooling), "best": f"{100 * mean:.1f}"}

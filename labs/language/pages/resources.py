@@ -51,8 +51,7 @@ def cut_text(stored: StoredTokenizer, text: str) -> Sequence[CutPiece]:
         number = tokenizer.tokenizer.token_to_id(piece.name)
         if number is not None:
             name = tokenizers.readable(piece.name, in_bytes=in_bytes)
-            count = int(stored.occurrences[number])
-            pieces.append(CutPiece(name, piece.text, number, piece.known, count))
+            pieces.append(CutPiece(name, piece.text, number, piece.known, int(stored.occurrences[number])))
     return pieces
 
 

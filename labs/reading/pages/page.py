@@ -1,9 +1,10 @@
-"""The Answers page: answers of a reader and a language model, their evaluation, or a start without any model."""
+"""The Answers page: the Ask and Evaluate tabs, their controls, or a start without any model."""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -11,12 +12,18 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text.marking import MarkedText
-from mrc_workbench.labs.reading.evaluate import DEFAULT_DEPTHS
-from mrc_workbench.labs.reading.pages.evaluation import latest_reading, open_reading
+from mrc_workbench.labs.reading.evaluate import DEFAULT_DEPTHS, ReaderSpec, ReadingExperiment
+from mrc_workbench.labs.reading.pages.evaluation import ReadingView, latest_reading, open_reading
+from mrc_workbench.labs.reading.scores import EXACT, ScoringRules
+from mrc_workbench.labs.reading.study import STUDY
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.retrieval.comparison.multistage import WORDS_NAME
 from mrc_workbench.retrieval.rankings import GroundTruth
 from mrc_workbench.training.jobs import QUEUE, DryRunJob, DryRunTask
@@ -24,15 +31,15 @@ from mrc_workbench.training.recipes import default_base, get_recipe
 from mrc_workbench.training.runs import Run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, finished_runs, model_reference
-from mrc_workbench.workbench.views.names import retriever_names
+from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.navigation import open_page
-from mrc_workbench.workbench.views.resources.sets import question_set, selected_set
+from mrc_workbench.workbench.views.resources.sets import question_set, selected_set, split_of
 from mrc_workbench.workbench.views.ui import state
-from mrc_workbench.workbench.views.ui.job import draw_language_model, language_model
+from mrc_workbench.workbench.views.ui.job import draw_job, draw_language_model, language_model
 from mrc_workbench.workbench.views.ui.passages import HitCard, draw_style, hits_html
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, word
 
-TABS = {"ask": "mrc_workbench.labs.reading.pages.ask", "evaluate": "mrc_workbench.labs.reading.pages.evaluate"}
+TABS = ("ask", "evaluate")
 _EXAMPLES = 3
 # keys of the session
 QUESTION_KEY = "answers_box"
@@ -66,10 +73,12 @@ def draw() -> None:
         return
     name, container = state.choose_tab("answers", {name: word(f"answers.tab_{name}") for name in TABS})
     with container:
-        if name == "evaluate" and not readers.names:
-            _draw_start(data)
+        if name == "ask":
+            import_module("mrc_workbench.labs.reading.pages.ask").draw(data, choices_for(data), readers)
+        elif readers.names:
+            _draw_evaluate(data, choices_for(data), readers)
         else:
-            import_module(TABS[name]).draw(data, choices_for(data), readers)
+            _draw_start(data)
 
 
 def _draw_start(data: StoredSet) -> None:
@@ -180,8 +189,8 @@ def available_readers() -> AvailableReaders:
 
 def pick_reader(readers: AvailableReaders) -> str:
     names = readers.names or {"": word("answers.type_reader")}
-    look: dict[str, Any] = {"help": word("answers.reader_help"), "accept_new_options": True, "width": 200}
-    return state.choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)
+    look = label_and_help("answers.reader") | {"accept_new_options": True, "width": 200}
+    return state.choose_named("reader", names=names, default=next(iter(names)), **look)
 
 
 def is_loading_confirmed(readers: AvailableReaders, reference: str) -> bool:
@@ -194,17 +203,15 @@ def is_loading_confirmed(readers: AvailableReaders, reference: str) -> bool:
         return True
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/info: {word('answers.not_loaded', reader=plain(reference))}", width="content")
-        label = word("answers.load")
-        icon = ":material/download:"
-        st.button(label, icon=icon, key="load_reader", on_click=confirmed.add, args=(reference,))
+        look: dict[str, Any] = {"icon": ":material/download:", "key": "load_reader"}
+        st.button(word("answers.load"), on_click=confirmed.add, args=(reference,), **look)
     return False
 
 
 def _draw_hub_model() -> None:
     with st.form("answers_hub_model", border=False):
-        form = word("answers.hub_model_form")
-        explained = word("answers.hub_model_help")
-        st.text_input(word("answers.hub_model"), key=_HUB_MODEL, placeholder=form, help=explained)
+        look = label_and_help("answers.hub_model") | {"placeholder": word("answers.hub_model_form")}
+        st.text_input(key=_HUB_MODEL, **look)
         st.form_submit_button(word("answers.use_model"), key="use_hub_model", type="primary", on_click=_use_hub_model)
     if st.session_state.get(_HUB_MODEL, "").strip():
         st.error(word("answers.no_hub_model"), icon=":material/error:")
@@ -222,7 +229,7 @@ def pick_retrievers(data: StoredSet, choices: RetrieverChoices) -> list[str]:
     display_names = retriever_names(choices.specs)
     default = [name for name in choices.default_names if name in names and name != WORDS_NAME][:_MAX_RETRIEVERS]
     look: dict[str, Any] = {"key": f"answering_{data.key}_{len(names)}", "wrap": True}
-    look |= {"format_func": lambda name: plain(display_names[name])}
+    look["format_func"] = lambda name: plain(display_names[name])
     look["help"] = word("answers.retrievers_help", most=_MAX_RETRIEVERS)
     selected = state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, default, **look)
     if len(selected) > _MAX_RETRIEVERS:
@@ -234,3 +241,103 @@ def pick_retrievers(data: StoredSet, choices: RetrieverChoices) -> list[str]:
 def pick_k() -> int:
     options = [str(k) for k in DEFAULT_DEPTHS]
     return int(state.choose(st.selectbox, "read", "K", options, "5", help=word("answers.k_help"), width=80))
+
+
+def _draw_evaluate(data: StoredSet, choices: RetrieverChoices, readers: AvailableReaders) -> None:
+    """The Evaluate tab: a reader's answers from the passages of each retriever, over the questions of the set."""
+    if not data.questions:
+        st.info(word("answers.no_questions"), icon=":material/info:")
+        return
+    answer = st.container()
+    retrievers = pick_retrievers(data, choices)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        reader = pick_reader(readers)
+        k = pick_k()
+        rules, measure = _pick_rules_and_measure()
+        split = _training_split(data, choices, retrievers, readers, reader)
+        part = _pick_part(data, split)
+    if not retrievers or part is None:
+        answer.info(word("answers.no_questions" if retrievers else "search.select_retriever"), icon=":material/info:")
+        return
+    experiment = ReadingExperiment(
+        data=data.key,
+        split=part,
+        validation_fraction=split.validation,
+        test_fraction=split.test,
+        seed=split.seed,
+        strict_split=split.strict,
+        retriever=tuple(choices.needed(retrievers)),
+        rules=rules,
+        reader=(ReaderSpec(name=readers.names.get(reader, reader)[:100], model=reader),),
+    )
+    try:
+        job = STUDY.job(experiment, data.fingerprint)
+    except ModelError as error:
+        answer.error(plain(failure_text(error)), icon=":material/error:")
+        return
+    stored = open_reading(data.key, job.folder) if job.done else None
+    if stored is None:
+        with answer:
+            _draw_job(job, experiment, data)
+        return
+    view = ReadingView(data, job.folder, stored, tuple(retrievers), tuple(choices.specs), measure, k)
+    results = import_module("mrc_workbench.labs.reading.pages.results")
+    results.draw_evaluation(view, answer, partial(job.start, experiment))
+    if readers.has_seen(reader, data, part):
+        name = plain(readers.names.get(reader, reader))
+        answer.warning(word("answers.has_seen", reader=name), icon=":material/warning:")
+
+
+def _draw_job(job: StudyJob[ReadingExperiment, Any], experiment: ReadingExperiment, data: StoredSet) -> None:
+    def progress_text(status: Status) -> str:
+        if not status.phase:
+            return word("answers.starting")
+        if status.phase in {reader.name for reader in experiment.reader}:
+            return word("answers.reading", name=plain(status.phase))
+        return word("answers.searching", name=plain(retriever_name(status.phase)))
+
+    rows = split_of(data.key, experiment.split_options).rows
+    questions = len(rows[experiment.split])
+    n_validation = len(rows[Part.VALIDATION]) if experiment.split in (Part.TEST, Part.TRAIN) else 0
+    pairs = (questions + n_validation) * experiment.max_depth * len(experiment.retriever)
+    about = word("answers.to_read", questions=f"{questions:,}", depth=experiment.max_depth, pairs=f"{pairs:,}")
+    draw_job(job, lambda: job.start(experiment), progress_text, "answers", word("answers.evaluate"), about=about)
+
+
+def _pick_rules_and_measure() -> tuple[ScoringRules, str]:
+    """Draw both choices; the metric is `EXACT` or the name of the rules' overlap."""
+    names = {rule.value: word(f"answers.rules_{rule}") for rule in ScoringRules}
+    look = label_and_help("answers.rules") | {"width": 130, "format_func": names.get}
+    rules = ScoringRules(state.choose(st.selectbox, "rules", options=[*names], default=ScoringRules.KORQUAD, **look))
+    measures = {EXACT: EXACT, "overlap": rules.overlap_name}
+    look = {"format_func": lambda name: word(f"answers.measure_{measures[name]}"), "help": word("answers.measure_help")}
+    measure = state.choose(st.segmented_control, "right_by", word("compare.measure"), [*measures], EXACT, **look)
+    return rules, measures[measure]
+
+
+def _training_split(
+    data: StoredSet, choices: RetrieverChoices, retrievers: Sequence[str], readers: AvailableReaders, reader: str
+) -> SplitOptions:
+    """Return the split of the reader's training, else of a retriever's."""
+    run = readers.runs.get(reader)
+    if run and run.plan().fingerprint == data.fingerprint:
+        return run.plan().split
+    plans = [choices.trained[name] for name in retrievers if name in choices.trained]
+    return plans[-1].split if plans else SplitOptions()
+
+
+def _pick_part(data: StoredSet, split: SplitOptions) -> Part | None:
+    try:
+        rows = split_of(data.key, split).rows
+    except DataError:
+        return None
+    names = {
+        part.value: word("answers.part_of", part=word(f"part.{part}"), questions=f"{len(rows[part]):,}")
+        for part in Part
+        if len(rows[part])
+    }
+    if not names:
+        return None
+    default = Part.TEST.value if Part.TEST.value in names else next(iter(names))
+    look: dict[str, Any] = {"help": word("answers.part_help"), "width": 150}
+    return Part(state.choose_named("answered_part", word("compare.questions"), names, default, **look))

@@ -1,6 +1,9 @@
-"""Views of an evaluation: a summary by K, slices of the questions, and the questions with their passages."""
+"""An evaluation: its answer in a sentence, a summary by K, slices, the questions with their passages, and downloads."""
 
-from collections.abc import Mapping, Sequence
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,27 +11,108 @@ import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.labels import LabelKind
 from mrc_workbench.labs.reading.pages import evaluation, passages
 from mrc_workbench.labs.reading.pages.evaluation import OUTCOME_KEYS, ReadingView
 from mrc_workbench.labs.reading.pages.page import QUESTION_KEY
-from mrc_workbench.labs.reading.scores import MIN_SLICE_QUESTIONS
+from mrc_workbench.labs.reading.scores import EXACT, MIN_SLICE_QUESTIONS
+from mrc_workbench.labs.reading.study import file_name
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.report.charts import TEXT_COLOUR, colour, legend, shape
 from mrc_workbench.workbench.views.compare import where
-from mrc_workbench.workbench.views.names import with_display_names
+from mrc_workbench.workbench.views.names import retriever_name, with_display_names
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, interval_tooltips, names_in_column, tooltips
+from mrc_workbench.workbench.views.ui.job import begin
 from mrc_workbench.workbench.views.ui.passages import draw_style
-from mrc_workbench.workbench.views.ui.state import ask, choose, choose_named, remember, scroll_to_top
-from mrc_workbench.workbench.views.ui.words import plain, word, word_or
+from mrc_workbench.workbench.views.ui.state import ask, choose, choose_named, choose_tab, remember, scroll_to_top
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word, word_or
 
 _ANY = "any"
 _MAX_ROWS = 10  # rows without scrolling
 OUTCOME_MARKS = dict(zip(AnswerOutcome, "✔⇅✘∅", strict=True))
 OUTCOME_COLOURS = {"right": "#009E73", "outranked": "#E69F00", "misread": "#D55E00", "not_found": "#7A8290"}
+
+
+def draw_evaluation(view: ReadingView, answer: DeltaGenerator, start: Callable[[], None]) -> None:
+    """Draw the answer into its container, then the selected view, the downloads, and a button that starts again."""
+    with answer:
+        _draw_answer(view)
+    if view.answers_by_retriever:
+        name, container = choose_tab("answers_look", {name: word(f"answers.view_{name}") for name in VIEWS})
+        with container:
+            VIEWS[name](view)
+    with st.container(horizontal=True):
+        if view.answers_by_retriever:
+            _draw_downloads(view)
+        if st.button(word("answers.again"), icon=":material/replay:", key="evaluate_again"):
+            begin(start)
+
+
+def _draw_answer(view: ReadingView) -> None:
+    if view.reader.error:
+        st.error(plain(failure_text(view.reader.error)), icon=":material/error:")
+        return
+    for result in view.stored.result.comparison.results:
+        if result.error and result.name in view.retrievers:
+            details = {"name": plain(retriever_name(result.name)), "reason": plain(failure_text(result.error))}
+            st.error(word("answers.retriever_failed", **details), icon=":material/error:")
+    if view.answers_by_retriever:
+        st.markdown(_answer_text(view))
+
+
+def _answer_text(view: ReadingView) -> str:
+    best = view.best_retriever()
+    metrics = view.metrics(best)
+    kind = "exact" if view.measure == EXACT else "overlap"
+    low, high = metrics["interval"][view.measure]
+    fractions = {"value": metrics[view.measure], "oracle": view.oracle[view.measure], "low": low, "high": high}
+    values = {name: f"{100 * fraction:{'.0f' if kind == 'exact' else '.1f'}}" for name, fraction in fractions.items()}
+    values |= {"name": plain(view.display_names[best]), "measure": word(f"answers.measure_{view.measure}")}
+    text = word(f"answers.answer_{kind}_{'one' if view.k == 1 else 'many'}", k=view.k, **values)
+    return " ".join([text, *_significance_sentences(view, best)])
+
+
+def _significance_sentences(view: ReadingView, best: str) -> list[str]:
+    """Return whether the best is significantly better than the next one and, if not, than which others."""
+    table = evaluation.difference_table(view)
+    of_best = table[table["a"] == best]
+    if of_best.empty:
+        return []
+    runner_up = of_best.iloc[-1]
+    significant = of_best[of_best["sure"]]
+    sentences = []
+    for row in [runner_up] if runner_up["sure"] or significant.empty else [runner_up, significant.iloc[0]]:
+        values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
+        names = {"name": plain(view.display_names[best]), "other": plain(view.display_names[row["b"]])}
+        values |= names | {"points": f"{row['difference']:.1f}"}
+        is_identical = not (row["low"] or row["high"])  # for every question
+        key = "none" if is_identical else "sure" if row["sure"] else "unsure"
+        sentences.append(word(f"answers.difference_{key}", **values, k=view.tested_k))
+    return sentences
+
+
+def _draw_downloads(view: ReadingView) -> None:
+    tables.draw_csv("answers.csv", lambda: evaluation.long_table(view), "answers.csv", "answers_csv")
+    scores_json = partial(json.dumps, view.stored.scores, ensure_ascii=False, indent=2)
+    archive = partial(zip_predictions, view)
+    tables.draw_file("answers.json", scores_json, "scores.json", "application/json", "answers_json")
+    tables.draw_file("answers.predictions", archive, "predictions.zip", "application/zip", "answers_predictions")
+
+
+def zip_predictions(view: ReadingView) -> bytes:
+    """Return a zip with a file for each retriever and K in the format of KorQuAD's script."""
+    ids = [question.id for question in view.question_set.questions]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        for number, (name, answers) in enumerate(view.answers_by_retriever.items(), start=1):
+            for index, k in enumerate(view.ks):
+                content = json.dumps(dict(zip(ids, answers.answers(index), strict=True)), ensure_ascii=False, indent=1)
+                files.writestr(f"{number:02}-{file_name(name)}-{k}.json", content)
+    return archive.getvalue()
 
 
 def draw_summary(view: ReadingView) -> None:
@@ -214,8 +298,7 @@ def _draw_question(view: ReadingView, row: int) -> None:
             explanation = passages.explain_selection(column, view.question_set)
             if outcome is not AnswerOutcome.RIGHT and explanation:
                 st.caption(explanation)
-            spec = view.stored.result.experiment.specs[name]
-            passages.draw_passages(column, spec, view.question_set)
+            passages.draw_passages(column, view.stored.result.experiment.specs[name], view.question_set)
 
 
 def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
@@ -294,3 +377,6 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
 
 def label_text(label: str) -> str:
     return word_or(f"answers.label_{label}", label)
+
+
+VIEWS = {"summary": draw_summary, "slices": draw_slices, "questions": draw_questions}

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.labs.embeddings import encoder
-from mrc_workbench.models import vectors as vector_blocks
-from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
@@ -43,28 +40,6 @@ def test_vectors_match_model_query_encoding() -> None:
     assert encoded.vectors == pytest.approx(expected, abs=1e-6)
     assert fractions[-1] == 1
     assert fractions == sorted(fractions)
-
-
-@pytest.mark.slow
-def test_resumes_after_last_complete_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_blocks, "BLOCK", 5)
-    block_sizes: list[int] = []
-    original_encode = BiEncoder.encode
-
-    def interrupt_third_block(self: BiEncoder, side: str, texts: list[str], *options: Any) -> np.ndarray:
-        block_sizes.append(len(texts))
-        if len(block_sizes) == 3:
-            raise KeyboardInterrupt
-        return original_encode(self, side, texts, *options)
-
-    monkeypatch.setattr(BiEncoder, "encode", interrupt_third_block)
-    with pytest.raises(KeyboardInterrupt):
-        encoder.encode("starter", SENTENCES[:20], SENTENCES)
-    resumed = encoder.encode("starter", SENTENCES[:20], SENTENCES)
-    assert block_sizes == [5, 5, 5, 5, 5]  # two complete, one interrupted, and the two missing blocks
-    monkeypatch.undo()
-    whole = BiEncoder(find_model("starter"), SENTENCES).encode("question", SENTENCES[:20])
-    assert resumed.vectors == pytest.approx(whole)
 
 
 def test_reports_missing_model_by_name(tmp_path: Path) -> None:

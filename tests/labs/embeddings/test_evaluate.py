@@ -178,7 +178,7 @@ def test_json_has_metrics_with_intervals(
     assert results.load(tmp_path / "out").results[0].metrics == metrics
 
 
-def test_table_shows_failed_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_failed_model_and_command_reports_missing_data(capsys: pytest.CaptureFixture[str]) -> None:
     save_pairs(scored_pairs())
     assert main(["embeddings", "evaluate", "--data", "counted", "--model", "starter", "--model", "no/such/model"]) == 1
     out, error = capsys.readouterr()
@@ -186,21 +186,15 @@ def test_table_shows_failed_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.splitlines()[1].split() == ["spearman", "pearson", "alignment", "uniformity", "anisotropy"]
     assert out.splitlines()[3].split() == ["no/such/model", "failed"]
     assert "no/such/model failed: " in error
-
-
-def test_command_reports_missing_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embeddings", "evaluate", "--data", "nowhere", "--model", "starter"]) == 2
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_published_values_have_source() -> None:
-    assert all(0 < entry.value < 1 and entry.source for entry in PUBLISHED)
-
-
-def test_finds_published_values_by_set_and_part() -> None:
+def test_published_values_have_source_and_are_found_by_set_and_part() -> None:
     values = {(entry.model, entry.training_data): entry.value for entry in published_for("korsts", "test")}
     assert values["KR-BERT SimCSE", "KorNLI"] == 0.8072
     assert values["SRoBERTa base", "KorNLI, then KorSTS"] == 0.8029
     assert {entry.data for entry in published_for("KorSTS, all parts", "validation")} == {"KorSTS"}
     assert [entry.measure for entry in published_for("klue_sts_dev.json", "validation")] == ["pearson", "pearson"]
     assert published_for("KorSTS", "train") == published_for("mine", "test") == ()
+    assert all(0 < entry.value < 1 and entry.source for entry in PUBLISHED)

@@ -72,15 +72,11 @@ def _cosine(vector: np.ndarray, other: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-def test_finds_every_occurrence(network: TransformerModel) -> None:
+def test_finds_every_occurrence_also_in_decomposed_text(network: TransformerModel) -> None:
     word_vectors = layers.words_in_context(network, "배", ["배를 탔다 배가 고프다", "나는 담배를 탔다"])
     spans = [(occurrence.start, occurrence.covered_text) for occurrence in word_vectors.occurrences]
     assert spans == [(0, "배"), (6, "배"), (4, "담배")]
     assert word_vectors.occurrences[2].pieces == ("담배",)
-
-
-@pytest.mark.slow
-def test_normalizes_decomposed_text(network: TransformerModel) -> None:
     word, sentence = (unicodedata.normalize("NFD", text) for text in ("배", SHIP))
     decomposed = layers.words_in_context(network, word, [sentence])
     assert decomposed.layer_vectors(1) == pytest.approx(layers.words_in_context(network, "배", [SHIP]).layer_vectors(1))

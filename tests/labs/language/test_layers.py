@@ -70,12 +70,11 @@ def test_mean_pooling_matches_sentence_transformers(network: TransformerModel) -
 
 
 def test_best_layer_has_highest_score() -> None:
-    scores = layers_module.LayerScores(np.array([[0.1, np.nan, 0.2], [0.5, 0.3, 0.4]]), 7)
-    assert scores.best == (1, PoolingMode.MEAN)
+    assert layers_module.best_layer(np.array([[0.1, np.nan, 0.2], [0.5, 0.3, 0.4]])) == (1, PoolingMode.MEAN)
     values = np.array([[[0.1, 0.2], [np.nan, np.nan], [0.5, 0.4]], [[1.0, 0.0], [0.2, 0.2], [0.0, 0.6]]])
-    search = layers_module.LayerSearch(values, small_set())
-    assert search.best == (1, PoolingMode.MEAN)
-    assert search.means[0, 2] == pytest.approx(0.45)
+    means = layers_module.LayerSearch(values, small_set()).means
+    assert layers_module.best_layer(means) == (1, PoolingMode.MEAN)
+    assert means[0, 2] == pytest.approx(0.45)
 
 
 @pytest.mark.slow
@@ -172,7 +171,7 @@ def test_reads_prompts_of_model_folder(tmp_path: Path) -> None:
     assert model_prompts(source) == ("c: ", "c: ")
 
 
-def test_sample_contains_relevant_passages() -> None:
+def test_sample_contains_relevant_and_other_passages() -> None:
     full_set = large_set()
     sample = sample_questions(large_set(), np.arange(100, 500))
     assert len(sample.passages) == layers_module.MAX_PASSAGES
@@ -184,9 +183,6 @@ def test_sample_contains_relevant_passages() -> None:
     assert rows != sorted(rows)
     assert sample_questions(large_set(), np.arange(100, 500)).fingerprint == sample.fingerprint
     assert sample_questions(large_set(), np.arange(100, 500), seed=1).fingerprint != sample.fingerprint
-
-
-def test_sample_adds_other_passages() -> None:
     sample = sample_questions(large_set(), np.array([3, 7]))
     assert sorted(question.id for question in sample.questions) == ["q3", "q7"]
     assert len(sample.passages) == layers_module.MAX_PASSAGES

@@ -116,9 +116,8 @@ def test_word_probability_sums_its_tokens(source: ModelSource, expected_probabil
 
 def test_rejects_word_of_several_tokens(source: ModelSource) -> None:
     predictions = network.predict_by_checkpoint([source], TEXT)
-    with pytest.raises(LanguageError, match="배 · ##를") as caught:
+    with raises_failure("not_one_piece", LanguageError, match="배 · ##를"):
         predictions.word_probability("배를")
-    assert caught.value.code == "not_one_piece"
     with pytest.raises(LanguageError, match="into several tokens"):
         predictions.word_probability("쀍")  # an unknown token
 
@@ -137,10 +136,12 @@ def test_predicts_with_each_checkpoint(tmp_path: Path) -> None:
     assert predictions.top_words(3) == [item for item in words if item.isalnum()][:3]
 
 
-def test_rejects_text_without_mask_or_with_many(masked: TransformerModel) -> None:
+def test_rejects_starter_and_text_without_mask_or_with_many(masked: TransformerModel) -> None:
     for text, code in (("배를 탔다", "no_mask"), ("[MASK] " * (network.MAX_MASKS + 1), "many_masks")):
         with raises_failure(code):
             fill_masks(masked, text)
+    with raises_failure("no_layers"):
+        load_masked_lm(find_model(STARTER))
 
 
 def test_rejects_model_without_mlm_head(tmp_path: Path) -> None:
@@ -153,14 +154,8 @@ def test_rejects_model_without_mlm_head(tmp_path: Path) -> None:
         assert caught.value.details == {"model": str(tmp_path)}
 
 
-def test_rejects_starter() -> None:
-    with raises_failure("no_layers"):
-        load_masked_lm(find_model(STARTER))
-
-
 def test_reports_damaged_model_by_name(tmp_path: Path) -> None:
     source = write_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=tmp_path.name) as caught:
+    with raises_failure("unloadable", ModelError, match=tmp_path.name):
         load_masked_lm(source)
-    assert caught.value.code == "unloadable"

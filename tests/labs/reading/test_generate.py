@@ -15,6 +15,7 @@ from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.models.llm import Endpoint, EndpointError, Usage, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
+from tests.doubles import raises_failure
 from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, city_of_question, correct_answer
 
 ALL_IDS = {request.id for request in REQUESTS}
@@ -24,7 +25,7 @@ def usage(prompt: int | None, completion: int | None) -> Usage:
     return Usage(prompt, completion, 0.1, 0.2)
 
 
-def test_prices_per_million_tokens_may_be_zero() -> None:
+def test_reserves_by_prices_per_million_tokens() -> None:
     assert Prices(2, 8).cost(500_000, 250_000) == pytest.approx(1 + 2)
     assert not CostBudget(Prices(1, 1, 0)).reserve("a", 1)
     assert CostBudget(Prices(0, 0, 0)).reserve("a", 1)
@@ -32,15 +33,10 @@ def test_prices_per_million_tokens_may_be_zero() -> None:
     assert budget.reserve("a", 10**9)
     budget.settle("a", usage(10**6, 10**6))
     assert (budget.spent, budget.estimated) == (0, 0)
-
-
-def test_first_estimate_assumes_token_per_byte() -> None:
+    # the first estimate assumes a token per byte, and 500 of an answer
     limit = Prices(1, 1).cost(1000, 500)
     assert CostBudget(Prices(1, 1, limit)).reserve("a", 1000)
     assert not CostBudget(Prices(1, 1, limit)).reserve("a", 1001)
-
-
-def test_reserves_cost_of_running_requests() -> None:
     budget = CostBudget(Prices(1, 0, 0.0025))
     assert budget.reserve("a", 1000)
     assert budget.reserve("b", 1000)
@@ -68,11 +64,12 @@ def test_missing_usage_counts_as_estimated(reported_usage: Usage | None) -> None
     assert budget.spent == budget.estimated == pytest.approx(1500 / 1e6)
 
 
-@pytest.mark.parametrize("wrong", [(-1, 1), (1, math.nan), (1, 1, -0.1), (math.inf, 1), (1, 1, math.inf)])
-def test_rejects_invalid_prices(wrong: tuple[float, ...]) -> None:
-    with pytest.raises(ReadingError) as caught:
-        Prices(*wrong)
-    assert caught.value.code == "price_range"
+def test_rejects_invalid_prices_and_concurrency() -> None:
+    for wrong in ((-1, 1), (1, math.nan), (1, 1, -0.1), (math.inf, 1), (1, 1, math.inf)):
+        with raises_failure("price_range", ReadingError):
+            Prices(*wrong)
+    with raises_failure("generator_range", ReadingError):
+        run_batch(None, concurrency=65)
 
 
 def run_batch(server: ChatServer | None, generator: Generator = GENERATOR, **options: object) -> Batch:
@@ -108,11 +105,13 @@ def test_answers_every_question_from_its_passages() -> None:
     assert progress[-1] == (10, 10, 0.0)
 
 
-def test_reuses_stored_answers() -> None:
+def test_reuses_stored_answers_and_sends_identical_requests_once() -> None:
+    twice = [*REQUESTS, replace(REQUESTS[0], id="again")]  # asks the same as the first
     with chat_server(correct_answer) as server:
-        first = run_batch(server)
+        both = generate(GENERATOR, twice, Endpoint(server.address, KEY))
         assert len(server.requests) == 10
-        assert run_batch(server) == first
+        first = run_batch(server)
+        assert both.answers == first.answers | {"again": first.answers["q0"]}
         other = [replace(request, id=f"other {request.id}") for request in REQUESTS]  # of another retriever
         same = generate(replace(GENERATOR, name="Another"), other, Endpoint(server.address, "another key"))
         assert [*same.answers.values()] == [*first.answers.values()]
@@ -141,15 +140,12 @@ def test_changed_settings_request_new_answers(changed: dict[str, object]) -> Non
     assert len(server.requests) == 20
 
 
-def test_identical_requests_are_sent_once() -> None:
-    twice = [*REQUESTS, replace(REQUESTS[0], id="again")]
+def test_streams_and_stores_answer_unless_stopped() -> None:
     with chat_server(correct_answer) as server:
-        batch = generate(GENERATOR, twice, Endpoint(server.address, KEY))
-    assert len(server.requests) == 10
-    assert batch.answers["again"] == batch.answers["q0"]
-
-
-def test_streams_and_stores_answer() -> None:
+        stream = stream_answer(GENERATOR, chat(server), REQUESTS[0])
+        next(stream)
+        stream.close()
+    assert run_batch(None).n_remaining == 10
     with chat_server(correct_answer) as server:
         assert stored_answer(GENERATOR, REQUESTS[0]) is None
         assert [*stream_answer(GENERATOR, chat(server), REQUESTS[0])] == pieces("서울역 앞 [1]")
@@ -159,14 +155,6 @@ def test_streams_and_stores_answer() -> None:
         assert len(server.requests) == 1
         assert run_batch(server).answers.keys() == ALL_IDS
         assert len(server.requests) == 10
-
-
-def test_stopped_answer_is_not_stored() -> None:
-    with chat_server(correct_answer) as server:
-        stream = stream_answer(GENERATOR, chat(server), REQUESTS[0])
-        next(stream)
-        stream.close()
-    assert run_batch(None).n_remaining == 10
 
 
 @pytest.mark.slow
@@ -228,15 +216,12 @@ def test_fatal_error_ends_batch_and_keeps_answers(reply: Reply, code: str) -> No
         assert run_batch(server).answers.keys() == ALL_IDS
 
 
-def test_repeated_failures_end_batch() -> None:
+def test_repeated_but_not_scattered_failures_end_batch() -> None:
     with chat_server(lambda _: Reply(400, {"error": {"message": "no"}})) as server:
         batch = run_batch(server, concurrency=1)
     assert (len(server.requests), len(batch.failures), batch.n_remaining) == (8, 8, 2)
     assert isinstance(batch.end_reason, EndpointError)
     assert batch.end_reason.code == "refused"
-
-
-def test_scattered_failures_do_not_end_batch() -> None:
     many = []
     for n in range(5):
         many += [replace(item, id=f"{item.id}-{n}", question=f"{item.question} {n}") for item in REQUESTS]
@@ -335,15 +320,11 @@ def test_price_limit_stops_and_higher_limit_continues() -> None:
         rest = run_batch(server, prices=Prices(1000, 1000, limit=1000.0))
         assert (rest.end_reason, rest.n_remaining, len(server.requests)) == (None, 0, 10)
         assert run_batch(server, prices=Prices(1000, 1000, limit=0)).end_reason is None  # stored answers are free
+        nothing = run_batch(server, replace(GENERATOR, temperature=1), prices=Prices(1, 1, limit=1e-9))
+        assert (len(server.requests), nothing.n_remaining, nothing.spent) == (10, 10, 0)
 
 
-def test_too_low_price_limit_sends_no_request() -> None:
-    with chat_server(correct_answer) as server:
-        batch = run_batch(server, prices=Prices(1, 1, limit=1e-9))
-    assert (server.requests, batch.n_remaining, batch.spent) == ([], 10, 0)
-
-
-def test_cost_without_usage_is_estimated() -> None:
+def test_cost_of_interrupted_answers_and_without_usage_is_estimated() -> None:
     def without_usage(text: str) -> Reply:
         return Reply(200, events([correct_answer(text)]), EVENTS)
 
@@ -351,21 +332,12 @@ def test_cost_without_usage_is_estimated() -> None:
         batch = run_batch(server, prices=Prices(1, 1))
     assert batch.answers["q0"].usage.prompt_tokens is None
     assert batch.spent == batch.estimated > 0
-
-
-def test_interrupted_answer_costs_and_refusal_does_not() -> None:
     for reply, costs in ((Reply(200, iter([chunk("대구")]), EVENTS), True), (Reply(400, {}), False)):
         with chat_server(lambda _, reply=reply: reply) as server:  # type: ignore[misc]
             request = GenerationRequest("q", f"{reply.status}?", [Passage("p", "대구역 앞이다.")])
             batch = generate(GENERATOR, [request], Endpoint(server.address, KEY), prices=Prices(1, 1))
         assert bool(batch.failures) is True
         assert (batch.spent > 0, batch.estimated > 0) == (costs, costs)
-
-
-def test_rejects_too_many_concurrent_requests() -> None:
-    with pytest.raises(ReadingError) as caught:
-        run_batch(None, concurrency=65)
-    assert caught.value.code == "generator_range"
 
 
 def test_requests_unreadable_stored_answers_again() -> None:

@@ -24,6 +24,7 @@ from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules, write_
 from mrc_workbench.models.llm import ChatAnswer, Endpoint, Usage
 from mrc_workbench.retrieval.significance import proportion_intervals, question_groups
 from tests.chat_server import AT_ONCE, EVENTS, KEY, ChatServer, Reply, chat_server, event
+from tests.doubles import raises_failure
 from tests.labs.reading.cities import CITIES, GENERATOR, PASSAGES, REQUESTS, SET, city_of_question, correct_answer
 
 REFUSAL = generator.load_prompts()["ko"].refusal
@@ -102,9 +103,8 @@ def test_no_mean_for_inapplicable_metric() -> None:
 
 
 def test_rejects_answers_of_other_questions() -> None:
-    with pytest.raises(ReadingError) as caught:
+    with raises_failure("other_questions", ReadingError):
         generator.score_generated_answers(QUESTION_SET, {"extra": ANSWERS["extra"]}, ScoringRules.KORQUAD)
-    assert caught.value.code == "other_questions"
 
 
 def generate_with_injection(answer: str) -> tuple[Batch, generator.GeneratedScores, list[str]]:

@@ -14,6 +14,7 @@ from mrc_workbench.labs.reading import generator
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
 from mrc_workbench.models.llm import ChatAnswer, Usage
 from mrc_workbench.retrieval.rankings import Rankings
+from tests.doubles import raises_failure
 
 CASES = tomllib.loads(Path(__file__).with_name("generator.toml").read_text(encoding="utf-8"))
 USAGE = Usage(10, 2, 0.1, 0.2)
@@ -74,9 +75,8 @@ def test_builds_requests_from_rankings() -> None:
     ],
 )
 def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> None:
-    with pytest.raises(ReadingError) as caught:
+    with raises_failure(code, ReadingError):
         generator.Generator(**{"name": "RAG", "model": "m", **wrong})  # type: ignore[arg-type]
-    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(("response", "text", "numbers"), CASES["citations"])
@@ -144,9 +144,8 @@ def test_replaces_placeholders_once() -> None:
 )
 def test_rejects_template_without_placeholder(changed: dict[str, str], lacks: str) -> None:
     parts = {"instruction": "{refusal}", "template": "{passages}{question}", "refusal": "Nothing."}
-    with pytest.raises(ReadingError) as caught:
+    with raises_failure("bad_template", ReadingError, details={"placeholder": lacks}):
         generator.Prompt(**{**parts, **changed})
-    assert (caught.value.code, caught.value.details) == ("bad_template", {"placeholder": lacks})
 
 
 @given(st.lists(passages, max_size=4), st.integers(1, 30))

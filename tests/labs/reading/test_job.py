@@ -1,6 +1,5 @@
 """Jobs of the Evaluate tab: folders by content, stored evaluations, and runs."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -150,11 +149,3 @@ def test_status_has_failure_message(data: StoredSet, monkeypatch: pytest.MonkeyP
     assert not job.done
     assert job.failed
     assert "gone" in job.status().message
-
-
-@pytest.mark.usefixtures("_next_word")
-def test_writes_scores_json(data: StoredSet) -> None:
-    _, folder = store_evaluation(data, create_model_folder("reads"))
-    content = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    assert content["experiment"]["depths_read"] == [1, 3]
-    assert set(content["units"]["reads"]) == {"BM25", "error"}

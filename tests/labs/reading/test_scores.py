@@ -17,6 +17,7 @@ from mrc_workbench.labs.reading.labels import NO_ANSWER, LabelKind
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules, score_answer, score_answers
 from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
+from tests.doubles import raises_failure
 from tests.labs.reading.doubles import score_words
 
 WHO = 12
@@ -67,9 +68,8 @@ def test_compares_readers_by_each_metric() -> None:
 
 
 def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
-    with pytest.raises(ReadingError, match="no answer is of a question of 'four'") as caught:
+    with raises_failure("other_questions", ReadingError, match="no answer is of a question of 'four'"):
         score_answers(four_questions(), {"x": "서울"}, ScoringRules.KORQUAD)
-    assert caught.value.code == "other_questions"
     with pytest.raises(ReadingError, match="holds no question"):
         score_answers(QuestionSet("none", four_questions().passages, ()), {}, ScoringRules.KORQUAD)
 
@@ -84,13 +84,15 @@ def test_predictions_round_trip(tmp_path: Path) -> None:
     ("content", "message"),
     [("", "EOF"), ("[]", "object"), ('{"q1": 3}', "at 'q1'"), ('{"q1": ["서울"]}', "at 'q1'"), ("\xff", "is needed")],
 )
-def test_rejects_malformed_predictions(tmp_path: Path, content: str, message: str) -> None:
+def test_rejects_malformed_predictions(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "predictions.json"
     path.write_bytes(content.encode("latin-1" if content == "\xff" else "utf-8"))
-    with pytest.raises(ReadingError, match=message) as error:
+    with raises_failure("bad_predictions", ReadingError, match=rf"predictions\.json.*{message}"):
         scoring.read_predictions(path)
-    assert error.value.code == "bad_predictions"
-    assert "predictions.json" in str(error.value)
+    assert main(["reading", "score", "--data", "sample", "--predictions", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("error: predictions.json")
 
 
 def test_command_reports_readers_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,12 +111,6 @@ def test_command_reports_readers_and_differences(tmp_path: Path, capsys: pytest.
     assert content["rules"] == "klue"
     assert content["readers"][files[1]]["rouge_w"] == pytest.approx(2 / 3)
     assert {difference["measure"] for difference in content["differences"]} == {"em", "rouge_w"}
-
-
-def test_command_reports_invalid_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "bad.json").write_text("[]", encoding="utf-8")
-    assert main(["reading", "score", "--data", "sample", "--predictions", str(tmp_path / "bad.json")]) == 2
-    assert capsys.readouterr().err.startswith("error: bad.json: ")
 
 
 def make_question_set() -> QuestionSet:
@@ -192,17 +188,12 @@ def test_no_difference_for_single_reader_and_no_small_slices() -> None:
         assert scoring.score_slices(few, scores_by_reader, by).empty
 
 
-@pytest.fixture
-def words(tmp_path: Path) -> list[str]:
-    """Return the command's arguments for answerable questions in a file, and two readers."""
+def test_command_reports_slices_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = make_question_set().with_questions(range(WHO + WHERE + 1))
     questions = [replace(question, text=f"{question.text} {question.id}") for question in few.questions]
     distinct_questions = replace(few, questions=tuple(questions))
     predictions = (["세종"] * len(few.questions), ["서울"] * len(few.questions))
-    return [*score_words(tmp_path, distinct_questions, *predictions), "--by-slice"]
-
-
-def test_command_reports_slices_and_differences(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*score_words(tmp_path, distinct_questions, *predictions), "--by-slice"]
     assert main(["reading", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(row for row, line in enumerate(lines) if line.startswith("by question_word"))
@@ -211,9 +202,6 @@ def test_command_reports_slices_and_differences(words: list[str], capsys: pytest
     assert lines[start + 2].split()[:4] == ["who", "12", "em", "0.00"]
     assert "b.json -100.00 (-100.00 to -100.00, p 0." in lines[start + 2]
     assert [line.split(":")[0] for line in lines if line.startswith("by ")] == [f"by {by}" for by in LabelKind]
-
-
-def test_command_writes_slices_as_json(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reading", *words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert [*content["slices"]] == [*LabelKind]

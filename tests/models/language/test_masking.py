@@ -1,17 +1,20 @@
-"""Masked fractions and replacements, complete rows of tokens, and random second segments."""
+"""Masked fractions and replacements, rows of tokens, random second segments, and perplexity with its intervals."""
 
 import gc
+import math
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from mrc_workbench.models.language import masking
 from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, word_starts, write_tokens
+from tests.doubles import raises_failure
 from tests.labs.language import doubles
 from tests.labs.language.doubles import BEGIN, END, SPECIALS, ids_of
 
@@ -20,6 +23,8 @@ SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공�
 CHARACTER_SPANS = [(index, index + 1) for index, letter in enumerate(SENTENCE) if letter != " "]
 PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
 RNG = np.random.default_rng(0)
+# millions, of BERT's vocabulary of 30,522 pieces; Turc et al. 2019, and Devlin et al. 2019 for large
+PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
 
 
 def masker(**options: float) -> masking.Masker:
@@ -89,6 +94,8 @@ def test_masking_fractions_are_configurable() -> None:
     assert hidden.sum() / (tokens >= 5).sum() == pytest.approx(0.4, abs=0.005)
     assert (inputs[hidden] == doubles.MASK).mean() == pytest.approx(0.5, abs=0.01)
     assert (inputs[hidden] == tokens[hidden]).mean() < 0.001, "nothing is left as it is"
+    assert np.array_equal(inputs[~hidden], tokens[~hidden])
+    assert np.array_equal(labels[hidden], tokens[hidden])
 
 
 def test_never_masks_or_inserts_special_tokens() -> None:
@@ -101,25 +108,6 @@ def test_never_masks_or_inserts_special_tokens() -> None:
     assert np.array_equal(labels[~special], tokens[~special])
     assert inputs[~special].min() >= 5
     assert len(np.unique(inputs)) > SIZE / 2, "any piece of text may stand there"
-
-
-def test_unmasked_tokens_are_unchanged() -> None:
-    rng = np.random.default_rng(1)
-    tokens = batch(np.random.default_rng(0))
-    inputs, labels = masker().mask_tokens(tokens, each(tokens), rng)
-    assert np.array_equal(inputs[labels == masking.IGNORED], tokens[labels == masking.IGNORED])
-    assert np.array_equal(np.where(labels == masking.IGNORED, tokens, labels), tokens)
-
-
-def test_masks_whole_words() -> None:
-    rng = np.random.default_rng(0)
-    tokens = batch(np.random.default_rng(0), 200)
-    words = masking.words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
-    _, labels = masker().mask_tokens(tokens, words, rng)
-    hidden = labels != masking.IGNORED
-    text = tokens >= 5
-    assert whole_or_not_at_all(hidden[text], numbered(words)[text])
-    assert 0.1 < hidden[text].mean() < 0.2
 
 
 @pytest.mark.parametrize(
@@ -144,10 +132,6 @@ def test_finds_word_starts(text: str, offsets: Any, whole_words: WholeWords, sta
     (is_start,) = word_starts([text], [np.array(offsets)], whole_words)
     assert is_start.dtype == bool
     assert is_start.tolist() == starts
-
-
-def test_numbers_words_by_starts() -> None:
-    assert masking.words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
 
 
 def written(folder: Path, texts: list[str]) -> TokenFile:
@@ -256,28 +240,6 @@ def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str])
         assert len(own) == -(-len(ids_of(text)) // 61)
 
 
-def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
-    pairs = masking.SegmentPairs(file, 64, SPECIALS)
-    rng = np.random.default_rng(3)
-    rows = np.tile(np.arange(len(pairs)), 5)
-    read = pairs.read(rows.tolist(), rng)
-    assert read.follows is not None
-    assert binomtest(int((read.follows == masking.NEXT).sum()), len(rows), 0.5).pvalue > 0.01
-    bounds = zip(file.bounds[:-1].tolist(), file.bounds[1:].tolist(), strict=True)
-    text_of = [to_text(file.tokens[start : end - 1]) for start, end in bounds]
-    for index, row in enumerate(rows.tolist()):
-        tokens = read.tokens[index]
-        segments = read.segments[index]
-        first, second = (to_text(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
-        own = text_of[int(pairs.document[row])]
-        assert first in own
-        if read.follows[index] == masking.NEXT:
-            assert second in own
-            assert first + second in own or len(first + second) == 61, "cut off at the end where too long"
-        elif len(second) > 3:  # fewer letters may stand anywhere
-            assert second not in own
-
-
 @pytest.mark.slow
 def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     """With a distinct token at each position, tokens identify their source."""
@@ -305,10 +267,6 @@ def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     assert binomtest(int((read.follows == masking.NEXT).sum()), 10_000, 0.5).pvalue > 0.01
 
 
-def to_text(tokens: np.ndarray) -> str:
-    return "".join(map(chr, tokens.tolist()))
-
-
 def test_pair_layout_matches_bert(tmp_path: Path) -> None:
     pairs = masking.SegmentPairs(written(tmp_path, ["ab cd", "ef"]), 16, SPECIALS)
     real = next(pair for _ in range(50) if (pair := pairs.read([0], RNG)).follows is not None and not pair.follows[0])
@@ -317,7 +275,7 @@ def test_pair_layout_matches_bert(tmp_path: Path) -> None:
     assert real.words[0].tolist() == [0, 1, 1, 2, 3, 3, 4]
 
 
-def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
+def test_copies_and_missing_text_do_not_count_as_other_documents(tmp_path: Path) -> None:
     pairs = masking.SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS)
     rng = np.random.default_rng(0)
     read = pairs.read([0] * 40, rng)
@@ -325,8 +283,10 @@ def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
     seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == masking.RANDOM]
     assert len(seconds)
     assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
-    with doubles.raises_failure("one_document"):
+    with raises_failure("one_document"):
         masking.SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
+    with raises_failure("no_tokens"):
+        masking.PackedBlocks(written(tmp_path / "none", []), 16, SPECIALS)
 
 
 def test_truncates_longer_segment(tmp_path: Path) -> None:
@@ -336,13 +296,103 @@ def test_truncates_longer_segment(tmp_path: Path) -> None:
     assert (*ids_of("bcdefgh"), END) in ends, "beside the six letters of the first, which stay"
 
 
-def test_rejects_empty_text(tmp_path: Path) -> None:
-    with doubles.raises_failure("no_tokens"):
-        masking.PackedBlocks(written(tmp_path, []), 16, SPECIALS)
-
-
 def test_rows_are_deterministic_for_seed(file: TokenFile) -> None:
     pairs = masking.SegmentPairs(file, 64, SPECIALS)
     first, again = (pairs.read([5, 1, 9], np.random.default_rng([0, 5, 1, 9])) for _ in range(2))
     assert np.array_equal(first.tokens, again.tokens)
     assert np.array_equal(np.asarray(first.follows), np.asarray(again.follows))
+
+
+def guesses_of(
+    losses: list[float], hidden: list[int], right: list[int], follow_right: Sequence[bool] = ()
+) -> masking.MaskedPredictions:
+    columns = (np.array(losses), np.array(hidden), np.array(right), np.array(follow_right, dtype=bool))
+    return masking.MaskedPredictions(*columns)
+
+
+def test_perplexity_averages_over_tokens() -> None:
+    # three tokens of P = 1/2, 1/4 and 1/8 in one row, one of P = 1/2 in another, none in a third
+    losses = [math.log(2) + math.log(4) + math.log(8), math.log(2), 0.0]
+    means = guesses_of(losses, [3, 1, 0], [2, 0, 0], [True, False, True]).means()
+    assert means["perplexity"] == pytest.approx((2 * 4 * 8 * 2) ** (1 / 4))
+    assert means["log_likelihood"] == pytest.approx(-math.log(2 * 4 * 8 * 2) / 4)
+    assert means["masked_accuracy"] == pytest.approx(2 / 4)
+    assert means["next_accuracy"] == pytest.approx(2 / 3)
+    without_pairs = guesses_of([7 * math.log(8000)] * 5, [7] * 5, [0] * 5)  # P = 1/8000 of every token
+    assert without_pairs.means()["perplexity"] == pytest.approx(8000)
+    assert "next_accuracy" not in without_pairs.means() | without_pairs.intervals()
+
+
+def test_unigram_guesses_by_hand() -> None:
+    counts = np.array([9, 5, 2, 0, 0])  # of text 7 tokens of 4 pieces: P = 6/11, 3/11, 1/11, 1/11
+    labels = [np.array([masking.IGNORED, 1, 2]), np.array([masking.IGNORED, masking.IGNORED]), np.array([3, 1])]
+    unigram = masking.unigram_predictions(labels, counts, np.arange(5) < 1)
+    assert unigram.means()["perplexity"] == pytest.approx((11 / 6 * 11 / 3 * 11 / 1 * 11 / 6) ** (1 / 4))
+    assert unigram.means()["masked_accuracy"] == pytest.approx(2 / 4), "the most frequent piece of text is always said"
+    assert unigram.hidden.tolist() == [2, 0, 2]
+
+
+def test_intervals_contain_value_and_shrink_with_rows() -> None:
+    rng = np.random.default_rng(0)
+    widths = []
+    for count in (50, 800):
+        hidden = rng.integers(5, 15, size=count)
+        right = rng.binomial(hidden, 0.3)
+        losses = hidden * rng.uniform(3, 5, size=count)
+        guessed = masking.MaskedPredictions(losses, hidden, right, rng.random(count) < 0.7)
+        for name, (low, high) in guessed.intervals().items():
+            assert low < guessed.means()[name] < high
+        low, high = guessed.intervals()["masked_accuracy"]
+        widths.append(high - low)
+        # rows are drawn, tokens of a row are independent here: as of a binomial
+        expected_width = 2 * 1.96 * math.sqrt(0.3 * 0.7 / hidden.sum())
+        assert high - low == pytest.approx(expected_width, rel=0.25)
+    assert widths[1] < widths[0] / 3
+
+
+def test_proportion_interval_is_wilson() -> None:
+    right = np.arange(40) < 25
+    z = 1.959963984540054
+    n = 40
+    p = 25 / 40
+    middle = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    expected = ((middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
+    assert masking.proportion_interval(right) == pytest.approx(expected)
+    covered = [low <= 0.5 <= high for k in range(41) for low, high in (masking.proportion_interval(np.arange(40) < k),)]
+    assert sum(binom.pmf(np.flatnonzero(covered), 40, 0.5)) == pytest.approx(0.95, abs=0.02)
+
+
+def test_gain_resamples_same_rows() -> None:
+    before = guesses_of([9.0] * 20, [3] * 20, [1] * 20)
+    after = guesses_of([6.0] * 20, [3] * 20, [2] * 20)
+    difference, (low, high) = after.gain(before)
+    assert difference == pytest.approx(1 / 3)
+    assert (low, high) == pytest.approx((1 / 3, 1 / 3)), "every row gains as much as every other"
+
+
+def test_round_trips_stored_guesses() -> None:
+    guesses = guesses_of([1.5, 2.5], [3, 1], [2, 0], [True, False])
+    again = masking.MaskedPredictions.from_dict(guesses.to_dict())
+    assert again.means() == guesses.means()
+    assert again.follow_right.dtype == np.bool_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", masking.Size)
+def test_parameter_counts_match_publication(size: masking.Size) -> None:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    with torch.device("meta"):
+        network = BertModel(BertConfig(**masking.configuration(size, 30_522, 128, 0)))
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    assert weights / 1e6 == pytest.approx(PUBLISHED[size], abs=0.1)
+    assert network.config.hidden_size % network.config.num_attention_heads == 0
+    assert network.config.hidden_size // network.config.num_attention_heads == 64
+
+
+def test_configurations_of_all_sizes() -> None:
+    assert masking.SHAPES.keys() == set(masking.Size)
+    assert masking.configuration(masking.Size.TINY, 1000, 128, 0)["max_position_embeddings"] == 512
+    assert masking.configuration(masking.Size.TINY, 1000, 1024, 0)["max_position_embeddings"] == 1024

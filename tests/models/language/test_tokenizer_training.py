@@ -197,28 +197,6 @@ def test_lowercase_is_optional() -> None:
         assert "".join(pieces).replace("▁", "") == expected
 
 
-def test_wordpiece_matches_longest_piece_first() -> None:
-    tokenizer = trained(TokenizerKind.WORDPIECE).tokenizer
-    pieces = tokenizer.get_vocab()
-
-    def longest_first(word: str) -> list[str]:
-        matched = list[str]()
-        rest = word
-        while rest:
-            lead = "##" if matched else ""
-            end = next((end for end in range(len(rest), 0, -1) if lead + rest[:end] in pieces), 0)
-            if not end:
-                return ["[UNK]"]
-            matched.append(lead + rest[:end])
-            rest = rest[end:]
-        return matched
-
-    cut = {word: longest_first(word) for word in ("강아지에서", "도서관와", "학교갔다", "노래와와에서")}
-    assert {len(word_pieces) for word_pieces in cut.values()} >= {1, 3}
-    for word, word_pieces in cut.items():
-        assert tokenizer.encode(word, add_special_tokens=False).tokens == word_pieces
-
-
 @pytest.mark.slow
 def test_tokenizes_longest_document() -> None:
     text = "학교" * (MAX_DOCUMENT_CHARACTERS // 2)
@@ -252,17 +230,6 @@ def cut_after(word: str, tokenizer: tokenizers.PreparedTokenizer, merges: int) -
     return names_of(tokenizer, word, Tokenizer.from_str(json.dumps({**content, "model": model})))
 
 
-def merged(characters: list[str], pairs: list[tuple[str, str]]) -> list[str]:
-    """Sennrich et al. 2016: in the order in which pairs were learned, each is joined wherever it stands."""
-    for first, second in pairs:
-        index = 0
-        while index < len(characters) - 1:
-            if characters[index : index + 2] == [first, second]:
-                characters[index : index + 2] = [first + second]
-            index += 1
-    return characters
-
-
 def after(word: str, tokenizer: tokenizers.PreparedTokenizer, merges: int) -> list[str]:
     steps = [step for step in tokenizers.merge_steps(word, tokenizer) if step.merges <= merges]
     return [*steps[-1].pieces]
@@ -289,53 +256,34 @@ def test_merge_steps_equal_truncated_tokenizer(kind: TokenizerKind, split: PreTo
         assert [*tokenizers.merge_steps(word, tokenizer)[-1].pieces] == names_of(tokenizer, word, tokenizer.tokenizer)
 
 
-def test_merge_steps_match_reference_algorithm() -> None:
-    tokenizer = prepared(TokenizerKind.BPE)
-    pairs = merges_of(tokenizer)
-    assert len(pairs) > 50
-    for word in ("학교에서", "강아지도서관", "노래를불렀다"):
-        for count in range(0, len(pairs) + 1, 7):
-            assert after(word, tokenizer, count) == merged(list("▁" + word), pairs[:count])
-
-
 def test_displays_bytes_as_text_if_decodable() -> None:
     tokenizer = prepared(TokenizerKind.BYTE_BPE)
     assert after("사", tokenizer, 0) == ["▁", "<EC>", "<82>", "<AC>"]
     assert after("사과", tokenizer, len(merges_of(tokenizer))) == ["▁사과"]
     assert after("a é", tokenizer, 0) == ["▁", "a", "▁", "<C3>", "<A9>"]
-
-
-def test_byte_characters_equal_library() -> None:
     bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     for text in ("".join(map(chr, range(0x250))), "가힣🍎한"):
         ((characters, _),) = bytes_.pre_tokenize_str(text)
         assert tokenizers.readable(characters, in_bytes=True) == text.replace(" ", "▁")
 
 
-def test_merge_steps_of_word_in_vocabulary() -> None:
-    model = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], ignore_merges=True)
-    tokenizer = tokenizers.PreparedTokenizer("whole words first", Tokenizer(model))
+def handmade(pieces: list[str], merges: list[tuple[str, str]], **options: bool) -> tokenizers.PreparedTokenizer:
+    model = models.BPE({name: number for number, name in enumerate(pieces)}, merges, **options)
+    return tokenizers.PreparedTokenizer("by hand", Tokenizer(model))
+
+
+def test_merge_steps_match_steps_by_hand() -> None:
+    tokenizer = handmade(["a", "b", "ab"], [("a", "b")], ignore_merges=True)  # finds whole words first
     assert [after("ab", tokenizer, count) for count in (0, 1)] == [["a", "b"], ["ab"]]
-
-
-def test_early_merge_may_apply_late() -> None:
-    """`abc` is made of `ab` and `c` first, here only by a merge learned after `abc` and `d`."""
-    pieces = {name: number for number, name in enumerate(["a", "b", "c", "d", "bc", "ab", "abc", "abcd"])}
-    model = models.BPE(pieces, [("b", "c"), ("ab", "c"), ("abc", "d"), ("a", "bc")])
-    tokenizer = tokenizers.PreparedTokenizer("by hand", Tokenizer(model))
+    steps = tokenizers.merge_steps("aaaaa", handmade(["a", "aa"], [("a", "a")]))  # from left to right
+    assert [step.pieces for step in steps] == [("a",) * 5, ("aa", "aa", "a")]
+    # `abc` is made of `ab` and `c` first, here only by a merge learned after `abc` and `d`
+    merges = [("b", "c"), ("ab", "c"), ("abc", "d"), ("a", "bc")]
+    tokenizer = handmade(["a", "b", "c", "d", "bc", "ab", "abc", "abcd"], merges)
     history = tokenizers.merge_steps("abcd", tokenizer)
     assert [(step.merges, step.joined) for step in history] == [(0, ""), (1, "bc"), (4, "abc"), (4, "abcd")]
     assert [step.pieces for step in history][1:] == [("a", "bc", "d"), ("abc", "d"), ("abcd",)]
     assert [cut_after("abcd", tokenizer, count) for count in (3, 4)] == [["a", "bc", "d"], ["abcd"]]
-
-
-def test_merges_pairs_from_left_to_right() -> None:
-    model = models.BPE({"a": 0, "aa": 1}, [("a", "a")])
-    tokenizer = tokenizers.PreparedTokenizer("by hand", Tokenizer(model))
-    assert [step.pieces for step in tokenizers.merge_steps("aaaaa", tokenizer)] == [("a",) * 5, ("aa", "aa", "a")]
-
-
-@pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.UNIGRAM])
-def test_rejects_tokenizer_without_merges(kind: TokenizerKind) -> None:
-    with raises_failure("no_merges"):
-        tokenizers.merge_steps("학교", prepared(kind))
+    for kind in (TokenizerKind.WORDPIECE, TokenizerKind.UNIGRAM):
+        with raises_failure("no_merges"):
+            tokenizers.merge_steps("학교", prepared(kind))

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
+import pandas as pd
 from streamlit.testing.v1 import AppTest
 
 
@@ -49,3 +51,17 @@ def texts(app: AppTest) -> str:
     """Return all texts of the page, without Markdown escapes."""
     kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
     return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))
+
+
+def page_html(app: AppTest) -> str:
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def table_with(app: AppTest, column: str) -> pd.DataFrame:
+    return next(element.value for element in app.dataframe if column in element.value)
+
+
+def layers(chart: Any) -> list[dict[str, Any]]:
+    """Return the layers of an Altair chart, or the chart if it has none."""
+    spec = chart.to_dict()
+    return [*spec.get("layer", [spec])]

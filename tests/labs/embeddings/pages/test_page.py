@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -28,14 +29,9 @@ from tests.labs.embeddings.pages import worlds
 from tests.labs.embeddings.pages.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, page, result, store_evaluation
 from tests.labs.embeddings.worlds import scored_pairs
 from tests.retrieval.compared import LATE, RIGHT, comparison_of
-from tests.workbench.views.driving import opened, run, texts
+from tests.workbench.views.driving import opened, run, table_with, texts
 
 EN = catalog("en")
-
-
-def open_with_two_models() -> AppTest:
-    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
-    return opened(page, pairs=data.key, models=f"starter|{HUB}")
 
 
 def test_first_visit_stores_samples_and_waits_for_button(started: list[EmbeddingRequest]) -> None:
@@ -49,59 +45,36 @@ def test_first_visit_stores_samples_and_waits_for_button(started: list[Embedding
     assert started == [EvaluationRequest(data=stored()[0].key, models=("starter",), part=Part.TEST)]
 
 
-def buttons(app: AppTest, kind: str) -> list[str]:
-    return [button.label for button in app.button if button.proto.type == kind and button.proto.form_id == ""]
+def open_with_two_models(starter: np.ndarray = LIKE_NOBODY, **address: str) -> AppTest:
+    data = store_evaluation(worlds.scored_set(), result("starter", starter), result(HUB, LIKE_PEOPLE))
+    return opened(page, pairs=data.key, models=f"starter|{HUB}", **address)
 
 
-def test_primary_button_searches_with_models() -> None:
-    app = open_with_two_models()
-    search = EN["embeddings.to_compare_several"].format(count=2)
-    assert buttons(app, "primary") == [search, EN["compare.add_this"]]  # "Add" is inside a closed popover
-    assert buttons(app, "tertiary") == [EN["embeddings.again"]]
-
-
-def test_marks_models_to_be_downloaded() -> None:
-    (pills,) = [item for item in open_with_two_models().get("button_group") if item.label == EN["embeddings.models"]]
-    labels = [option.content.replace("\\", "") for option in pills.proto.options]
-    assert [item.endswith("to be downloaded") for item in labels] == [False, True]
-
-
-@pytest.mark.parametrize(("look", "tab"), [("density", "vectors"), ("cost", "further"), ("wrong", "wrong")])
-def test_view_address_opens_its_tab(look: str, tab: str) -> None:
-    data = store_evaluation(worlds.scored_set(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
-    app = opened(page, pairs=data.key, models=f"starter|{HUB}", look=look)
-    assert len(app.tabs) == 5
-    assert app.query_params["look"] in (tab, [tab])
-    if look != tab:
-        assert app.query_params[f"look_{tab}"] in (look, [look])
-
-
-def test_first_table_hides_some_columns() -> None:
-    frame = open_with_two_models().dataframe[0]
-    correlations = ["spearman", "spearman_interval", "pearson", "pearson_interval"]
-    assert [*frame.proto.column_order] == ["model", *correlations, "alignment", "uniformity", "seconds"]
-    assert {"anisotropy_interval", "dimensions"} <= {*frame.value}
-
-
-def test_answer_shows_best_model_and_significance() -> None:
+def test_answer_shows_best_model_and_buttons() -> None:
     app = open_with_two_models()
     (answer,) = [element.value for element in app.markdown if "agrees best with human ratings" in element.value]
     assert "KR" in answer
     assert "Spearman 98.8" in answer
     assert "starter" not in answer.split("against")[0]
     assert "not sure" not in answer
+    buttons = [(button.proto.type, button.label) for button in app.button if button.proto.form_id == ""]
+    search = EN["embeddings.to_compare_several"].format(count=2)
+    primary = [label for kind, label in buttons if kind == "primary"]
+    assert primary == [search, EN["compare.add_this"]]  # "Add" is inside a closed popover
+    assert [label for kind, label in buttons if kind == "tertiary"] == [EN["embeddings.again"]]
+    (pills,) = [item for item in app.get("button_group") if item.label == EN["embeddings.models"]]
+    names = [option.content.replace("\\", "") for option in pills.proto.options]
+    assert [item.endswith("to be downloaded") for item in names] == [False, True]
+    downloads = {element.proto.label for element in app.get("download_button")}
+    assert {EN["embeddings.csv"], EN["embeddings.json"]} <= downloads
 
 
-def test_interval_with_0_is_not_significant() -> None:
-    nearly = LIKE_PEOPLE.copy()
-    nearly[[5, 6]] = nearly[[6, 5]]
-    data = store_evaluation(worlds.scored_set(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
-    app = opened(page, pairs=data.key, models=f"starter|{HUB}")
-    assert "could be chance" in texts(app)
-
-
-def test_table_has_metrics_with_intervals_best_first() -> None:
-    table = open_with_two_models().dataframe[0].value
+def test_table_has_metrics_with_intervals_best_first_and_hides_some_columns() -> None:
+    frame = open_with_two_models().dataframe[0]
+    correlations = ["spearman", "spearman_interval", "pearson", "pearson_interval"]
+    assert [*frame.proto.column_order] == ["model", *correlations, "alignment", "uniformity", "seconds"]
+    assert {"anisotropy_interval", "dimensions"} <= {*frame.value}
+    table = frame.value
     assert [*table["model"]] == [HUB, EN["train.starter"]]
     assert table["spearman"][0] == pytest.approx(100 * (1 - 6 * 2 / (10 * 99)))  # two neighbours change places
     low, high = map(float, table["spearman_interval"][0].split(" – "))
@@ -110,9 +83,19 @@ def test_table_has_metrics_with_intervals_best_first() -> None:
     assert table["dimensions"].tolist() == [4, 4]
 
 
-def test_offers_downloads() -> None:
-    labels = {element.proto.label for element in open_with_two_models().get("download_button")}
-    assert {EN["embeddings.csv"], EN["embeddings.json"]} <= labels
+@pytest.mark.parametrize(("look", "tab"), [("density", "vectors"), ("cost", "further"), ("wrong", "wrong")])
+def test_view_address_opens_its_tab(look: str, tab: str) -> None:
+    app = open_with_two_models(look=look)
+    assert len(app.tabs) == 5
+    assert app.query_params["look"] in (tab, [tab])
+    if look != tab:
+        assert app.query_params[f"look_{tab}"] in (look, [look])
+
+
+def test_interval_with_0_is_not_significant() -> None:
+    nearly = LIKE_PEOPLE.copy()
+    nearly[[5, 6]] = nearly[[6, 5]]
+    assert "could be chance" in texts(open_with_two_models(nearly))
 
 
 def test_reports_failed_model_without_metrics() -> None:
@@ -143,9 +126,7 @@ def test_plain_sentences_have_no_ranking() -> None:
 
 
 def test_selected_metric_is_in_address() -> None:
-    app = open_with_two_models()
-    app.query_params["figure"] = "pearson"  # an address of an earlier version
-    run(app)
+    app = open_with_two_models(figure="pearson")  # an address of an earlier version
     assert app.query_params["metric"] in ("pearson", ["pearson"])
     (answer,) = [element.value for element in app.markdown if "agrees best with human ratings" in element.value]
     assert "Pearson" in answer
@@ -167,7 +148,9 @@ def unpublished_set() -> StoredPairs:
     return save_pairs(PairSet.from_columns("unpublished", pairs.kind, texts, pairs.values, scale=pairs.scale))
 
 
-def test_offers_bi_encoders_but_no_rerankers(unpublished_set: StoredPairs) -> None:
+def test_offers_existing_bi_encoders_with_distinct_names(
+    unpublished_set: StoredPairs,
+) -> None:
     run = worlds.create_finished_run(unpublished_set)
     worlds.create_finished_run(unpublished_set, kind="cross-encoder")
     add_model("a/model")
@@ -176,6 +159,12 @@ def test_offers_bi_encoders_but_no_rerankers(unpublished_set: StoredPairs) -> No
     assert models.names[run.id] == "Mine"
     assert models.default_selection == (STARTER, run.id)
     assert models.added == ("a/model",)
+    add_model("a/starter")
+    add_model("b/starter")
+    names = [*page_module.available_models().names.values()]
+    assert len(names) == len(set(names))
+    assert page_module.model_error("no/such/folder") is not None
+    assert page_module.model_error(DEFAULT_BI_ENCODER) is None
 
 
 def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -> None:
@@ -189,11 +178,6 @@ def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -
     )
     published = save_pairs(worlds.scored_set())  # all of it published for testing
     assert not page_module.has_seen(worlds.create_finished_run(published, SplitOptions(seed=1)), published, Part.TEST)
-
-
-def test_reports_missing_folder_without_hub_request() -> None:
-    assert page_module.model_error("no/such/folder") is not None
-    assert page_module.model_error(DEFAULT_BI_ENCODER) is None
 
 
 @pytest.fixture
@@ -225,15 +209,8 @@ def test_compares_correlation_with_retrieval(questions: StoredSet) -> None:
     comparison = Comparison(experiment, by_hand.question_set, by_hand.results)
     keep_comparison(comparison, ComparisonJob.of(experiment, questions.fingerprint).folder)
     app = opened(page, **address)
-    table = next(element.value for element in app.dataframe if "value" in element.value)
+    table = table_with(app, "value")
     assert set(table["model"]) == {HUB, EN["train.starter"]}
     expected = [100 * comparison.scores[name].means()["ndcg@10"] for name in ("Mine", "Dense")]
     assert table["value"].tolist() == pytest.approx(expected)  # the best by Spearman first
     assert expected[0] == 100
-
-
-def test_models_have_distinct_names() -> None:
-    add_model("a/starter")
-    add_model("b/starter")
-    names = [*page_module.available_models().names.values()]
-    assert len(names) == len(set(names))

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +16,12 @@ from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import SIZES, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import Projection
 from mrc_workbench.labs.embeddings.pages import cosines, further, measures
-from mrc_workbench.labs.embeddings.pages import further as map_view
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.labs.embeddings.pages import worlds
 from tests.labs.embeddings.pages.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, SENTENCES, page, result, store_evaluation
-from tests.workbench.views.driving import opened, texts
+from tests.workbench.views.driving import layers, opened, table_with, texts
 
 EN = catalog("en")
 NAMES = ("one", "two")
@@ -45,10 +43,6 @@ def store_task(
     folder.mkdir(parents=True)
     save_arrays(folder / "arrays.npz", arrays)
     write_json(folder / "scores.json", content)
-
-
-def table_with(app: AppTest, column: str) -> pd.DataFrame:
-    return next(element.value for element in app.dataframe if column in element.value)
 
 
 def test_space_shows_conventions_and_metrics(data: StoredPairs) -> None:
@@ -136,7 +130,7 @@ def test_map_lists_and_filters_sentences(data: StoredPairs) -> None:
 
 
 def test_map_samples_points_and_keeps_matches(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_view, "_MAX_RENDERED_POINTS", 3)
+    monkeypatch.setattr(further, "_MAX_RENDERED_POINTS", 3)
 
     def rendered_sentences(**address: str) -> set[str]:
         (chart,) = open_view(data, "map", **address).get("deck_gl_json_chart")
@@ -158,7 +152,7 @@ def test_plain_sentences_have_map_only() -> None:
     assert EN["embeddings.no_positives"] not in texts(opened(page, **address, look="wrong"))
 
 
-def test_umap_starts_by_button(data: StoredPairs) -> None:
+def test_umap_starts_by_button(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
     app = open_view(data, "map", projection="umap")
     assert EN["embeddings.start_umap"] in [button.label for button in app.button]
     assert not app.get("deck_gl_json_chart")
@@ -168,10 +162,7 @@ def test_umap_starts_by_button(data: StoredPairs) -> None:
     app = open_view(data, "map", projection="umap")
     assert len(app.get("deck_gl_json_chart")) == 1
     assert EN["embeddings.about_umap"] in texts(app)
-
-
-def test_reports_missing_umap(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_view, "find_spec", lambda _: None)
+    monkeypatch.setattr(further, "find_spec", lambda _: None)
     assert EN["embeddings.no_umap"] in texts(open_view(data, "map", projection="umap"))
 
 
@@ -195,11 +186,6 @@ def test_cost_starts_by_button_and_marks_extrapolation(
     assert counts[EN["embeddings.measured"]] == 3
     assert counts[EN["embeddings.not_measured_here"]] == 2
     assert table["seconds"].max() == 65 * 3600
-
-
-def layers(chart: Any) -> list[dict[str, Any]]:
-    spec = chart.to_dict()
-    return [*spec.get("layer", [spec])]
 
 
 def test_dot_chart_marks_published_values() -> None:

@@ -82,7 +82,7 @@ def test_offers_hub_model_and_downloads_after_click() -> None:
     assert "hub is unreachable" in texts(app)
 
 
-def test_shows_word_cosines_by_layer(model: str) -> None:
+def test_shows_word_cosines_by_layer_of_typed_sentences(model: str) -> None:
     app = opened(page, network=model)
     assert "mean cosine **1.00**" in texts(app)
     assert "3 occurrences" in texts(app)
@@ -94,10 +94,6 @@ def test_shows_word_cosines_by_layer(model: str) -> None:
     assert app.select_slider(key="layer_en").value == lowest
     cosines = app.dataframe[0].value.to_numpy()
     assert (cosines.sum() - 3) / 6 == pytest.approx(by_layer["value"].min())
-
-
-def test_typed_sentences_are_in_the_address(model: str) -> None:
-    app = opened(page, network=model)
     app.text_area(key="typed_contexts").set_value(f"{SHIP}\n나는 담배를 탔다")
     run(app)
     assert app.query_params["contexts"] == f"{SHIP}\n나는 담배를 탔다"
@@ -212,11 +208,8 @@ def test_shows_word_probability_by_step() -> None:
     answer = f"Probability of **{most_changed}** in the blank: **{first}** before training, **{last}** after 10 steps"
     assert answer in texts(app)
     assert app.query_params["step_words"] == "배, 서울 ,배를,배"
-
-
-def test_reports_missing_mask_over_steps() -> None:
-    app = opened(page, network=create_finished_run("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
-    press(app, "draw_checkpoints")
+    app.text_input(key="typed_masked").set_value("항구")
+    run(app)
     assert "Mark the position to predict" in texts(app)
 
 
@@ -236,9 +229,13 @@ def test_links_to_run_with_checkpoints(model: str) -> None:
 
 
 def test_links_to_training_without_language_model(bare: str) -> None:
-    for view in ("fill_mask", "over_steps"):
-        app = opened(page, network=bare, inside=view)
-        assert app.button(key="to_train").label == EN["inside.to_train"]
+    assert opened(page, network=bare, inside="over_steps").button(key="to_train").label == EN["inside.to_train"]
+    app = opened(page, network=bare, inside="fill_mask")
+    assert app.button(key="to_train").label == EN["inside.to_train"]
+    assert "has no masked-language-model head" in texts(app)
+    app.query_params["lang"] = "ko"
+    run(app)
+    assert "출력층이 없습니다" in texts(app)
     create_finished_run("one")
     for view in ("fill_mask", "over_steps"):
         app = opened(page, network=bare, inside=view)
@@ -250,14 +247,6 @@ def test_splits_words_and_formats_probabilities() -> None:
     assert split_words("") == []
     assert len(split_words(",".join(map(str, range(20))))) == 8
     assert [format_probability(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
-
-
-def test_reports_missing_head_in_page_language(bare: str) -> None:
-    app = opened(page, network=bare, inside="fill_mask")
-    assert "has no masked-language-model head" in texts(app)
-    app.query_params["lang"] = "ko"
-    run(app)
-    assert "출력층이 없습니다" in texts(app)
 
 
 def test_error_uses_display_name_of_model() -> None:

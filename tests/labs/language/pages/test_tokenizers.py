@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared, trained
-from tests.workbench.views.driving import opened, run, texts
+from tests.workbench.views.driving import opened, page_html, run, texts
 
 EN = catalog("en")
 TEXTS = [*dict.fromkeys(SENTENCES)][:60]
@@ -87,10 +87,6 @@ def store_result(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.
     counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
     study.STUDY.results.write(job.folder, study.TokenizerComparison(corpus, len(TEXTS), stored_results, counts))
     return job
-
-
-def page_html(app: AppTest) -> str:
-    return "\n".join(element.proto.body for element in app.get("html"))
 
 
 def test_starts_with_default_request(data: StoredSet, requests: list[study.TokenizerRequest]) -> None:
@@ -163,7 +159,7 @@ def test_best_rows_ignore_incomparable_tokenizers() -> None:
     assert best_by_column["seconds"] == [False] * 3
 
 
-def test_tokenizes_and_escapes_sentence(data: StoredSet) -> None:
+def test_tokenizes_and_escapes_sentence_and_ranks_by_known_tokens(data: StoredSet) -> None:
     store_comparison(data)
     app = opened(page, data=data.key, tokenizer_view="pieces", cut=HOSTILE, **ADDRESS)
     assert app.text_input(key="typed_cut").value == HOSTILE
@@ -179,11 +175,8 @@ def test_tokenizes_and_escapes_sentence(data: StoredSet) -> None:
         assert rows["number"].tolist() == tokenizer.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
         assert rows["occurrences"].tolist() == rows["number"].tolist()  # counts of the stored comparison
     assert "Those with an unknown piece" not in texts(app)  # neither knows all of it
-
-
-def test_does_not_rank_tokenizer_with_unknown_token_in_sentence(data: StoredSet) -> None:
-    store_comparison(data)
-    app = opened(page, data=data.key, tokenizer_view="pieces", cut="학교에서 학교갔다를 먹었", **ADDRESS)
+    app.text_input(key="typed_cut").set_value("학교에서 학교갔다를 먹었")
+    run(app)
     table = app.dataframe[0].value
     cuts = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
     assert cuts["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
@@ -273,23 +266,18 @@ def test_compares_tokenizers_on_stored_text(requests: list[study.TokenizerReques
     run(app)
     request = study.TokenizerRequest(text.reference, TokenizerGrid(KINDS, (PreTokenization.WORDS,), (1_000,)))
     assert requests == [request]
-    store_result(study.STUDY.job(request, text.fingerprint), text.name)
+    job = study.STUDY.job(request, text.fingerprint)
+    job.folder.mkdir(parents=True)
+    job.write_status(Status(State.FAILED, code="broken_text", message="told"))
+    broken = texts(opened(page, corpus=text.reference, **ADDRESS))
+    assert EN["language.broken_text"].format(name="문장들") in broken
+    store_result(job, text.name)
     app = opened(page, corpus=text.reference, **ADDRESS)
     page_text = texts(app)
     assert "Measured on 10 held-out documents of “문장들”" in page_text
     assert f"--data {text.reference}" in app.code[0].value
     for view in ("pieces", "merging"):
         assert not opened(page, corpus=text.reference, tokenizer_view=view, **ADDRESS).error
-
-
-def test_reports_broken_text_by_name() -> None:
-    text = save_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
-    request = study.TokenizerRequest(text.reference, TokenizerGrid(KINDS, (PreTokenization.WORDS,), (1_000,)))
-    job = study.STUDY.job(request, text.fingerprint)
-    job.folder.mkdir(parents=True)
-    job.write_status(Status(State.FAILED, code="broken_text", message="told"))
-    page_text = texts(opened(page, corpus=text.reference, **ADDRESS))
-    assert EN["language.broken_text"].format(name="문장들") in page_text
 
 
 def test_offers_new_run_for_unreadable_result(data: StoredSet) -> None:

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import zipfile
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -18,7 +17,6 @@ from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.pages import evaluation, results
-from mrc_workbench.labs.reading.pages.evaluate import zip_predictions
 from mrc_workbench.labs.reading.scores import ScoringRules, read_predictions
 from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
@@ -26,7 +24,7 @@ from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.labs.reading.pages import worlds
 from tests.labs.reading.pages.worlds import QUESTIONS, page
-from tests.workbench.views.driving import opened, press, run, texts
+from tests.workbench.views.driving import layers, opened, press, run, table_with, texts
 
 EN = catalog("en")
 BOTH = "BM25 words|BM25"
@@ -68,11 +66,8 @@ def open_tab(**address: str) -> AppTest:
     return opened(page, answers="evaluate", retrievers=BOTH, answered_part="all", **address)
 
 
-def table_with(app: AppTest, column: str) -> pd.DataFrame:
-    return next(element.value for element in app.dataframe if column in element.value)
-
-
 def test_starts_job_only_after_button_press(data: StoredSet, started: list[ReadingExperiment]) -> None:
+    assert EN["answers.needs_reader"] in texts(open_tab())
     expected = experiment_of(data)
     app = open_tab()
     assert started == []
@@ -83,10 +78,6 @@ def test_starts_job_only_after_button_press(data: StoredSet, started: list[Readi
     assert started == [expected]
     assert (expected.split, expected.rules) == (Part.ALL, ScoringRules.KORQUAD)
     assert [spec.name for spec in expected.retriever] == ["BM25", "BM25 words"]
-
-
-def test_offers_training_without_reader(data: StoredSet) -> None:
-    assert EN["answers.needs_reader"] in texts(open_tab())
 
 
 def test_shows_answer_metrics_and_outcomes(view: evaluation.ReadingView) -> None:
@@ -167,7 +158,7 @@ def test_explains_selected_passage_and_small_slices() -> None:
 
 
 def test_exports_predictions_and_stores_arrays(view: evaluation.ReadingView) -> None:
-    with zipfile.ZipFile(io.BytesIO(zip_predictions(view))) as files:
+    with zipfile.ZipFile(io.BytesIO(results.zip_predictions(view))) as files:
         assert len(files.namelist()) == 2 * len(view.ks)
         path = workspace() / "one.json"
         path.write_bytes(files.read("01-bm25-words-5.json"))
@@ -183,11 +174,6 @@ def test_offers_new_run_for_damaged_evaluation(view: evaluation.ReadingView) -> 
     app = open_tab()
     assert not app.dataframe
     assert any((button.key or "").startswith("start_") for button in app.button)
-
-
-def layers(chart: Any) -> list[dict[str, Any]]:
-    spec = chart.to_dict()
-    return [*spec.get("layer", [spec])]
 
 
 def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:

@@ -24,7 +24,7 @@ from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.doubles import small_set
 from tests.labs.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.labs.reading.pages.worlds import create_finished_run, page, replace_readers
-from tests.workbench.views.driving import opened, press, run, texts
+from tests.workbench.views.driving import opened, page_html, press, run, texts
 
 EN = catalog("en")
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 수도 <script>alert(2)</script>"
@@ -38,10 +38,6 @@ def data() -> StoredSet:
 @pytest.fixture(autouse=True)
 def readers_loaded(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
     return replace_readers(monkeypatch)
-
-
-def page_html(app: AppTest) -> str:
-    return "\n".join(str(element.value) for element in app.get("html"))
 
 
 def open_with_question(question: str, retrievers: str = "BM25", **address: str) -> AppTest:
@@ -73,9 +69,6 @@ def test_shows_marked_example_without_reader(data: StoredSet) -> None:
     assert hit.text.text[start:end] in answers[question]
     assert question in texts(app)
     assert f"<mark>{hit.text.text[start:end]}</mark>" in page_html(app)
-
-
-def test_no_example_without_contained_answer() -> None:
     questions = tuple(replace(question, answers=("nowhere in a passage",)) for question in QUESTIONS)
     assert marked_example(replace(SET, questions=questions)) is None
 
@@ -159,7 +152,7 @@ def test_offers_first_questions_as_examples(data: StoredSet) -> None:
     assert "### 한강" in texts(app)
 
 
-def test_shows_answer_with_probability_and_passage(data: StoredSet, readers_loaded: list[NextWord]) -> None:
+def test_shows_and_judges_answer_with_probability_and_passage(data: StoredSet, readers_loaded: list[NextWord]) -> None:
     create_finished_run(data)
     app = open_with_question(QUESTIONS[1].text)
     assert "Answer in the dataset: 한강" in "\n".join(caption.value for caption in app.caption)
@@ -170,6 +163,13 @@ def test_shows_answer_with_probability_and_passage(data: StoredSet, readers_load
     app.selectbox(key="read_en").set_value("3")
     run(app)
     assert len(readers_loaded) == 1, "it stays loaded"
+    press(app, "judge_answer_right_answers-0")
+    corpus = SET.corpus_fingerprint
+    assert judgements.load_judgements(corpus) == (judgements.JudgedQuestion("흐르는 강", ("p1",), ("한강",)),)
+    press(app, "judge_answer_wrong_answers-0")
+    assert judgements.find_answer_judgement(judgements.load_judged_answers(corpus), "흐르는 강", "한강") is False
+    press(app, "judge_answer_wrong_answers-0")
+    assert judgements.load_judged_answers(corpus) == ()
 
 
 @pytest.mark.parametrize(("threshold", "silent"), [(None, False), (-6.9, False), (-7.1, True)])
@@ -220,18 +220,6 @@ def test_reports_unloadable_reader(data: StoredSet, monkeypatch: pytest.MonkeyPa
     press(app, "load_reader")
     assert "a/reader" in app.error[0].value.replace("\\", "")
     assert "한강" in page_html(app)
-
-
-def test_judges_answer_and_undoes_judgement(data: StoredSet) -> None:
-    create_finished_run(data)
-    app = open_with_question("흐르는 강")
-    press(app, "judge_answer_right_answers-0")
-    corpus = data and SET.corpus_fingerprint
-    assert judgements.load_judgements(corpus) == (judgements.JudgedQuestion("흐르는 강", ("p1",), ("한강",)),)
-    press(app, "judge_answer_wrong_answers-0")
-    assert judgements.find_answer_judgement(judgements.load_judged_answers(corpus), "흐르는 강", "한강") is False
-    press(app, "judge_answer_wrong_answers-0")
-    assert judgements.load_judged_answers(corpus) == ()
 
 
 def add_language_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
