@@ -24,16 +24,9 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.analysis.labs import analyzers_for
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
+from mrc_workbench.retrieval.comparison import first_stage
 from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    LateSpec,
-    SparseSpec,
-    TermSpec,
-    WindowedBM25Spec,
-)
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.explain import (
@@ -49,7 +42,9 @@ from mrc_workbench.workbench.views.resources.sets import cached, question_set, r
 
 logger = logging.getLogger(__name__)
 _cut_words_lock = Lock()  # a rerun of the page requests the same words from a second thread
-_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
+_BM25_SPECS: TypeAdapter[first_stage.BM25Spec | first_stage.WindowedBM25Spec] = TypeAdapter(
+    first_stage.BM25Spec | first_stage.WindowedBM25Spec
+)
 _BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
     Dictionary: lambda dictionary: dictionary.fingerprint,
     StoredDictionary: lambda entry: (entry.key, entry.fingerprint),
@@ -174,24 +169,24 @@ def _cut_words(data: StoredSet, split_options: SplitOptions, reference: str) -> 
     return result_slot(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
 
-def explain_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
+def explain_bm25(key: str, spec: first_stage.TermSpec, question: str, row: int) -> BM25Explanation:
     """Explain the score of a passage (a row), or of its best window. Raises `DictionaryError`."""
     return _explain_bm25_cached(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
 
 
 def explain_counted_bm25(
-    key: str, spec: TermSpec, question: str, row: int, among: QuestionSet | None
+    key: str, spec: first_stage.TermSpec, question: str, row: int, among: QuestionSet | None
 ) -> BM25Explanation:
     """Explain the score; if the question is `among` others, with counts from disk and without term positions."""
     counter = None
-    if among and isinstance(spec, BM25Spec):
+    if among and isinstance(spec, first_stage.BM25Spec):
         counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
     return counter.explain(question, row) if counter else explain_bm25(key, spec, question, row)
 
 
 @cached(max_entries=4, hash_funcs=_BY_CONTENT)
 def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: QuestionSet) -> BM25Explainer | None:
-    options = BM25Spec.model_validate_json(spec).options(dictionary)
+    options = first_stage.BM25Spec.model_validate_json(spec).options(dictionary)
     return counting_explainer(question_set(key).passages, options, [question.text for question in among.questions])
 
 
@@ -199,7 +194,7 @@ def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: Que
 def _bm25_explainer(key: str, spec: str, dictionary: Dictionary | None) -> BM25Explainer | WindowedBM25Explainer:
     bm25_spec = _BM25_SPECS.validate_json(spec)
     passages = question_set(key).passages
-    if isinstance(bm25_spec, WindowedBM25Spec):
+    if isinstance(bm25_spec, first_stage.WindowedBM25Spec):
         return WindowedBM25Explainer(passages, bm25_spec.options(dictionary), sentences=bm25_spec.sentences)
     return BM25Explainer(passages, bm25_spec.options(dictionary))
 
@@ -234,7 +229,7 @@ def _encoder(key: str, model: str, title: bool) -> BiEncoder:
 
 @cached(max_entries=2)
 def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
-    sparse_spec = SparseSpec.model_validate_json(spec)
+    sparse_spec = first_stage.SparseSpec.model_validate_json(spec)
     texts = question_set(key).passages.indexed_texts(title=sparse_spec.title)
     return SparseTextEncoder(find_model(sparse_spec.model), texts, precision=sparse_spec.precision)
 
@@ -242,14 +237,14 @@ def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
 @cached(max_entries=512)
 def explain_sparse(key: str, spec: str, question: str, row: int) -> encoders.SparseExplanation:
     """Load the model, and explain the score of a passage (a row) by term. Raises `ModelError`."""
-    title = SparseSpec.model_validate_json(spec).title
+    title = first_stage.SparseSpec.model_validate_json(spec).title
     return encoders.term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
 @cached(max_entries=512)
 def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> encoders.LateExplanation:
     """Load the model, and explain the score of a passage (a row) by token. Raises `ModelError`."""
-    late_spec = LateSpec.model_validate_json(spec)
+    late_spec = first_stage.LateSpec.model_validate_json(spec)
     context = retriever_context(key, experiment)
     passages = question_set(key).passages
     encoder = late_spec.encoder(context)
@@ -269,7 +264,7 @@ def explain_sentences(key: str, model: str, title: bool, question: str, row: int
 @cached(max_entries=512)
 def explain_cosine(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
     """Score a passage (a row) by window; None if the dense retriever has no windows. Raises `ModelError`."""
-    dense_spec = DenseSpec.model_validate_json(spec)
+    dense_spec = first_stage.DenseSpec.model_validate_json(spec)
     if not (options := dense_spec.window_options):
         return None
     encoder = _encoder(key, dense_spec.model, dense_spec.title)
