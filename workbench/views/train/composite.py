@@ -66,9 +66,8 @@ def draw_ablation_buttons(ablation: jobs.Ablation) -> None:
     table = ablation.table
     experiment = experiment_of(ablation.plan())
     if ablation.done and table:
-        if tuned := [
-            run for variant in table.variants if variant.fine_tuned_run and (run := find_run(variant.fine_tuned_run))
-        ]:
+        runs = [find_run(variant.fine_tuned_run) for variant in table.variants if variant.fine_tuned_run]
+        if tuned := [run for run in runs if run]:
             _draw_compare_button(ablation, tuned)
         tables.draw_csv("ablation.csv", lambda: as_table(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
     if experiment:
@@ -255,9 +254,8 @@ def _notes(table: jobs.AblationTable, measure: str, *, varied: bool) -> list[str
     notes = [word("ablation.dashed", name=_variant_name(jobs.Variant(jobs.REFERENCE, {}), varied=varied))]
     if varied and any(_difference(variant, measure) for variant in table.variants):
         notes.append(word("ablation.tested_together"))
-    if any(
-        _score(variant, name) and not variant.is_comparable for variant in table.variants for name in _OF_HIDDEN_TOKENS
-    ):
+    others = [variant for variant in table.variants if not variant.is_comparable]
+    if any(_score(variant, name) for variant in others for name in _OF_HIDDEN_TOKENS):
         notes.append(word("ablation.other_tokens", mark=_OTHERS))
     judges = [word("ablation.questions", count=f"{table.questions:,}")] if table.questions else []
     judges += [word("ablation.pairs", count=f"{table.pairs:,}")] if table.pairs else []

@@ -168,9 +168,8 @@ def show_errors() -> Iterator[None]:
     try:
         yield
     except (DataError, DictionaryError, LanguageError, LimitError, ImportError) as error:
-        if isinstance(error, ImportError) and not isinstance(
-            problems.as_missing_extra(error), problems.MissingExtraError
-        ):
+        extra = problems.as_missing_extra(error)
+        if isinstance(error, ImportError) and not isinstance(extra, problems.MissingExtraError):
             raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
