@@ -74,9 +74,8 @@ def test_tantivy_ranks_nearly_the_same_with_any_number_of_segments(clones: Clone
         assert bm25_search.overlap(opened["BM25S"], opened[name], questions) > 0.8
     _, scores = opened["TantivySingleSegment"].top_k(questions, K)
     expected = [(K1 + 1) * reference_scores(clones, question).max() for question in map(list, questions)]
-    assert scores[:, 0] == pytest.approx(
-        np.array(expected), rel=0.1
-    )  # lengths are held in a byte, but k1 and b are ours
+    # lengths are held in a byte, but k1 and b are ours
+    assert scores[:, 0] == pytest.approx(np.array(expected), rel=0.1)
 
 
 @pytest.mark.slow
@@ -84,13 +83,10 @@ def test_engines_rank_the_same_with_any_number_of_threads(clones: Clones, opened
     questions = sample_questions(clones).questions
     for name in ("WorkbenchBM25", "BM25S", "TantivySingleSegment"):
         engine = opened[name]
-        single_threaded, multi_threaded = (
-            engine.search(engine.prepare_queries(questions), K, threads) for threads in (1, 2)
-        )
-        assert scores_of(single_threaded) == pytest.approx(scores_of(multi_threaded)), name
-    assert own_passage_recall(opened["RankBM25Library"], sample_questions(clones)) == own_passage_recall(
-        opened["BM25S"], sample_questions(clones)
-    )
+        single, several = (engine.search(engine.prepare_queries(questions), K, threads) for threads in (1, 2))
+        assert scores_of(single) == pytest.approx(scores_of(several)), name
+    engines = (opened["RankBM25Library"], opened["BM25S"])
+    assert len({own_passage_recall(engine, sample_questions(clones)) for engine in engines}) == 1
 
 
 @pytest.mark.slow

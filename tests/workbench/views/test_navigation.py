@@ -153,9 +153,8 @@ def test_sessions_keep_their_own_dataset(sets: tuple[StoredSet, StoredSet]) -> N
     del app.query_params["data"]  # as a link to another page
     assert dataset_in_address(run(app)) == older.key
     assert last_used() == newer.key
-    app = opened(
-        page, data=newer.key, at="3"
-    )  # another run keeps the position, another dataset starts at its first passages
+    # another run keeps the position, another dataset starts at its first passages
+    app = opened(page, data=newer.key, at="3")
     assert run(app).query_params["at"] in ("3", ["3"])
     app.selectbox[0].set_value(older.key)
     assert run(app).query_params["at"] in ("1", ["1"])

@@ -138,18 +138,14 @@ def test_reports_location_of_invalid_experiment(app: AppTest, written: str, expe
         (None, 'tokenizer = "no folder"', EN["option_problem.no_tokenizer"]),
     ],
 )
-def test_reports_missing_data_at_start(
-    app: AppTest, data: StoredSet, text: str | None, more: str, expected: str
-) -> None:
+def test_reports_missing_data(app: AppTest, data: StoredSet, text: str | None, more: str, expected: str) -> None:
     upload(run(app), FILE.format(key=text or data.key).replace('size = "tiny"', more))
     click(app, "train_ablation_of_file_start")
     assert expected in "".join(str(element.value) for element in app.error).replace("\\", "")
     assert all_jobs() == []
 
 
-def test_rejects_server_paths_of_users(
-    app: AppTest, data: StoredSet, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_rejects_server_paths(app: AppTest, data: StoredSet, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     there = tmp_path / "secret.json"
     there.write_text("{}", encoding="utf-8")
     monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "alice")

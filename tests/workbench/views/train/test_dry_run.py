@@ -135,9 +135,7 @@ def test_dry_run_can_be_stopped_and_ends_if_plan_changes(app: AppTest, dry_runs:
     ("code", "message", "expected"),
     [("memory", "9 GB", "failure.memory"), ("unexpected", "ValueError: *no*", "train.not_answered")],
 )
-def test_reports_dry_run_failure(
-    app: AppTest, dry_runs: list[DryRunJob], code: str, message: str, expected: str
-) -> None:
+def test_reports_failure(app: AppTest, dry_runs: list[DryRunJob], code: str, message: str, expected: str) -> None:
     dry_run = ask(run(app), dry_runs)
     dry_run.write_status(Status(State.FAILED, code=code, message=message))
     run(app)
@@ -248,9 +246,7 @@ def test_limits_displayed_rows_and_searches_questions(app: AppTest, dry_runs: li
     assert run(app).dataframe[0].value.empty
 
 
-def test_both_downloads_have_every_row(
-    app: AppTest, dry_runs: list[DryRunJob], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_downloads_have_every_row(app: AppTest, dry_runs: list[DryRunJob], monkeypatch: pytest.MonkeyPatch) -> None:
     downloads: dict[str, Any] = {}
 
     def download(label: str, data: Any, file_name: str, *args: Any, **kwargs: Any) -> bool:

