@@ -41,9 +41,7 @@ class ChatServer:
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)  # names in small letters
-    disconnected: threading.Event = field(
-        default_factory=threading.Event
-    )  # the client disconnected in the middle of a stream
+    disconnected: threading.Event = field(default_factory=threading.Event)  # in the middle of a stream
 
     @property
     def texts(self) -> list[str]:

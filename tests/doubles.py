@@ -76,9 +76,8 @@ class KeywordTokens(KeywordEncoder):
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:  # type: ignore[override]
         counts = np.array([[text.count(word) for word in self.keywords] for text in texts], dtype=np.int64)
         counts = counts.reshape(len(texts), len(self.keywords))
-        keyword_rows = np.concatenate(
-            [np.repeat(np.arange(len(self.keywords)), row) for row in [counts[:0].sum(axis=0), *counts]]
-        )
+        keywords = np.arange(len(self.keywords))
+        keyword_rows = np.concatenate([np.repeat(keywords, row) for row in [counts[:0].sum(axis=0), *counts]])
         starts = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
         return TokenVectors(np.eye(len(self.keywords), dtype=np.float16)[keyword_rows], starts)
 

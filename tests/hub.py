@@ -15,13 +15,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import yaml
-
-if TYPE_CHECKING:
-    pass
 
 BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 CROSS_ENCODER_BASE = "klue/roberta-base"

@@ -17,14 +17,8 @@ from subprocess import CompletedProcess
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs.processes import (
-    FORKS,
-    HEAVY,
-    import_heavy_libraries,
-    start_detached,
-    start_fork_server,
-    start_preloaded,
-)
+from mrc_workbench.data.jobs import processes
+from mrc_workbench.data.jobs.processes import FORKS, HEAVY, import_heavy_libraries, start_detached, start_fork_server
 
 _ready: set[str] = set()  # fork servers that have read all there is to read
 
@@ -71,7 +65,7 @@ def wait_for_fork_server() -> None:
             assert time.monotonic() < end, "the libraries were not read in time"
             time.sleep(0.3)  # without work
             log.unlink(missing_ok=True)
-            if process := start_preloaded("timeit", "-n1", "-r1", check, log=log):
+            if process := processes.start_preloaded("timeit", "-n1", "-r1", check, log=log):
                 process.wait(60)
     _ready.add(os.environ["MRC_FORK_SERVER"])
 

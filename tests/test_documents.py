@@ -226,9 +226,7 @@ def test_a_retriever_is_added(block: str, tmp_path: Path, monkeypatch: pytest.Mo
     """It keeps the contract of all, is read from a file, and compared."""
     names: dict[str, Any] = {}
     exec(compile(block, "<document>", "exec"), names)  # noqa: S102 - an example of ours
-    (added,) = (
-        value for value in names.values() if isinstance(value, type) and issubclass(value, Spec) and value is not Spec
-    )
+    (added,) = (cls for cls in names.values() if isinstance(cls, type) and issubclass(cls, Spec) and cls is not Spec)
     monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, added))
     kind = added.model_fields["kind"].default
     make = makers()[f"{kind} kind"]

@@ -31,9 +31,8 @@ for cell in json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))["c
 
 def run(*words: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(IMPORT_ROOT), "PYTHONUTF8": "1"}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

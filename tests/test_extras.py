@@ -12,14 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mrc_workbench.data.problems import (
-    EXTRAS,
-    MISSING_EXTRA,
-    MissingExtraError,
-    as_missing_extra,
-    raise_missing_extra,
-    require_library,
-)
+from mrc_workbench.data import problems
+from mrc_workbench.data.problems import EXTRAS, MissingExtraError, as_missing_extra, raise_missing_extra
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.files import ModelError, hub_revision, loading
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
@@ -166,9 +160,7 @@ def failed_import(module: str) -> ModuleNotFoundError:
         return error
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"), [("torch.nn", "models"), ("datasets", "train"), ("pymilvus.client", "milvus")]
-)
+@pytest.mark.parametrize(("module", "extra"), [("torch.nn", "models"), ("datasets", "train"), ("pymilvus", "milvus")])
 def test_a_failed_import_names_its_extra(module: str, extra: str) -> None:
     error = as_missing_extra(failed_import(module))
     assert isinstance(error, MissingExtraError)
@@ -203,10 +195,10 @@ def test_a_cause_names_the_extra() -> None:
 
 
 def test_require_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_library("streamlit")
+    problems.require_library("streamlit")
     monkeypatch.setattr("mrc_workbench.data.problems.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="`mrc app` needs streamlit"):
-        require_library("streamlit", "`mrc app`")
+        problems.require_library("streamlit", "`mrc app`")
 
 
 def test_a_model_that_misses_a_library_names_its_extra() -> None:
@@ -222,4 +214,4 @@ def test_a_hub_model_names_the_extra_and_costs_no_provenance(monkeypatch: pytest
     with pytest.raises(MissingExtraError, match=message):
         hub_revision("a/model")
     resolved = DenseSpec(name="d", model="a/model").resolved_values(RetrieverContext(small_set()))
-    assert resolved["model"] == {"reference": "a/model", "error": MISSING_EXTRA}
+    assert resolved["model"] == {"reference": "a/model", "error": problems.MISSING_EXTRA}

@@ -82,9 +82,8 @@ def test_workflows_run_the_commands_of_the_makefile() -> None:
 
 
 def test_the_versions_of_python_are_those_of_the_classifiers() -> None:
-    (matrix,) = [
-        job["strategy"]["matrix"]["python"] for job in jobs(GITHUB / "workflows/ci.yml").values() if "strategy" in job
-    ]
+    ci = jobs(GITHUB / "workflows/ci.yml").values()
+    (matrix,) = [job["strategy"]["matrix"]["python"] for job in ci if "strategy" in job]
     project = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
     assert matrix == re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
     assert f'requires-python = ">={matrix[0]}"' in project

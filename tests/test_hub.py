@@ -53,9 +53,8 @@ def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray
 
     vectors = SentenceTransformer(bi_encoder, device="cpu").encode(list(SENTENCES))
     torch.manual_seed(0)  # the classification head is not in the base: it is drawn while loading
-    scores = CrossEncoder(cross_encoder, num_labels=1, device="cpu").predict(
-        [(SENTENCES[0], text) for text in SENTENCES]
-    )
+    pairs = [(SENTENCES[0], text) for text in SENTENCES]
+    scores = CrossEncoder(cross_encoder, num_labels=1, device="cpu").predict(pairs)
     return vectors, scores
 
 

@@ -129,16 +129,14 @@ def test_the_wheel_holds_every_file_of_the_rooms(site: Path) -> None:
     rooms = [path.name for path in (site / "mrc_workbench").iterdir() if path.is_dir() and path.name != ".streamlit"]
     assert set(rooms) == {"api", "data", "models", "retrieval", "training", "labs", "workbench"}
     assert [path.name for path in site.iterdir() if not path.name.endswith(".dist-info")] == ["mrc_workbench"]
-    assert {"__init__.py", "__main__.py", "app.py", "py.typed"} <= {
-        path.name for path in (site / "mrc_workbench").iterdir()
-    }
+    names = {path.name for path in (site / "mrc_workbench").iterdir()}
+    assert {"__init__.py", "__main__.py", "app.py", "py.typed"} <= names
     for room in rooms:
         installed = [path for path in (site / "mrc_workbench" / room).rglob("*") if path.is_file()]
         parent = PROJECT / "mrc_workbench" if room == "api" else PROJECT
         here = [path for path in (parent / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-        assert sorted(path.relative_to(site / "mrc_workbench") for path in installed) == sorted(
-            path.relative_to(parent) for path in here
-        )
+        expected = sorted(path.relative_to(parent) for path in here)
+        assert sorted(path.relative_to(site / "mrc_workbench") for path in installed) == expected
 
 
 @pytest.mark.parametrize("forks", [True, False], ids=["fork server", "fresh process"])
@@ -198,9 +196,7 @@ def test_modules_and_libraries_import_with_the_closure_of_their_extra(
 
 
 @pytest.mark.parametrize("extra", ["onnx", "milvus", "ray"])
-def test_an_extra_without_modules_brings_its_libraries(
-    python_with: Callable[[str], Path], tmp_path: Path, extra: str
-) -> None:
+def test_an_extra_brings_its_libraries(python_with: Callable[[str], Path], tmp_path: Path, extra: str) -> None:
     libraries = libraries_of(extra)
     assert libraries or extra == "ray"
     done = run_in(python_with(extra), tmp_path, "-c", "; ".join(f"import {module}" for module in libraries))
@@ -238,9 +234,7 @@ def test_commands_name_the_missing_extra(
     assert not (tmp_path / "workspace" / "runs").exists()
 
 
-def test_a_comparison_names_the_extra_of_a_retriever_that_fails(
-    python_with: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_comparison_names_the_extra_of_a_failed_retriever(python_with: Callable[[str], Path], tmp_path: Path) -> None:
     dense = '[[retriever]]\nname = "vectors"\nkind = "dense"\nmodel = "starter"\n'
     (tmp_path / "experiment.toml").write_text(EXPERIMENT + dense, encoding="utf-8")
     done = run_in(python_with(""), tmp_path, "-m", "mrc_workbench", "compare", "experiment.toml")

@@ -40,9 +40,7 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
     with ExitStack() as stack:
         try:
             holders = [_hold_namespace(stack) for _ in range(2)]
-            first, second = (
-                Machine(pid, f"{_NETWORK}.{index}", f"mrc{index}") for index, pid in enumerate(holders, start=1)
-            )
+            first, second = (Machine(pid, f"{_NETWORK}.{index}", f"mrc{index}") for index, pid in enumerate(holders, 1))
             far_end = ["peer", "name", second.cable, "netns", str(second.holder)]
             _run(first.command(["ip", "link", "add", first.cable, "type", "veth", *far_end]))
             for machine in (first, second):

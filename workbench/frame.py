@@ -13,7 +13,6 @@ import streamlit as st
 from mrc_workbench.workbench.views import access, sidebar
 from mrc_workbench.workbench.views.navigation import UPLOADS, draw_document, draw_page_links, pages
 from mrc_workbench.workbench.views.resources.sets import require_set
-from mrc_workbench.workbench.views.sidebar import set_title
 from mrc_workbench.workbench.views.ui.words import show_errors, word
 
 # tables are small, and Arrow would copy a column for each styled cell
@@ -30,7 +29,7 @@ try:
             page = st.navigation(pages(), position="top")
             sidebar.draw()
             draw_page_links(page.url_path)
-            set_title(page.url_path)
+            st.set_page_config(page_title=sidebar.title_of(page.url_path))
             require_set()
             with UPLOADS.show_refusal():
                 page.run()

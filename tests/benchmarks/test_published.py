@@ -35,9 +35,7 @@ def test_every_metric_has_a_source_and_every_source_a_metric() -> None:
     assert {metric.source for published_set in known.set for metric in published_set.metric} == set(ids)
 
 
-@pytest.mark.parametrize(
-    "change", [("https://", "http://"), ("value = 37.143", "value = 371.43"), ("read = ", "seen = ")]
-)
+@pytest.mark.parametrize("change", [("https://", "http://"), ("37.143", "371.43"), ("read = ", "seen = ")])
 def test_rejects_metrics_without_a_valid_source(tmp_path: Path, change: tuple[str, str]) -> None:
     path = tmp_path / "published.toml"
     text = (PROJECT / "benchmarks" / "published.toml").read_text(encoding="utf-8")
@@ -78,9 +76,8 @@ def test_table_shows_own_metric_beside_published() -> None:
     measure = published_set.metric[0].measure
     rows = table(known, {(published_set.name, measure): OwnMetric(12.3, 10, 15)})
     beside = [row for row in rows if "| 12.30 (10.00 to 15.00) |" in row]
-    assert [row.split(" | ")[0] for row in beside] == [
-        f"| {metric.system}" for metric in published_set.metric if metric.measure == measure
-    ]
+    systems = [f"| {metric.system}" for metric in published_set.metric if metric.measure == measure]
+    assert [row.split(" | ")[0] for row in beside] == systems
 
 
 def test_average_precision_equals_trec_eval() -> None:

@@ -11,19 +11,12 @@ from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import (
-    MINUTES,
-    expect_no_error,
-    open_training_form,
-    read_cells,
-    use_language_model,
-    wait_for_training,
-    wait_until_idle,
-)
+from tests.browser import driving
+from tests.browser.driving import MINUTES, expect_no_error, open_training_form, use_language_model, wait_until_idle
 from tests.chat_server import EVENTS, KEY, Reply, chat_server, chunk
 from tests.tiny_models import build_bi_encoder
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 KO = catalog("ko")
 EN = catalog("en")
 QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2]  # the second endpoint does not answer
@@ -34,7 +27,7 @@ def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspa
     open_training_form(korean_page, f"{app}/train?train=reader&base={base}", "학습 이름", "독해", ("에폭", "0.1"))
     korean_page.get_by_role("button", name="학습 시작").click()
     expect(korean_page.get_by_role("button", name="중지", exact=True)).to_be_visible(timeout=2 * MINUTES)
-    wait_for_training(workspace, "독해", "done", seconds=300)
+    driving.wait_for_training(workspace, "독해", "done", seconds=300)
     expect(korean_page.get_by_role("main").get_by_text("완료").first).to_be_visible()
     expect_no_error(korean_page)
 
@@ -124,7 +117,7 @@ def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Pag
         page.get_by_role("button", name="scores.json").click()
     scores = json.loads(Path(started.value.path()).read_text(encoding="utf-8"))
     (by_retriever,) = scores["readers"].values()
-    table_cells = read_cells(page.get_by_test_id("stDataFrame").first)
+    table_cells = driving.read_cells(page.get_by_test_id("stDataFrame").first)
     for name in ("BM25 words", "BM25"):
         row = table_cells[table_cells.index(name) + 1 :]
         f1_values = {f"{100 * by_k['f1']:.1f}" for by_k in by_retriever[name].values()}

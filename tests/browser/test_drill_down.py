@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.conftest import new_page
 from tests.browser.driving import click_in, first_row, wait_for_comparison, wait_until_idle
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 RETRIEVERS = "BM25%7CLSA"  # LSA: its vectors can be explained word by word
 
 
@@ -49,18 +49,16 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
     reasons = page.locator("p.reason")
     expect(reasons).to_have_count(2)
     expect(reasons.nth(0)).to_contain_text("BM25 ranks the answer passage first.")
-    expect(reasons.nth(1)).to_contain_text(
-        re.compile(r"LSA ranks the answer passage at \d+\. Cosine of the answer passage: 0\.\d+")
-    )
+    cosine = re.compile(r"LSA ranks the answer passage at \d+\. Cosine of the answer passage: 0\.\d+")
+    expect(reasons.nth(1)).to_contain_text(cosine)
     expect(page.locator(".results-head")).to_have_count(2)
     expect(page.locator(".results .gold u").first).to_be_visible()
 
     page.get_by_role("radio", name="How scores are computed").click()
-    expect(
-        page.get_by_text(re.compile(r"Answer passage \(rank \d+\): 0\.\d+ · wrong passage \(rank 1\)"))
-    ).to_be_visible()
+    sums_line = page.get_by_text(re.compile(r"Answer passage \(rank \d+\): 0\.\d+ · wrong passage \(rank 1\)"))
+    expect(sums_line).to_be_visible()
     expect(page.locator(".weighed .plus").first).to_be_visible()
-    sums = page.get_by_text(re.compile(r"^Answer passage \(rank")).inner_text()
+    sums = sums_line.inner_text()
 
     with new_page(browser, "en-US") as other:
         other.goto(page.url)
@@ -76,9 +74,8 @@ def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Pa
     page.goto(f"{app}/?k=1&view=why&retrievers={RETRIEVERS}")
     wait_for_comparison(page, "Run again")
     chart = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
-    click_in(
-        chart, lambda box: (box["width"] * 0.3, 20), page.get_by_text("one block of the map: BM25 ranks it 1")
-    )  # its first block
+    first_block = page.get_by_text("one block of the map: BM25 ranks it 1")
+    click_in(chart, lambda box: (box["width"] * 0.3, 20), first_block)
     page.locator(".st-key-why_clear button").click()
     expect(page.get_by_text("All 480 questions")).to_be_visible()
     grid = page.locator('[class*="st-key-why_list"]').get_by_test_id("stDataFrame")

@@ -7,8 +7,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.driving import wait_until_idle
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def requested_urls() -> list[str]:
@@ -54,9 +52,7 @@ def test_compares_typed_sentences(opened: Page) -> None:
     expect(opened.get_by_role("textbox", name="Sentences, one per line")).to_have_value(typed)
 
 
-def test_models_become_retrievers_without_requests_to_other_hosts(
-    app: str, opened: Page, requested_urls: list[str]
-) -> None:
+def test_models_become_retrievers_without_external_requests(app: str, opened: Page, requested_urls: list[str]) -> None:
     opened.get_by_role("tab", name="Vectors").click()
     opened.get_by_role("radio", name="Map").click()
     expect(opened.get_by_test_id("stDeckGlJsonChart").locator("canvas").first).to_be_visible()

@@ -1,6 +1,10 @@
-"""The first minute: the sample is loaded and compared before anybody presses anything."""
+"""The first minute: the sample is compared before anybody presses anything, and the first page is clear.
+
+Tests that only read this page come first.
+"""
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +19,16 @@ from mrc_workbench.data.store import CATALOG, read_entry, save_question_set, sto
 from mrc_workbench.retrieval.report.words import display_name
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import running_app
-from tests.browser.driving import MINUTES, choice_box, download, unfold, wait_for_comparison, wait_until_idle
+from tests.browser.driving import MINUTES, download, read_cells, unfold, wait_for_comparison, wait_until_idle
 from tests.programs import free_port, run_module
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 PURPOSE = catalog("en")["compare.purpose"]
 SAMPLE = read_entry(CATALOG["sample"]).question_set
 QUESTION = SAMPLE.questions[0]
+TABS = ("By group", "By question", "Tune", "Deploy", "Saved", "Overview")
+TALLEST = 1600  # pixels
+FONT_SIZE = "element => parseFloat(getComputedStyle(element).fontSize)"
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +68,51 @@ def displayed_scores(visited: Page) -> dict[str, dict[str, float]]:
     return dict(scores["retrievers"])
 
 
-def test_the_sample_is_compared_on_the_first_visit(
-    visited: Page, displayed_scores: dict[str, dict[str, float]]
-) -> None:
+def test_recommendation_is_the_largest_text_under_the_title(visited: Page) -> None:
+    answer = visited.locator(".st-key-headline p").first
+    expect(answer).to_contain_text(re.compile(r"^Use .+: nDCG@10 \d\d\.\d"))
+    expect(answer).to_contain_text("above BM25 (95%: ")
+    size = answer.evaluate(FONT_SIZE)
+    others = visited.get_by_test_id("stMainBlockContainer").locator("h2, h3, h4, h5, h6, p, button, input, label")
+    sizes = others.evaluate_all("elements => elements.map(one => parseFloat(getComputedStyle(one).fontSize))")
+    assert max(sizes) == size
+    title = visited.get_by_role("heading", level=1).evaluate(FONT_SIZE)
+    assert title > size
+
+
+def test_three_sections_are_headings(visited: Page) -> None:
+    sections = visited.get_by_test_id("stMain").get_by_role("heading", level=3)
+    expect(sections).to_have_text(["Conclusion", "Where they differ", "How sure"])
+
+
+def test_first_table_shows_latency_with_the_best_retriever_first(visited: Page) -> None:
+    table = visited.get_by_test_id("stDataFrame").first
+    table_cells = read_cells(table)
+    headers = table.locator("canvas").first.locator("[role=columnheader]").all_text_contents()
+    assert [header.strip() for header in headers][-1] == "ms per query"
+    rows = [table_cells[start : start + len(headers)] for start in range(0, len(table_cells), len(headers))]
+    leading = [float(row[1]) for row in rows]
+    assert leading == sorted(leading, reverse=True)
+    assert all(float(row[-1]) > 0 for row in rows)  # a canvas renders the asterisk, and the caption explains it
+    expect(visited.get_by_text("* Measured on another machine")).to_be_visible()
+
+
+def test_tabs_do_not_move_and_the_overview_is_short(visited: Page) -> None:
+    height = "document.querySelector('[data-testid=stMainBlockContainer]').getBoundingClientRect().height"
+    assert visited.evaluate(height) <= TALLEST
+    tops = {}
+    for tab in TABS:
+        visited.get_by_role("tab", name=tab, exact=True).click()
+        expect(visited.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
+        wait_until_idle(visited)
+        visited.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
+        tablist = visited.get_by_role("tablist").first.bounding_box()
+        assert tablist
+        tops[tab] = tablist["y"]
+    assert len(set(tops.values())) == 1, tops
+
+
+def test_sample_is_compared_on_the_first_visit(visited: Page, displayed_scores: dict[str, dict[str, float]]) -> None:
     expect(visited.get_by_test_id("stSidebarUserContent").get_by_text("200 passages · 480 questions")).to_be_visible()
     unfold(visited, catalog("en")["compare.notes"])
     expect(visited.get_by_text("Every question here has one relevant passage")).to_be_visible()
@@ -90,15 +139,6 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
     for name, scores in displayed_scores.items():
         measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}
         assert measures == {key: commanded["retrievers"][name][key] for key in measures}, name
-
-
-def test_the_address_opens_the_same_view(app: str, visited: Page) -> None:
-    visited.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
-    wait_for_comparison(visited, "Run again")
-    for name, value in (("Metric", "Hit"), ("K", "20"), ("Baseline", "BM25")):
-        expect(choice_box(visited, name)).to_have_value(value)
-    expect(visited.get_by_role("button", name="BM25", exact=True)).to_have_attribute("aria-pressed", "true")
-    expect(visited.get_by_role("button", name="Dense", exact=True)).to_have_attribute("aria-pressed", "false")
 
 
 def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, korean_page: Page) -> None:
@@ -138,9 +178,7 @@ def test_shows_mix_weights_and_matched_tokens(app: str, visited: Page, sets: tup
             ask.click()
         visited.wait_for_timeout(1000)
     expect(pairs.locator("p.question sup").first).to_be_visible(timeout=3 * MINUTES)
-    question_labels, passage_labels = (
-        {*pairs.locator(f"{selector} sup").all_text_contents()} for selector in ("p.question", "div")
-    )
-    numbers = {number for label in question_labels for number in label.split(",")}
-    assert numbers >= {number for label in passage_labels for number in label.split(",")}
+    labels = [{*pairs.locator(f"{selector} sup").all_text_contents()} for selector in ("p.question", "div")]
+    numbers, passage_numbers = ({number for label in side for number in label.split(",")} for side in labels)
+    assert numbers >= passage_numbers
     assert "1" in numbers

@@ -10,17 +10,11 @@ from playwright.sync_api import Locator, Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import (
-    expect_no_error,
-    read_cells,
-    unfold,
-    use_language_model,
-    wait_for_comparison,
-    wait_until_idle,
-)
+from tests.browser import driving
+from tests.browser.driving import expect_no_error, read_cells, unfold, wait_for_comparison, wait_until_idle
 from tests.chat_server import KEY, MODEL, chat_server
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 EN = catalog("en")
 SAMPLE = read_entry(CATALOG["sample"]).question_set
 POOL_PARAMETERS = "pool_n=2&pool_k=10"
@@ -96,7 +90,7 @@ def test_reports_agreement_between_model_and_person(app: str, page: Page, worksp
     with chat_server(lambda text: "RIGHT" if any(entry in text for entry in right) else "WRONG") as server:
         page.get_by_text(EN["pool.by_model"]).click()
         wait_until_idle(page)  # a page that is just drawn anew loses a click
-        use_language_model(page, server)
+        driving.use_language_model(page, server)
         wait_until_idle(page)
         page.keyboard.press("Escape")
         page.get_by_role("button", name=EN["pool.model_begin"]).click()

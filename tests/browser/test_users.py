@@ -24,7 +24,7 @@ from tests.programs import free_port
 from tests.raw_visitor import visiting
 
 pytest.importorskip("authlib")
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 WORDS = catalog("en")
 RUN = "20261122-014317-bi-0b1c"
 PEOPLE = ("alice", "bob")
@@ -150,9 +150,8 @@ def people(browser: Browser, app: str, provider: Provider, workspace: Path) -> I
         (person.data,) = (path.name for path in (person.folder / "datasets").iterdir() if not path.name.startswith("."))
         person.page_content(f"/?data={person.data}&retrievers=BM25")  # the page starts a comparison for any visitor
         person.run = f"{RUN}-{name}"
-        shutil.copytree(
-            Path(__file__).parents[1] / "workspace_before" / "runs" / RUN, person.folder / "runs" / person.run
-        )
+        source = Path(__file__).parents[1] / "workspace_before" / "runs" / RUN
+        shutil.copytree(source, person.folder / "runs" / person.run)
         plan = person.folder / "runs" / person.run / "run.json"
         plan_content: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8"))
         plan.write_text(json.dumps(plan_content | {"name": f"model of {name}"}), encoding="utf-8")
@@ -228,9 +227,8 @@ def test_rejects_addresses_of_other_users(people: dict[str, Person], attempt: st
     assert "bob" in response
     assert "alice" not in without_requested(response, alice.run)
     if "{user}" not in attempt and "{folder}" not in attempt:  # her page opens her own data
-        assert (
-            without_requested(alice.page_content(address), alice.run).count("alice") > 2
-        )  # her name, and her set to choose
+        # her name, and her set to choose
+        assert without_requested(alice.page_content(address), alice.run).count("alice") > 2
     if "?comparison=" in attempt:
         assert WORDS["saved.not_here"] in response
     if "train?train=" in attempt:

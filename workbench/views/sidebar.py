@@ -92,10 +92,6 @@ def _follow_training(previous: Run | None) -> None:
         st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")
 
 
-def set_title(opened: str) -> None:
-    st.set_page_config(page_title=title_of(opened))
-
-
 def title_of(opened: str) -> str:
     page = PAGES[0] if opened in ("", FIRST) else next((page for page in PAGES if page.name == opened), None)
     if page and not page.is_in_menu and not missing_set():  # pages in the menu use other data

@@ -354,9 +354,7 @@ def test_redirects_nested_addresses_to_missing_page(
         ("http", "http://localhost:8501/oauth2callback", False),
     ],
 )
-def test_marks_cookies_secure_over_tls(
-    scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secures_cookies_over_tls(scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "sign_in_redirect_uri", lambda: address)
     monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]

@@ -133,7 +133,7 @@ def _show_lab() -> None:
 @_draw_score.register
 def _draw_sparse(spec: SparseSpec, case: QuestionCase, pair: PassagePair) -> None:
     st.caption(word("why.weighed_help"))
-    request = (case.key, spec.model_dump_json(), case.question.text)
+    request = (case.key, spec, case.question.text)
     explanations = _explain_both(spec, pair, "why.weighed_ask", lambda row: retrieval.explain_sparse(*request, row))
     if explanations is None:
         return
@@ -149,7 +149,7 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, pair: PassagePair) -> Non
 def _draw_late(spec: LateSpec, case: QuestionCase, pair: PassagePair) -> None:
     st.caption(word("why.matches_help"))
     experiment = case.view.comparison.experiment.model_dump_json()
-    request = (case.key, experiment, spec.model_dump_json(), case.question.text)
+    request = (case.key, experiment, spec, case.question.text)
     explanations = _explain_both(spec, pair, "why.matches_ask", lambda row: retrieval.explain_late(*request, row))
     if explanations is None:
         return
@@ -181,7 +181,7 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, pair: PassagePair) -> N
     question = case.question.text
 
     def explain(row: int) -> WindowExplanation | SentenceExplanation:
-        windows = retrieval.explain_cosine(key, spec.model_dump_json(), question, row)
+        windows = retrieval.explain_cosine(key, spec, question, row)
         return windows or retrieval.explain_sentences(key, spec.model, spec.title, question, row)
 
     explanations = _explain_both(spec, pair, "why.sentences_ask", explain)
@@ -258,7 +258,7 @@ def _draw_added(case: QuestionCase, contributions: Sequence[dict[str, ComponentC
 
 def _draw_reranked(case: QuestionCase, spec: RerankSpec, pair: PassagePair, read: Sequence[bool]) -> None:
     st.caption(word("why.windows_help"))
-    request = (case.key, spec.model_dump_json(), case.question.text)
+    request = (case.key, spec, case.question.text)
     is_read = dict(zip(_pair_rows(pair), read, strict=True))
 
     def explain(row: int) -> WindowExplanation | None:

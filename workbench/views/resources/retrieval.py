@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
@@ -22,34 +21,21 @@ from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseT
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval import explain
 from mrc_workbench.retrieval.analysis.labs import analyzers_for
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
+from mrc_workbench.retrieval.comparison import first_stage
 from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    LateSpec,
-    SparseSpec,
-    TermSpec,
-    WindowedBM25Spec,
-)
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
-from mrc_workbench.retrieval.explain import (
-    BM25Explainer,
-    BM25Explanation,
-    WindowedBM25Explainer,
-    counting_explainer,
-    encoders,
-)
+from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, encoders
 from mrc_workbench.retrieval.lexical.terms import CutWord, cut_words
 from mrc_workbench.retrieval.rankings import GroundTruth, QueryHits, ground_truth, search_lock, search_question
 from mrc_workbench.workbench.views.resources.sets import cached, question_set, result_slot, split_of
 
 logger = logging.getLogger(__name__)
 _cut_words_lock = Lock()  # a rerun of the page requests the same words from a second thread
-_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
 _BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
     Dictionary: lambda dictionary: dictionary.fingerprint,
     StoredDictionary: lambda entry: (entry.key, entry.fingerprint),
@@ -174,39 +160,42 @@ def _cut_words(data: StoredSet, split_options: SplitOptions, reference: str) -> 
     return result_slot(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
 
-def explain_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
+def explain_bm25(key: str, spec: first_stage.TermSpec, question: str, row: int) -> BM25Explanation:
     """Explain the score of a passage (a row), or of its best window. Raises `DictionaryError`."""
-    return _explain_bm25_cached(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
+    return _explain_bm25_cached(key, spec, dictionary_of(spec.dictionary), question, row)
 
 
 def explain_counted_bm25(
-    key: str, spec: TermSpec, question: str, row: int, among: QuestionSet | None
+    key: str, spec: first_stage.TermSpec, question: str, row: int, among: QuestionSet | None
 ) -> BM25Explanation:
     """Explain the score; if the question is `among` others, with counts from disk and without term positions."""
     counter = None
-    if among and isinstance(spec, BM25Spec):
-        counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
+    if among and isinstance(spec, first_stage.BM25Spec):
+        counter = _bm25_counter(key, spec, dictionary_of(spec.dictionary), among)
     return counter.explain(question, row) if counter else explain_bm25(key, spec, question, row)
 
 
 @cached(max_entries=4, hash_funcs=_BY_CONTENT)
-def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: QuestionSet) -> BM25Explainer | None:
-    options = BM25Spec.model_validate_json(spec).options(dictionary)
-    return counting_explainer(question_set(key).passages, options, [question.text for question in among.questions])
+def _bm25_counter(
+    key: str, spec: first_stage.BM25Spec, dictionary: Dictionary | None, among: QuestionSet
+) -> BM25Explainer | None:
+    texts = [question.text for question in among.questions]
+    return explain.counting_explainer(question_set(key).passages, spec.options(dictionary), texts)
 
 
 @cached(max_entries=8, hash_funcs=_BY_CONTENT)
-def _bm25_explainer(key: str, spec: str, dictionary: Dictionary | None) -> BM25Explainer | WindowedBM25Explainer:
-    bm25_spec = _BM25_SPECS.validate_json(spec)
+def _bm25_explainer(
+    key: str, spec: first_stage.TermSpec, dictionary: Dictionary | None
+) -> BM25Explainer | WindowedBM25Explainer:
     passages = question_set(key).passages
-    if isinstance(bm25_spec, WindowedBM25Spec):
-        return WindowedBM25Explainer(passages, bm25_spec.options(dictionary), sentences=bm25_spec.sentences)
-    return BM25Explainer(passages, bm25_spec.options(dictionary))
+    if isinstance(spec, first_stage.WindowedBM25Spec):
+        return WindowedBM25Explainer(passages, spec.options(dictionary), sentences=spec.sentences)
+    return BM25Explainer(passages, spec.options(dictionary))
 
 
 @cached(max_entries=512, hash_funcs=_BY_CONTENT)
 def _explain_bm25_cached(
-    key: str, spec: str, dictionary: Dictionary | None, question: str, row: int
+    key: str, spec: first_stage.TermSpec, dictionary: Dictionary | None, question: str, row: int
 ) -> BM25Explanation:
     return _bm25_explainer(key, spec, dictionary).explain(question, row)
 
@@ -233,30 +222,30 @@ def _encoder(key: str, model: str, title: bool) -> BiEncoder:
 
 
 @cached(max_entries=2)
-def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
-    sparse_spec = SparseSpec.model_validate_json(spec)
-    texts = question_set(key).passages.indexed_texts(title=sparse_spec.title)
-    return SparseTextEncoder(find_model(sparse_spec.model), texts, precision=sparse_spec.precision)
+def _term_encoder(key: str, spec: first_stage.SparseSpec) -> SparseTextEncoder:
+    texts = question_set(key).passages.indexed_texts(title=spec.title)
+    return SparseTextEncoder(find_model(spec.model), texts, precision=spec.precision)
 
 
 @cached(max_entries=512)
-def explain_sparse(key: str, spec: str, question: str, row: int) -> encoders.SparseExplanation:
+def explain_sparse(key: str, spec: first_stage.SparseSpec, question: str, row: int) -> encoders.SparseExplanation:
     """Load the model, and explain the score of a passage (a row) by term. Raises `ModelError`."""
-    title = SparseSpec.model_validate_json(spec).title
-    return encoders.term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
+    passage = question_set(key).passages[row]
+    return encoders.term_contributions(_term_encoder(key, spec), question, passage, title=spec.title)
 
 
 @cached(max_entries=512)
-def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> encoders.LateExplanation:
+def explain_late(
+    key: str, experiment: str, spec: first_stage.LateSpec, question: str, row: int
+) -> encoders.LateExplanation:
     """Load the model, and explain the score of a passage (a row) by token. Raises `ModelError`."""
-    late_spec = LateSpec.model_validate_json(spec)
     context = retriever_context(key, experiment)
     passages = question_set(key).passages
-    encoder = late_spec.encoder(context)
+    encoder = spec.encoder(context)
     encoder.load()  # without the lock: others may search
     with search_lock:
-        encoder.fit(context.texts(late_spec.title), passages.title_lengths(title=late_spec.title))
-        return encoders.token_matches(encoder, question, passages[row], title=late_spec.title)
+        encoder.fit(context.texts(spec.title), passages.title_lengths(title=spec.title))
+        return encoders.token_matches(encoder, question, passages[row], title=spec.title)
 
 
 @cached(max_entries=512)
@@ -267,14 +256,12 @@ def explain_sentences(key: str, model: str, title: bool, question: str, row: int
 
 
 @cached(max_entries=512)
-def explain_cosine(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
+def explain_cosine(key: str, spec: first_stage.DenseSpec, question: str, row: int) -> encoders.WindowExplanation | None:
     """Score a passage (a row) by window; None if the dense retriever has no windows. Raises `ModelError`."""
-    dense_spec = DenseSpec.model_validate_json(spec)
-    if not (options := dense_spec.window_options):
+    if not (options := spec.window_options):
         return None
-    encoder = _encoder(key, dense_spec.model, dense_spec.title)
-    passage = question_set(key).passages[row]
-    return encoders.dense_windows(encoder, question, passage, options, title=dense_spec.title)
+    encoder = _encoder(key, spec.model, spec.title)
+    return encoders.dense_windows(encoder, question, question_set(key).passages[row], options, title=spec.title)
 
 
 @cached(max_entries=2)
@@ -283,10 +270,8 @@ def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
 
 
 @cached(max_entries=512)
-def explain_reranking(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
-    """Score a passage (a row) by window with a reranker (`RerankSpec` as JSON). Raises `ModelError`."""
-    rerank_spec = RerankSpec.model_validate_json(spec)
-    scorer = _scorer(key, rerank_spec.model, rerank_spec.title)
-    passage = question_set(key).passages[row]
-    options = rerank_spec.window_options or WindowOptions()
-    return encoders.reranker_windows(scorer, question, passage, options, title=rerank_spec.title)
+def explain_reranking(key: str, spec: RerankSpec, question: str, row: int) -> encoders.WindowExplanation | None:
+    """Score a passage (a row) by window with a reranker. Raises `ModelError`."""
+    scorer = _scorer(key, spec.model, spec.title)
+    options = spec.window_options or WindowOptions()
+    return encoders.reranker_windows(scorer, question, question_set(key).passages[row], options, title=spec.title)

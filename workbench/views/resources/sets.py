@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import streamlit as st
 
+from mrc_workbench.data import store
 from mrc_workbench.data.pairs import PairAudit, audit_pairs, split_pairs
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
@@ -18,17 +19,6 @@ from mrc_workbench.data.questions import Audit, audit, find_passage_rows
 from mrc_workbench.data.questions.content import content_notes
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
-from mrc_workbench.data.store import (
-    CATALOG,
-    StoredSet,
-    last_used,
-    load,
-    passages_of,
-    read_entry,
-    record_last_used,
-    save_question_set,
-    stored,
-)
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis.evidence import detect_languages
@@ -109,17 +99,17 @@ def result_slot(key: tuple[Any, ...]) -> list[Any]:
     return []
 
 
-def stored_sets() -> list[StoredSet]:
+def stored_sets() -> list[store.StoredSet]:
     """Return the sets of the workspace, newest first; the first visit stores the sample."""
-    return stored() or [_store_sample()]
+    return store.stored() or [_store_sample()]
 
 
-@cached(validate=lambda dataset: any(known.key == dataset.key for known in stored()))
-def _store_sample() -> StoredSet:
-    return save_question_set(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
+@cached(validate=lambda dataset: any(known.key == dataset.key for known in store.stored()))
+def _store_sample() -> store.StoredSet:
+    return store.save_question_set(store.read_entry(store.CATALOG[SAMPLE]).question_set, source=SAMPLE)
 
 
-question_set = cached(max_entries=4)(load)
+question_set = cached(max_entries=4)(store.load)
 pair_set = cached(max_entries=4)(pair_store.load)
 
 
@@ -159,11 +149,11 @@ def missing_set() -> MissingSet | None:
     return MissingSet(key, st.session_state.get(_DISPLAYED, {}).get(key) or compared.get(key, ""))
 
 
-def selected_set() -> StoredSet:
+def selected_set() -> store.StoredSet:
     """Return the selected set: that of the address, the session, the last use, or the newest; stop if missing."""
     require_set()
     sets = {dataset.key: dataset for dataset in stored_sets()}
-    key = st.query_params.get("data") or st.session_state.get("data") or last_used()
+    key = st.query_params.get("data") or st.session_state.get("data") or store.last_used()
     selected = sets[key if key in sets else next(iter(sets))]
     st.session_state.setdefault(_DISPLAYED, {})[selected.key] = selected.name
     return selected
@@ -179,7 +169,7 @@ def require_set() -> None:
     st.error(text, icon=":material/folder_off:")
     st.markdown(word("missing_set.choose"))
     for dataset in stored_sets():
-        name = word("data_page.sample") if dataset.name == CATALOG[SAMPLE].title else dataset.name
+        name = word("data_page.sample") if dataset.name == store.CATALOG[SAMPLE].title else dataset.name
         kwargs: dict[str, Any] = {"icon": ":material/folder_open:", "key": f"open_set_{dataset.key}"}
         st.button(plain(name), on_click=use_set, args=(dataset.key,), **kwargs)
     st.stop()
@@ -190,7 +180,7 @@ def use_set(key: str) -> None:
     before = st.session_state.get("data")
     address = {"data": key}
     if before != key:
-        record_last_used(key)
+        store.record_last_used(key)
         if before and PAGE_OF_LIST in st.query_params:
             address[PAGE_OF_LIST] = "1"  # with the set: a single entry in the browser history
     st.session_state["data"] = key
@@ -219,6 +209,6 @@ def pair_audit(key: str) -> PairAudit:
     return audit_pairs(pair_set(key), parts_of(key))
 
 
-@cached(max_entries=16, hash_funcs={StoredSet: lambda data: (data.key, data.fingerprint)})
-def characters_of(data: StoredSet) -> int:
-    return int(passages_of(data.key).texts.lengths().sum())
+@cached(max_entries=16, hash_funcs={store.StoredSet: lambda data: (data.key, data.fingerprint)})
+def characters_of(data: store.StoredSet) -> int:
+    return int(store.passages_of(data.key).texts.lengths().sum())

@@ -351,7 +351,7 @@ def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) ->
         st.caption(word("why.matches_help"))
         kwargs: dict[str, Any] = {"format_func": label, "key": f"pieces {spec.name} {answer.question}"}
         selected: int = st.selectbox(word("search.pieces_of"), rows, **kwargs)
-        request = (answer.data.key, experiment, spec.model_dump_json(), answer.question, selected)
+        request = (answer.data.key, experiment, spec, answer.question, selected)
         explained = compute_on_request(spec.name, word("search.pieces_ask"), lambda: retrieval.explain_late(*request))
         if explained is None:
             return

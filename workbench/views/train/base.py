@@ -17,6 +17,7 @@ from mrc_workbench.data.workspace import run_as_current_user
 from mrc_workbench.models.files import HubRevision, ModelError, hub_revision
 from mrc_workbench.models.packaged import DEFAULT, PREFIX, installed_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
+from mrc_workbench.training import text_options
 from mrc_workbench.training.options import NegativesFrom, OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
@@ -31,15 +32,7 @@ from mrc_workbench.training.ranker_options import (
 )
 from mrc_workbench.training.recipes import compatible_base_kinds, default_base, get_recipe, ranking_kinds
 from mrc_workbench.training.runs import Run, find_model_run
-from mrc_workbench.training.text_options import (
-    IN_BATCH_OBJECTIVES,
-    LANGUAGE_MODEL,
-    PAIR_KINDS_OF_OBJECTIVE,
-    CrossSentenceObjective,
-    LanguageObjective,
-    ReaderObjective,
-    SentenceObjective,
-)
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageObjective, ReaderObjective, SentenceObjective
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, model_label
 from mrc_workbench.workbench.views.study import TextSource
@@ -72,7 +65,7 @@ _NOT_OF_A_STARTER = _NOT_OF_A_NEW_MODEL | {
 DECIDING = ("negative_question_fraction", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
     *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective, *LateObjective),
-    *(*SentenceObjective, *CrossSentenceObjective, *ReaderObjective, *LanguageObjective),
+    *(*SentenceObjective, *text_options.CrossSentenceObjective, *ReaderObjective, *LanguageObjective),
 }
 _ALL_BUT_READERS = _KNOWN - {*ReaderObjective}
 _ALL_BUT_TRIPLETS: set[StrEnum] = {*BiEncoderObjective, *SparseEncoderObjective} - {BiEncoderObjective.TRIPLET}
@@ -95,7 +88,7 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "mix_loss_weight": {BiEncoderObjective.MULTIPLE_NEGATIVES},
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
-        *(SparseEncoderObjective.SPLADE, *DISTILLATION_OBJECTIVES, *IN_BATCH_OBJECTIVES),
+        *(SparseEncoderObjective.SPLADE, *DISTILLATION_OBJECTIVES, *text_options.IN_BATCH_OBJECTIVES),
     },
     "mini_batch_size": _ALL_BUT_TRIPLETS,
     "title": _ALL_BUT_READERS,  # readers read passages without titles
@@ -270,7 +263,7 @@ def pick_objective(kind: str, base: Base, data: TextSource | StoredPairs) -> str
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
     objective_class = type(get_recipe(kind).options.defaults_for().objective)
     if pairs is not None:
-        return [known.value for known in objective_class if pairs in PAIR_KINDS_OF_OBJECTIVE[known]]
+        return [known.value for known in objective_class if pairs in text_options.PAIR_KINDS_OF_OBJECTIVE[known]]
     # a starter has no tokenizer for a guide
     return [known.value for known in objective_class if not (starter and known is BiEncoderObjective.GIST)]
 

@@ -26,18 +26,9 @@ from mrc_workbench.training.results import MEASURES, read_curves
 from mrc_workbench.training.runs import Run, TrainingPlan, all_runs
 from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name
 from mrc_workbench.workbench.views.train.charts import checkpoint_metric, draw_run_chart, draw_step_chart, pick_measure
-from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
-from mrc_workbench.workbench.views.ui.words import (
-    attempt,
-    draw_training_failure,
-    duration,
-    label_and_help,
-    moment,
-    plain,
-    word,
-    word_or,
-)
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word, word_or
 
 _OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
 BADGES = {  # of the states of jobs that have ended
@@ -81,9 +72,9 @@ def draw_head(plan: TrainingPlan, status: Status) -> None:
         st.markdown(f"**{plain(run_name(plan))}**", width="content")
         colour, icon = BADGES[status.state]
         st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-    details = [*plan_details(plan), plain(moment(plan.created))]
+    details = [*plan_details(plan), plain(words.moment(plan.created))]
     if status.total_seconds:
-        details.append(word("train.about_seconds", duration=duration(status.total_seconds)))
+        details.append(word("train.about_seconds", duration=words.duration(status.total_seconds)))
     if plan.is_training and status.state in RESUMABLE:
         details.append(word("train.came_to" if status.total_steps else "train.came_nowhere", **_steps(status)))
     st.caption(" · ".join(details))
@@ -105,7 +96,7 @@ def plan_details(plan: TrainingPlan) -> list[str]:
 def draw_failure(plan: TrainingPlan, status: Status, **details: str) -> None:
     if status.state in (State.FAILED, State.INTERRUPTED):
         code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
-        draw_training_failure(code, status.message, plan.options.base, **details)
+        words.draw_training_failure(code, status.message, plan.options.base, **details)
 
 
 def draw_parts(composite: CompositeRun, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:
@@ -154,16 +145,16 @@ def draw_stopped(run: Run) -> None:
 
 def draw_resume(run: Run, *, primary: bool = False) -> None:
     if isinstance(run, SettingsSearch | Ablation):
-        words = label_and_help("settings.resume" if isinstance(run, SettingsSearch) else "ablation.resume")
+        texts = label_and_help("settings.resume" if isinstance(run, SettingsSearch) else "ablation.resume")
     else:
         checkpoint = newest_checkpoint(run.folder)
         step = f"{get_step(checkpoint):,}" if checkpoint else ""
         help_text = word("train.resume_from", step=step) if checkpoint else word("train.resume_anew")
-        words = {"label": word("train.resume"), "help": help_text}
+        texts = {"label": word("train.resume"), "help": help_text}
     kwargs: dict[str, Any] = {"icon": ":material/resume:", "type": "primary" if primary else "secondary"}
-    if st.button(**words, key=f"resume_{run.id}", **kwargs):
+    if st.button(**texts, key=f"resume_{run.id}", **kwargs):
         st.toast(word("train.resumed"), icon=":material/resume:")
-        if attempt(lambda: QUEUE.resume(run), "train.not_resumed", errors=(OSError, ValueError)):
+        if words.attempt(lambda: QUEUE.resume(run), "train.not_resumed", errors=(OSError, ValueError)):
             st.rerun()
 
 
@@ -172,10 +163,10 @@ def draw_use_best(run: Run) -> None:
     if checkpoint is None:
         return
     job = BestModelJob.for_run(run)
-    words = label_and_help("train.use_best", step=f"{get_step(checkpoint):,}")
+    texts = label_and_help("train.use_best", step=f"{get_step(checkpoint):,}")
     kwargs: dict[str, Any] = {"icon": ":material/flag:", "disabled": job.done or job.running}
-    pressed = st.button(**words, key=f"use_best_{run.id}", **kwargs)
-    if pressed and not job.running and attempt(job.start, "train.not_started"):
+    pressed = st.button(**texts, key=f"use_best_{run.id}", **kwargs)
+    if pressed and not job.running and words.attempt(job.start, "train.not_started"):
         st.rerun()
 
 
@@ -185,7 +176,7 @@ def draw_best_model_job(run: Run) -> None:
         follow(job, lambda _: word("train.making_best"))
     elif job.failed:
         status = job.status()
-        draw_training_failure(status.code or "unexpected", status.message, run.plan().options.base)
+        words.draw_training_failure(status.code or "unexpected", status.message, run.plan().options.base)
     elif job.done and (model_run := job.finished_run):
         st.success(word("train.made_best", name=plain(model_run.plan().name)), icon=":material/check_circle:")
 
@@ -254,7 +245,7 @@ def _draw_curves(run: Run, plan: TrainingPlan) -> None:
     counts = Counter(labels.values())
     for candidate, name in labels.items():
         if counts[name] > 1:
-            labels[candidate] = f"{name} · {moment(plans[candidate].created)} · {candidate.id[-4:]}"
+            labels[candidate] = f"{name} · {words.moment(plans[candidate].created)} · {candidate.id[-4:]}"
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         others = {candidate.id: candidate for candidate in labels if candidate != run and candidate.progress()}

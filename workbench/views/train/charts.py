@@ -238,9 +238,8 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
     """
     measure, name = names
     if {"interpolated", "bm25"} <= rows.keys():
-        st.markdown(
-            _change_text("mixed", names, rows["bm25"], rows["interpolated"], gain=scores.get("interpolated_gain"))
-        )
+        gain = scores.get("interpolated_gain")
+        st.markdown(_change_text("mixed", names, rows["bm25"], rows["interpolated"], gain=gain))
         before, after, bm25 = (_to_percent(rows[row_name][measure]) for row_name in ("before", "after", "bm25"))
         outcome = "same" if after == bm25 else "above" if after > bm25 else "below"
         st.markdown(word(f"train.alone_{outcome}", measure=name, before=before, after=after, bm25=bm25))

@@ -14,18 +14,8 @@ from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR
 from mrc_workbench.retrieval.significance import Interval
+from mrc_workbench.training import jobs
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.jobs import (
-    DEFAULTS,
-    REFERENCE,
-    UNTRAINED,
-    Ablation,
-    AblationTable,
-    SettingsSearch,
-    SettingsSearchResult,
-    Variant,
-    VariantDifference,
-)
 from mrc_workbench.training.runs import Run, TrainingPlan, find_run
 from mrc_workbench.workbench.views.choices import choices_for, model_reference
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
@@ -33,17 +23,9 @@ from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.train.cards import draw_parts
 from mrc_workbench.workbench.views.train.fields import fill_in_settings
-from mrc_workbench.workbench.views.ui import charts, tables
+from mrc_workbench.workbench.views.ui import charts, tables, words
 from mrc_workbench.workbench.views.ui.charts import draw_chart, interval_tooltips, tooltips
-from mrc_workbench.workbench.views.ui.words import (
-    draw_training_failure,
-    label_and_help,
-    language,
-    plain,
-    signed_interval,
-    word,
-    word_or,
-)
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, signed_interval, word, word_or
 
 _COLOUR = PALETTE[0]
 _PERPLEXITY = "perplexity"  # not a fraction, and lower is better
@@ -52,7 +34,7 @@ _DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first available me
 _OTHERS = "°"  # marks scores on other hidden tokens
 
 
-def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
+def draw_ablation(ablation: jobs.Ablation, *, is_running: bool = False) -> None:
     plan = ablation.plan()
     table = ablation.table
     varied = is_varied(plan)
@@ -67,26 +49,25 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
     for variant in variants:
         if variant.code:
             st.markdown(word("ablation.failed", name=plain(_variant_name(variant, varied=varied))))
-            draw_training_failure(variant.code, variant.message, plan.options.base)
+            words.draw_training_failure(variant.code, variant.message, plan.options.base)
     names = [name for variant in variants for name in (variant.model, variant.fine_tuned_run)]
     reused = [run for name in names if name and (run := find_run(name))]
     parts = list(dict.fromkeys([*reused, *ablation.parts()]))
 
     def part_name(run: Run) -> str:
         plan = run.plan()
-        is_untrained = plan.trial is not None and plan.trial.is_complete and plan.trial.number == UNTRAINED
+        is_untrained = plan.trial is not None and plan.trial.is_complete and plan.trial.number == jobs.UNTRAINED
         return f"{word('ablation.untrained') if is_untrained else run_name(plan)} · {kind_name(plan.kind)}"
 
     draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), part_name)
 
 
-def draw_ablation_buttons(ablation: Ablation) -> None:
+def draw_ablation_buttons(ablation: jobs.Ablation) -> None:
     table = ablation.table
     experiment = experiment_of(ablation.plan())
     if ablation.done and table:
-        if tuned := [
-            run for variant in table.variants if variant.fine_tuned_run and (run := find_run(variant.fine_tuned_run))
-        ]:
+        runs = [find_run(variant.fine_tuned_run) for variant in table.variants if variant.fine_tuned_run]
+        if tuned := [run for run in runs if run]:
             _draw_compare_button(ablation, tuned)
         tables.draw_csv("ablation.csv", lambda: as_table(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
     if experiment:
@@ -97,7 +78,7 @@ def draw_experiment_file(experiment: AblationExperiment, file_name: str, key: st
     tables.draw_file("ablation.file", write_experiment(experiment), file_name, "application/toml", key)
 
 
-def _draw_compare_button(ablation: Ablation, tuned: list[Run]) -> None:
+def _draw_compare_button(ablation: jobs.Ablation, tuned: list[Run]) -> None:
     fingerprint = tuned[0].plan().fingerprint
     data = next((dataset for dataset in stored() if dataset.fingerprint == fingerprint), None)
     help_text = word("ablation.compare_help" if data else "train.use_no_data")
@@ -107,10 +88,10 @@ def _draw_compare_button(ablation: Ablation, tuned: list[Run]) -> None:
         models = {model_reference(run) for run in tuned}
         specs = choices_for(data).specs.values()
         names = [BM25_NAME, *(spec.name for spec in specs if isinstance(spec, DenseSpec) and spec.model in models)]
-        open_page("compare", data=data.key, retrievers="|".join(names), part="test", lang=language())
+        open_page("compare", data=data.key, retrievers="|".join(names), part="test", lang=words.language())
 
 
-def as_table(table: AblationTable) -> pd.DataFrame:
+def as_table(table: jobs.AblationTable) -> pd.DataFrame:
     """Return a row for each variant: scores from 0 to 1 and differences to the reference."""
     rows: list[dict[str, Any]] = []
     for variant in table.variants:
@@ -126,19 +107,19 @@ def as_table(table: AblationTable) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _score(variant: Variant, measure: str) -> Interval | None:
+def _score(variant: jobs.Variant, measure: str) -> Interval | None:
     return (variant.metrics or {}).get(measure)
 
 
-def _difference(variant: Variant, measure: str) -> VariantDifference | None:
+def _difference(variant: jobs.Variant, measure: str) -> jobs.VariantDifference | None:
     return (variant.differences or {}).get(measure)
 
 
-def _variant_name(variant: Variant, *, varied: bool) -> str:
+def _variant_name(variant: jobs.Variant, *, varied: bool) -> str:
     """Return the name of a variant as plain text; unless `varied`, the variants are with and without training."""
-    if variant.number == UNTRAINED:
+    if variant.number == jobs.UNTRAINED:
         return word("ablation.untrained")
-    if variant.number == REFERENCE:
+    if variant.number == jobs.REFERENCE:
         return word("ablation.reference" if varied else "ablation.trained")
     return setting_words(variant.changed_options)
 
@@ -155,20 +136,20 @@ def _score_text(name: str, value: float) -> str:
     return f"{_display_value(name, value):,.1f}"
 
 
-def _is_comparable(variant: Variant, measure: str) -> bool:
+def _is_comparable(variant: jobs.Variant, measure: str) -> bool:
     return variant.is_comparable or measure not in _OF_HIDDEN_TOKENS
 
 
-def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
+def _conclusions(table: jobs.AblationTable, *, varied: bool) -> list[str]:
     """Return, as Markdown, the best variant and the gain of the training, each if it was evaluated."""
     measure = next((name for name in _DECIDING if name in table.measures), None)
     known = {variant.number: variant for variant in table.variants}
-    if measure is None or REFERENCE not in known or not (reference := _score(known[REFERENCE], measure)):
+    if measure is None or jobs.REFERENCE not in known or not (reference := _score(known[jobs.REFERENCE], measure)):
         return [word("ablation.nothing_judges")]
     measured = [(variant, score) for variant in table.variants if (score := _score(variant, measure))]
-    rivals = [(variant, score) for variant, score in measured if variant.number != UNTRAINED]
+    rivals = [(variant, score) for variant, score in measured if variant.number != jobs.UNTRAINED]
     conclusions = [_best_words(rivals, reference, measure)] if varied and len(rivals) > 1 else []
-    base = known.get(UNTRAINED)
+    base = known.get(jobs.UNTRAINED)
     if base and (tested := _difference(base, measure)):
         # the stored difference is that of the base to the reference
         gain = (-tested.value, -tested.high, -tested.low)
@@ -179,17 +160,17 @@ def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
     return conclusions
 
 
-def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, measure: str) -> str:
-    best, score = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == REFERENCE))
+def _best_words(rivals: list[tuple[jobs.Variant, Interval]], reference: Interval, measure: str) -> str:
+    best, score = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == jobs.REFERENCE))
     values = {"measure": _measure_words(measure), "score": _score_text(measure, score.value)}
     tested = _difference(best, measure)
-    if best.number == REFERENCE or tested is None:
+    if best.number == jobs.REFERENCE or tested is None:
         return word("ablation.reference_best", **values)
     values |= {"name": plain(_variant_name(best, varied=True)), "reference": _score_text(measure, reference.value)}
     return word("ablation.best" if tested.low > 0 else "ablation.best_unsure", **values, **signed_interval(*tested[:3]))
 
 
-def _draw_table(table: AblationTable, key: str, *, varied: bool) -> None:
+def _draw_table(table: jobs.AblationTable, key: str, *, varied: bool) -> None:
     measures = table.measures
     key = f"ablation_measure_{key}_{len(measures)}"  # more of them are known at the end
     kwargs: dict[str, Any] = {"format_func": _measure_words, "required": True, "label_visibility": "collapsed"}
@@ -197,7 +178,7 @@ def _draw_table(table: AblationTable, key: str, *, varied: bool) -> None:
     rows = [
         {
             "variant": _variant_name(variant, varied=varied),
-            "reference": variant.number == REFERENCE,
+            "reference": variant.number == jobs.REFERENCE,
             "alike": _is_comparable(variant, measure),
             **{end: _display_value(measure, value) for end, value in score._asdict().items()},
         }
@@ -226,7 +207,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table), description=described)
 
 
-def _draw_numbers(table: AblationTable, measure: str, *, varied: bool) -> None:
+def _draw_numbers(table: jobs.AblationTable, measure: str, *, varied: bool) -> None:
     """Draw the table; cells stay numbers, so that columns sort."""
     tests = [_difference(variant, measure) for variant in table.variants]
     rows: list[dict[str, Any]] = []
@@ -262,20 +243,19 @@ def _difference_text(difference: float, low: float, high: float) -> str:
     return "{points} [{low}, {high}]".format(**signed_interval(difference, low, high))
 
 
-def _best_number(table: AblationTable, name: str) -> int:
+def _best_number(table: jobs.AblationTable, name: str) -> int:
     comparable = [variant for variant in table.variants if _is_comparable(variant, name)]
     known = {variant.number: score.value for variant in comparable if (score := _score(variant, name))}
     sign = -1 if name == _PERPLEXITY else 1
     return max(known, key=lambda number: sign * known[number], default=-1)
 
 
-def _notes(table: AblationTable, measure: str, *, varied: bool) -> list[str]:
-    notes = [word("ablation.dashed", name=_variant_name(Variant(REFERENCE, {}), varied=varied))]
+def _notes(table: jobs.AblationTable, measure: str, *, varied: bool) -> list[str]:
+    notes = [word("ablation.dashed", name=_variant_name(jobs.Variant(jobs.REFERENCE, {}), varied=varied))]
     if varied and any(_difference(variant, measure) for variant in table.variants):
         notes.append(word("ablation.tested_together"))
-    if any(
-        _score(variant, name) and not variant.is_comparable for variant in table.variants for name in _OF_HIDDEN_TOKENS
-    ):
+    others = [variant for variant in table.variants if not variant.is_comparable]
+    if any(_score(variant, name) for variant in others for name in _OF_HIDDEN_TOKENS):
         notes.append(word("ablation.other_tokens", mark=_OTHERS))
     judges = [word("ablation.questions", count=f"{table.questions:,}")] if table.questions else []
     judges += [word("ablation.pairs", count=f"{table.pairs:,}")] if table.pairs else []
@@ -284,7 +264,7 @@ def _notes(table: AblationTable, measure: str, *, varied: bool) -> list[str]:
     return [*notes, word("ablation.intervals_of")]
 
 
-def draw_search(search: SettingsSearch, *, is_running: bool = False) -> None:
+def draw_search(search: jobs.SettingsSearch, *, is_running: bool = False) -> None:
     """Draw the results of a search so far, its trials, and at its end a button that fills them into the form."""
     findings = search.outcome
     plan = search.plan()
@@ -317,21 +297,21 @@ def value_words(name: str, value: Any) -> str:
     return word_or(f"choice.{name}_{value}", number)
 
 
-def _draw_conclusion(findings: SettingsSearchResult) -> None:
+def _draw_conclusion(findings: jobs.SettingsSearchResult) -> None:
     values = {"measure": Measure.parse(findings.measure).long_name}
-    if findings.best == DEFAULTS:
+    if findings.best == jobs.DEFAULTS:
         st.markdown(word("settings.defaults_best", **values))
         return
     best = next(trial for trial in findings.trials if trial.number == findings.best)
     values |= signed_interval(best.difference, best.difference_low, best.difference_high)
-    key = "settings.better" if findings.selected != DEFAULTS else "settings.alike"
+    key = "settings.better" if findings.selected != jobs.DEFAULTS else "settings.alike"
     st.markdown(word(key, setting=plain(setting_words(best.changed_options)), **values))
 
 
-def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
+def _draw_findings(plan: TrainingPlan, findings: jobs.SettingsSearchResult) -> None:
     """Draw a row per trial, the longest trained first; cells stay numbers, so that columns sort."""
     measure = Measure.parse(findings.measure).long_name
-    tried = sorted(findings.trials, key=lambda trial: (-trial.fraction, trial.number != DEFAULTS, -trial.value))
+    tried = sorted(findings.trials, key=lambda trial: (-trial.fraction, trial.number != jobs.DEFAULTS, -trial.value))
     table = pd.DataFrame(map(vars, tried)).rename(columns={"p_family": "p"})
     table["chosen"] = ["✓" if trial.number == findings.selected else "" for trial in tried]
     table["setting"] = [setting_words(trial.changed_options) for trial in tried]
@@ -351,7 +331,7 @@ def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
             "value": f"{100 * trial.value:.2f} [{100 * trial.low:.1f}–{100 * trial.high:.1f}]",
             "difference": _difference_text(trial.difference, trial.difference_low, trial.difference_high),
         }
-        if trial.number == DEFAULTS:  # the baseline of the differences
+        if trial.number == jobs.DEFAULTS:  # the baseline of the differences
             texts |= {"difference": "", "p": ""}
         for column, text in texts.items():
             style = tables.write(style, row_index, column, text)

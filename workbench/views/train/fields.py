@@ -24,20 +24,8 @@ from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
 from mrc_workbench.workbench.views.resources.sets import stored_pairs
-from mrc_workbench.workbench.views.train.base import (
-    DECIDING,
-    FIRST,
-    LISTED,
-    MORE,
-    NEEDED,
-    NEGATIVES_SAMPLED,
-    NEGATIVES_SOURCE,
-    Base,
-    affects_training,
-    objective_limits,
-    options_for_base,
-    starting_values,
-)
+from mrc_workbench.workbench.views.train import base as bases
+from mrc_workbench.workbench.views.train.base import MORE, NEEDED, NEGATIVES_SAMPLED, NEGATIVES_SOURCE, Base
 from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, remember, reset_fields
 from mrc_workbench.workbench.views.ui.words import label_and_help, word, word_or
 
@@ -174,9 +162,9 @@ class OptionFields:
         self._kind = kind
         self._base = base
         plan = base.run.plan() if base.run else None  # a finished run continues with its own settings
-        options = plan.options if plan else options_for_base(kind, base)
+        options = plan.options if plan else bases.options_for_base(kind, base)
         split_options = plan.split if plan else SplitOptions()
-        self._start = starting_values(kind, options, objective, as_trained=base.run is not None)
+        self._start = bases.starting_values(kind, options, objective, as_trained=base.run is not None)
         self._start |= {"base": base.reference, "test": split_options.test, "validation": split_options.validation}
         self._start["split_seed"] = split_options.seed
         self._about: dict[str, dict[str, Any]] = {
@@ -185,7 +173,7 @@ class OptionFields:
         }
         if kind == SENTENCES:
             self._about["teacher"]["model"] = BI_ENCODER  # the teacher provides vectors, not scores
-        for name, (low, high) in objective_limits(kind, objective).items():
+        for name, (low, high) in bases.objective_limits(kind, objective).items():
             self._about[name] |= {"low": low, "high": high}
         self._entered: dict[str, Any] = {}
         self._containers: dict[str, DeltaGenerator] = {}
@@ -196,7 +184,7 @@ class OptionFields:
         return [name for name in self._entered if is_changed(self.key(name))]
 
     def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
-        self._row(FIRST, columns)
+        self._row(bases.FIRST, columns)
 
     def draw_needed(self) -> None:
         if names := self._relevant_names(NEEDED):
@@ -213,7 +201,7 @@ class OptionFields:
 
     def draw_more(self) -> None:
         with self._fold("more", ":material/tune:") as fold:
-            others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
+            others = [name for name in self._start if name not in bases.LISTED and name not in _SPLIT]
             for group, names in (MORE | {"loss": (*MORE["loss"], *others), "split": tuple(_SPLIT)}).items():
                 own = self._relevant_names(names)
                 if own and fold.open:
@@ -261,10 +249,10 @@ class OptionFields:
         reset_fields(self.key(name) for name in self.changed)
 
     def _relevant_names(self, names: Iterable[str]) -> list[str]:
-        entered = {name: st.session_state.get(self.key(name)) for name in DECIDING}
+        entered = {name: st.session_state.get(self.key(name)) for name in bases.DECIDING}
         values = self._start | {name: value for name, value in entered.items() if value is not None}
         starter = self._base.is_starter
-        return [name for name in names if name in values and affects_training(name, values, starter=starter)]
+        return [name for name in names if name in values and bases.affects_training(name, values, starter=starter)]
 
     def _fold(self, name: str, icon: str) -> ExpanderContainer:
         return st.expander(word(f"train.{name}"), icon=icon, key=f"train_{self._kind}_{name}_open", on_change="rerun")

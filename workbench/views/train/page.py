@@ -28,15 +28,8 @@ from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
 from mrc_workbench.training.recipes.sentence_data import PAIR_FAMILY
 from mrc_workbench.training.runs import TrainingPlan, all_runs, find_model_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
-from mrc_workbench.workbench.views.names import (
-    best_retriever,
-    draw_split,
-    kind_name,
-    leading_measure,
-    pair_set_name,
-    retriever_name,
-    warn_if_parts_are_small,
-)
+from mrc_workbench.workbench.views import names
+from mrc_workbench.workbench.views.names import kind_name, pair_set_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources import sets
 from mrc_workbench.workbench.views.study import TextSource, pick_text, reference_of, text_source_name
@@ -94,7 +87,7 @@ def draw_untrained(data: StoredSet) -> None:
             continue
         untrained = _untrained_names(read_provenance(stored.folder).get("experiment", {}).get("retriever", ()))
         untrained_scores = {name: values for name, values in stored.metrics.items() if name in untrained}
-        rival = best_retriever(leading_measure(stored.ks), untrained_scores)
+        rival = names.best_retriever(names.leading_measure(stored.ks), untrained_scores)
         if rival and (best is None or (rival[1] == best[1] and rival[2] > best[2])):
             best = rival
             questions = evaluated
@@ -103,8 +96,8 @@ def draw_untrained(data: StoredSet) -> None:
         name, measure, mean = best
         score = f"{100 * mean:.1f}"
         score += particle(score, "이", "가") if language() == "ko" else ""
-        values = {"name": plain(retriever_name(name)), "measure": measure.long_name, "questions": f"{questions[2]:,}"}
-        text = word("train.untrained", **values, score=score)
+        values = {"name": plain(names.retriever_name(name)), "measure": measure.long_name, "score": score}
+        text = word("train.untrained", **values, questions=f"{questions[2]:,}")
     st.caption(f":material/bolt: {text}")
 
 
@@ -112,11 +105,11 @@ def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the names of the retrievers that use no model trained here, directly or through a component."""
     components = {str(spec["name"]): {*spec.get("retrievers", ()), spec.get("first_stage")} for spec in specs}
     trained = {str(spec["name"]) for spec in specs if find_model_run(str(spec.get("model", "")))}
-    names = set(components) - trained
-    while dependent := {name for name in names if trained & components[name]}:
+    untrained = set(components) - trained
+    while dependent := {name for name in untrained if trained & components[name]}:
         trained |= dependent
-        names -= dependent
-    return names
+        untrained -= dependent
+    return untrained
 
 
 def _pick_kind() -> str:
@@ -192,15 +185,15 @@ def draw_form(kind: str, base: Base, objective: str, data: TextSource | StoredPa
             entered = _build_plan(form, data, kind, name.strip() or default_name)
             if entered and isinstance(data, StoredSet) and kind != LANGUAGE_MODEL:
                 parts = sets.split_of(data.key, entered.split)
-                draw_split(parts)
-                warn_if_parts_are_small(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
+                names.draw_split(parts)
+                names.warn_if_parts_are_small(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
         plan = entered if base.usable else None
         estimate = start.dry_run_of(plan, DryRunTask.ESTIMATE)
         with buttons:
             if changed := form.changed:  # also in collapsed groups
-                names = ", ".join(word_or(f"option.{name}", name) for name in changed)
+                labels = ", ".join(word_or(f"option.{name}", name) for name in changed)
                 kwargs: dict[str, Any] = {"icon": ":material/undo:", "type": "tertiary", "key": "train_take_back"}
-                st.button(word("train.take_back", count=len(changed)), on_click=form.reset, help=names, **kwargs)
+                st.button(word("train.take_back", count=len(changed)), on_click=form.reset, help=labels, **kwargs)
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
             start.draw_known_time(plan)

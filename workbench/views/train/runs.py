@@ -30,20 +30,9 @@ from mrc_workbench.workbench.views.train.ablation import draw_helps_dialog
 from mrc_workbench.workbench.views.train.cards import draw_button
 from mrc_workbench.workbench.views.train.charts import draw_scores
 from mrc_workbench.workbench.views.train.fields import fill_in_another_round
+from mrc_workbench.workbench.views.ui import words
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
-from mrc_workbench.workbench.views.ui.words import (
-    attempt,
-    draw_damaged,
-    duration,
-    free_name,
-    has_text,
-    label_and_help,
-    language,
-    moment,
-    plain,
-    plain_number,
-    word,
-)
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word
 
 _FIRST_RUNS = 5
 _TILES = 4  # in a row
@@ -85,11 +74,11 @@ def _draw_status_metrics(run: Run, plan: TrainingPlan, status: Status, run_curve
         metrics["step"] = f"{status.step:,} / {total:,}"
         metrics["epoch"] = f"{status.step / total * epochs:.1f} / {epochs:g}"
     if left := _seconds_left(run, plan, status):
-        metrics["left"] = duration(left)
+        metrics["left"] = words.duration(left)
     forms: dict[str, Callable[[float], str]] = {
-        "examples_per_second": lambda rate: word("train.per_second", rate=plain_number(rate)),
+        "examples_per_second": lambda rate: word("train.per_second", rate=words.plain_number(rate)),
         "loss": lambda loss: f"{loss:.4f}",
-        "learning_rate": plain_number,
+        "learning_rate": words.plain_number,
         "grad_norm": lambda norm: f"{norm:.3f}",
     }
     metrics |= {name: form(run_curves.points[name][-1][1]) for name, form in forms.items() if run_curves.points[name]}
@@ -124,7 +113,7 @@ def draw_queue(previous_running: Run | None, previous_waiting: list[Run]) -> Non
     st.subheader(word("train.queue", count=len(waiting)), help=word("train.queue_help"))
     if not running and (holder := QUEUE.holder()):
         since = datetime.fromtimestamp(holder.since, UTC).isoformat()
-        message = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))
+        message = word("train.machine_held", name=plain(holder.name), moment=plain(words.moment(since)))
         # users do not see the trainings of others
         st.info(word("train.machine_in_use") if user() else message, icon=":material/hourglass:")
     is_long = len(waiting) > 4  # then the list scrolls
@@ -136,7 +125,7 @@ def draw_queue(previous_running: Run | None, previous_waiting: list[Run]) -> Non
 def _draw_waiting(position: int, run: Run) -> None:
     plan = run.plan()
     since = datetime.fromtimestamp(run.status().queued, UTC).isoformat()
-    queued_since = word("train.queued_since", moment=plain(moment(since)))
+    queued_since = word("train.queued_since", moment=plain(words.moment(since)))
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         with st.container(width="stretch", gap=None):
             badge = f" :blue-badge[{word('train.queue_next')}]" if position == 1 else ""
@@ -165,7 +154,7 @@ def draw_runs(runs: list[Run], *, is_training: bool = False) -> None:
         st.session_state["trainings_shown"] = len(ended)
         st.rerun()
     damaged = {run.id: run for run in damaged_runs()}
-    draw_damaged([*damaged], lambda name: damaged[name].delete())
+    words.draw_damaged([*damaged], lambda name: damaged[name].delete())
     dialogs = {"details": cards.draw_details, "delete": _ask_to_delete, "push": _draw_push}
     cards.draw_dialog({**dialogs, "helps": draw_helps_dialog})
 
@@ -201,10 +190,10 @@ def _draw_model_actions(run: Run, plan: TrainingPlan) -> None:
     data = next((dataset for dataset in stored() if dataset.fingerprint == plan.fingerprint), None)
     if plan.kind == READER:
         if draw_button("use_reader", run, find_page("answers").material_icon, word("train.use_reader_help")):
-            open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=language())
+            open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=words.language())
     elif plan.kind == LANGUAGE_MODEL:
         if draw_button("use_language", run, find_page("language").material_icon, word("train.use_language_help")):
-            open_page("language", language_tab="inside", network=model_reference(run), lang=language())
+            open_page("language", language_tab="inside", network=model_reference(run), lang=words.language())
         if draw_button("helps", run, ":material/experiment:", word("train.helps_help")):
             cards.open_dialog("helps", run)
     else:
@@ -237,7 +226,7 @@ def _ask_to_delete(run: Run) -> None:
     with st.container(horizontal=True):
         is_confirmed = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
         cancelled = st.button(word("train.delete_no"), key="delete_no")
-    if cancelled or (is_confirmed and attempt(remove, "train.not_deleted", errors=(OSError, ValueError))):
+    if cancelled or (is_confirmed and words.attempt(remove, "train.not_deleted", errors=(OSError, ValueError))):
         cards.close_dialog()
         st.rerun()
 
@@ -250,7 +239,7 @@ def _compare_with_untrained(plan: TrainingPlan, data: StoredSet) -> None:
     before = _untrained(choices.specs[trained], plan, choices, data) if trained else None
     names = [name for name in (BM25_NAME, before, trained) if name]
     parameters = {"retrievers": "|".join(names), "baseline": before or BM25_NAME, "part": "test", "run": "now"}
-    open_page("compare", data=data.key, **parameters, lang=language())
+    open_page("compare", data=data.key, **parameters, lang=words.language())
 
 
 def _untrained(trained: Spec, plan: TrainingPlan, choices: RetrieverChoices, data: StoredSet) -> str | None:
@@ -263,7 +252,7 @@ def _untrained(trained: Spec, plan: TrainingPlan, choices: RetrieverChoices, dat
     if not isinstance(trained, DenseSpec):
         return None
     short = base_name(base, plan.kind).replace("|", "/").rstrip("/").rsplit("/", maxsplit=1)[-1]
-    added = DenseSpec(name=free_name(f"Dense · {short}", choices.specs), model=base, title=title, windows=True)
+    added = DenseSpec(name=words.free_name(f"Dense · {short}", choices.specs), model=base, title=title, windows=True)
     add_retriever(data.fingerprint, added)
     return added.name
 
@@ -302,7 +291,7 @@ def _draw_push(run: Run) -> None:
         st.rerun()
     code, text = st.session_state.get(outcome_key, ("", ""))  # an error code with its message, or "" and the address
     if code:
-        key = f"push.{code}" if has_text(f"push.{code}") else "push.refused"
+        key = f"push.{code}" if words.has_text(f"push.{code}") else "push.refused"
         st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")
     elif text:
         st.success(word("train.pushed"), icon=":material/check_circle:")

@@ -26,18 +26,9 @@ from mrc_workbench.workbench.views.resources.sets import split_of
 from mrc_workbench.workbench.views.train.base import Base
 from mrc_workbench.workbench.views.train.composite import setting_words
 from mrc_workbench.workbench.views.train.fields import OptionFields
-from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.job import follow
-from mrc_workbench.workbench.views.ui.words import (
-    attempt,
-    draw_training_failure,
-    duration,
-    label_and_help,
-    plain,
-    plain_number,
-    word,
-    word_or,
-)
+from mrc_workbench.workbench.views.ui.words import duration, label_and_help, plain, word, word_or
 
 # options without effect on the training time; it is proportional to the epochs
 _TIME_INDEPENDENT = {
@@ -92,7 +83,7 @@ def draw_dry_run_button(task: DryRunTask, dry_run: DryRun | None, messages: Delt
     pressed = st.button(**label_and_help(f"train.{name}"), icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
     if not (pressed and dry_run) or dry_run.job.running:  # the second press of a double click
         return
-    if attempt(lambda: dry_run.job.start(dry_run.plan), "train.not_started", messages):
+    if words.attempt(lambda: dry_run.job.start(dry_run.plan), "train.not_started", messages):
         st.session_state[_dry_run_key(task)] = dry_run.job
 
 
@@ -130,7 +121,7 @@ def _is_finished(dry_run: DryRun) -> bool:
         follow(dry_run.job, lambda status: word(key, time=duration(time.time() - status.started)))
     elif dry_run.job.failed:
         base = base_name(dry_run.plan.options.base, dry_run.plan.kind)
-        draw_training_failure(*dry_run.job.problem(), base, unforeseen="train.not_answered")
+        words.draw_training_failure(*dry_run.job.problem(), base, unforeseen="train.not_answered")
     return False
 
 
@@ -157,7 +148,7 @@ def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
     st.info(word(key, **values), icon=_ICONS[DryRunTask.ESTIMATE])
     parts = {
         "device": plain(estimate.device.upper()),
-        "step": plain_number(estimate.seconds_per_step),
+        "step": words.plain_number(estimate.seconds_per_step),
         "measuring": duration(estimate.seconds_evaluating),
         "loading": duration(estimate.seconds_loading),
     }
@@ -305,7 +296,7 @@ def begin(make: Callable[[], object], messages: DeltaGenerator, count: int = 1) 
         make()
         QUEUE.start_worker()
 
-    if attempt(start, "train.not_started", messages):
+    if words.attempt(start, "train.not_started", messages):
         st.session_state[_STARTED] = trainings_started() + 1
         st.toast(word("train.started"), icon=":material/play_arrow:")
         st.rerun()

@@ -15,15 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from mrc_workbench.retrieval.report.charts import (
-    PALETTE,
-    TEXT_COLOUR,
-    colour,
-    legend,
-    legend_columns,
-    mark_character,
-    shape,
-)
+from mrc_workbench.retrieval.report import charts as report_charts
+from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, colour, legend, legend_columns, shape
 from mrc_workbench.workbench.views.ui.words import language, word
 
 HEIGHT = 320
@@ -117,7 +110,7 @@ def curves(
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *interval_tooltips(y, y)],
     )
     band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=color)
-    labels = {name: f"{mark_character(name, names)} {name}" for name in retrievers}
+    labels = {name: f"{report_charts.mark_character(name, names)} {name}" for name in retrievers}
     piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
     lines = legend(columns=legend_columns(retrievers), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
     dashes = alt.Scale(domain=retrievers, range=[[4, 3] if name in dashed else [1, 0] for name in retrievers])

@@ -115,9 +115,7 @@ def rounded_duration(seconds: float) -> str:
     if seconds < 60:
         return duration(seconds)
     minutes = round(seconds / 60)
-    if minutes < 60:
-        return word("time.only_minutes", minutes=minutes)
-    return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
+    return word("time.only_minutes", minutes=minutes) if minutes < 60 else duration(60 * minutes)
 
 
 def particle(text: str, closed: str, open_: str) -> str:
@@ -170,9 +168,8 @@ def show_errors() -> Iterator[None]:
     try:
         yield
     except (DataError, DictionaryError, LanguageError, LimitError, ImportError) as error:
-        if isinstance(error, ImportError) and not isinstance(
-            problems.as_missing_extra(error), problems.MissingExtraError
-        ):
+        extra = problems.as_missing_extra(error)
+        if isinstance(error, ImportError) and not isinstance(extra, problems.MissingExtraError):
             raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:

@@ -110,12 +110,10 @@ def uncached_functions() -> Iterator[str]:
             yield f"{path.relative_to(PROJECT).as_posix()}: {'.'.join(names)}"
 
 
-@pytest.mark.slow
 def test_caches_nothing_else_for_all_users() -> None:
     assert sorted(uncached_functions()) == sorted(SHARED)
 
 
-@pytest.mark.slow
 def test_finds_cut_words_once_per_dictionary_without_test_questions() -> None:
     data = sample()
     shares = SplitOptions()
@@ -145,7 +143,6 @@ def test_removed_dictionary_is_missing_after_reading() -> None:
         dictionary_of(dictionary.reference)
 
 
-@pytest.mark.slow
 def test_reports_progress_once_outside_cached_functions(tmp_path: Path) -> None:
     """Streamlit replays the elements of a cached function on every call, even if their container is gone."""
     cached: list[bool] = []

@@ -53,7 +53,6 @@ def vary(app: AppTest, name: str, *values: Any) -> None:
     run(app)
 
 
-@pytest.mark.slow
 def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) -> None:
     run(app)
     enter(app, LANGUAGE_MODEL, size="tiny")
@@ -104,7 +103,6 @@ def test_offers_only_options_that_can_differ() -> None:
                 assert getattr(replace(options, **{name: value}), name) != getattr(options, name)
 
 
-@pytest.mark.slow
 def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSet) -> None:
     upload(run(app), FILE.format(key=data.key))
     assert "1. Masking ratio \\(0–1\\)\\: 0\\.3\n1. Masking ratio" in texts(app)
@@ -115,7 +113,6 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
     assert experiment.vary == {"mask_fraction": (0.3, 0.4)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -133,7 +130,6 @@ def test_reports_location_of_invalid_experiment(app: AppTest, written: str, expe
     assert all_jobs() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "more", "expected"),
     [
@@ -142,18 +138,14 @@ def test_reports_location_of_invalid_experiment(app: AppTest, written: str, expe
         (None, 'tokenizer = "no folder"', EN["option_problem.no_tokenizer"]),
     ],
 )
-def test_reports_missing_data_at_start(
-    app: AppTest, data: StoredSet, text: str | None, more: str, expected: str
-) -> None:
+def test_reports_missing_data(app: AppTest, data: StoredSet, text: str | None, more: str, expected: str) -> None:
     upload(run(app), FILE.format(key=text or data.key).replace('size = "tiny"', more))
     click(app, "train_ablation_of_file_start")
     assert expected in "".join(str(element.value) for element in app.error).replace("\\", "")
     assert all_jobs() == []
 
 
-def test_rejects_server_paths_of_users(
-    app: AppTest, data: StoredSet, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_rejects_server_paths(app: AppTest, data: StoredSet, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     there = tmp_path / "secret.json"
     there.write_text("{}", encoding="utf-8")
     monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "alice")
@@ -175,7 +167,6 @@ def learned_from(fingerprint: str) -> Run:
     return learned
 
 
-@pytest.mark.slow
 def test_evaluates_exactly_this_training(app: AppTest, data: StoredSet) -> None:
     learned = learned_from(PassageCorpus(small_set()).fingerprint)
     scored = keep_pairs(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs)
@@ -195,7 +186,6 @@ def test_evaluates_exactly_this_training(app: AppTest, data: StoredSet) -> None:
     assert "Does it help? guesses" in texts(app)
 
 
-@pytest.mark.slow
 def test_reports_changed_text(app: AppTest) -> None:
     learned = learned_from("another")
     click(run(app), f"helps_{learned.id}")

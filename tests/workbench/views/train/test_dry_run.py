@@ -25,22 +25,8 @@ from mrc_workbench.workbench.views.resources import sets
 from mrc_workbench.workbench.views.train import start
 from tests.training.worlds import COLUMNS
 from tests.workbench.views.driving import run
-from tests.workbench.views.train.worlds import (
-    EN,
-    button,
-    click,
-    create_test_run,
-    enter,
-    field,
-    form_page,
-    labels,
-    press,
-    texts,
-    unopened,
-    with_base,
-)
-
-pytestmark = pytest.mark.slow
+from tests.workbench.views.train import worlds
+from tests.workbench.views.train.worlds import EN, button, click, enter, field, labels, press, texts, with_base
 
 MAY_START_WITHOUT_REQUEST = start.may_start_without_request  # the fixture of all pages replaces it
 TRIPLET = BiEncoderObjective.TRIPLET
@@ -49,7 +35,7 @@ FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fit
 
 @pytest.fixture
 def app() -> AppTest:
-    return unopened(form_page)
+    return worlds.unopened(worlds.form_page)
 
 
 @pytest.fixture
@@ -149,9 +135,7 @@ def test_dry_run_can_be_stopped_and_ends_if_plan_changes(app: AppTest, dry_runs:
     ("code", "message", "expected"),
     [("memory", "9 GB", "failure.memory"), ("unexpected", "ValueError: *no*", "train.not_answered")],
 )
-def test_reports_dry_run_failure(
-    app: AppTest, dry_runs: list[DryRunJob], code: str, message: str, expected: str
-) -> None:
+def test_reports_failure(app: AppTest, dry_runs: list[DryRunJob], code: str, message: str, expected: str) -> None:
     dry_run = ask(run(app), dry_runs)
     dry_run.write_status(Status(State.FAILED, code=code, message=message))
     run(app)
@@ -206,7 +190,7 @@ def test_neither_estimates_during_training_nor_downloads_by_itself(
     app: AppTest, automatic_dry_runs: list[DryRunJob], state: State | None, base: str
 ) -> None:
     if state:
-        create_test_run(state)
+        worlds.create_test_run(state)
     run(with_base(app, base) if base else app)
     assert automatic_dry_runs == []
 
@@ -262,9 +246,7 @@ def test_limits_displayed_rows_and_searches_questions(app: AppTest, dry_runs: li
     assert run(app).dataframe[0].value.empty
 
 
-def test_both_downloads_have_every_row(
-    app: AppTest, dry_runs: list[DryRunJob], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_downloads_have_every_row(app: AppTest, dry_runs: list[DryRunJob], monkeypatch: pytest.MonkeyPatch) -> None:
     downloads: dict[str, Any] = {}
 
     def download(label: str, data: Any, file_name: str, *args: Any, **kwargs: Any) -> bool:

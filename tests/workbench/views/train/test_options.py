@@ -107,9 +107,7 @@ def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> se
         ),
     ],
 )
-def test_selects_relevant_options(
-    kind: str, base: str, objective: str, entered: dict[str, Any], absent: set[str]
-) -> None:
+def test_relevant_options(kind: str, base: str, objective: str, entered: dict[str, Any], absent: set[str]) -> None:
     everything = {field.name for field in fields(get_recipe(kind).options)} - {"base"}
     assert relevant_options(kind, base, objective, **entered) == everything - absent
 

@@ -22,20 +22,8 @@ from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Phase, Run, all_runs
 from tests.doubles import small_set
 from tests.workbench.views.driving import run, unfolded
-from tests.workbench.views.train.worlds import (
-    EN,
-    click,
-    create_test_run,
-    done_run,
-    enter,
-    field,
-    labels,
-    press,
-    progress_texts,
-    start_button,
-    stored_dataset,
-    texts,
-)
+from tests.workbench.views.train import worlds
+from tests.workbench.views.train.worlds import EN, click, create_test_run, done_run, labels, start_button, texts
 
 UNDER_WAY = {State.QUEUED, State.RUNNING}
 
@@ -139,7 +127,6 @@ def test_selects_other_kind_from_popover(app: AppTest) -> None:
     assert len(run(app).pills(key="train_en").options) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_opens_every_kind_by_address(app: AppTest, kind: str) -> None:
     app.query_params["train"] = kind
@@ -159,7 +146,6 @@ def running() -> Run:
     return training_run
 
 
-@pytest.mark.slow
 def test_displays_progress_of_running_training_by_any_metric(app: AppTest, running: Run) -> None:
     run(app)
     expected = ["30 / 120", "0.8 / 3", "1 min 40 s", "1,234 per second", "0.0333", "0.0003", "2.000", "50.00%"]
@@ -175,14 +161,13 @@ def test_displays_progress_of_running_training_by_any_metric(app: AppTest, runni
     assert measured.to_dict("list") == {"Step": [0, 30], "Recall@10": [0.5, 0.625], "BM25": [0.9, 0.9]}
 
 
-@pytest.mark.slow
 def test_stop_requests_first_and_then_ends_at_once(app: AppTest, running: Run) -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     started = psutil.Process(process.pid).create_time()
     running.write_status(replace(running.status(), pid=process.pid, pid_started=started))
     click(run(app), f"stop_{running.id}")
     assert running.stop_requested
-    assert EN["train.stopping_step"] in progress_texts(app)
+    assert EN["train.stopping_step"] in worlds.progress_texts(app)
     click(app, f"end_{running.id}")
     process.wait(10)
     run(app)
@@ -197,14 +182,14 @@ def test_displays_new_training_and_stops_without_checkpoint(app: AppTest) -> Non
     assert EN["train.no_figure_yet"] not in texts(app)
     assert start_button(app).label == EN["train.enqueue"]
     training_run.request_stop()
-    assert EN["train.stopping"] in progress_texts(run(app))
+    assert EN["train.stopping"] in worlds.progress_texts(run(app))
 
 
 @pytest.mark.usefixtures("no_worker")
 def test_sidebar_shows_running_and_waiting_trainings(app: AppTest, running: Run) -> None:
     for name in ("second", "third"):
         create_test_run(State.QUEUED, name=name)
-    assert "**first** · training · about 1 min 40 s left in total" in progress_texts(run(app))
+    assert "**first** · training · about 1 min 40 s left in total" in worlds.progress_texts(run(app))
     assert EN["sidebar.waiting"].format(count=2) in texts(app)
 
 
@@ -252,13 +237,12 @@ def test_fills_form_for_another_round_with_mining_model(app: AppTest) -> None:
     done_run(CROSS_ENCODER, "a reader")
     run(unfolded(app, BI_ENCODER))
     assert labels(app).count(EN["train.another_round"]) == 1
-    press(app, "another_round")
+    worlds.press(app, "another_round")
     names = ("objective", "negatives", "negatives_from", "negatives_model")
-    assert [field(app, name).value for name in names] == ["multiple-negatives", 4, "dense", first.id]
+    assert [worlds.field(app, name).value for name in names] == ["multiple-negatives", 4, "dense", first.id]
     assert app.selectbox(key="base_en").value == first.id
 
 
-@pytest.mark.slow
 def test_confirms_before_deleting(app: AppTest) -> None:
     training_run = done_run()
     click(run(app), f"delete_{training_run.id}")
@@ -290,9 +274,9 @@ def test_compare_selects_model_before_and_after_training(
     app: AppTest, opened: list[dict[str, str]], kind: str, base: str, selected: dict[str, str]
 ) -> None:
     training_run = done_run(kind, name="mine", base=base)
-    stored_dataset(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
+    worlds.stored_dataset(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
     click(run(app), f"use_{training_run.id}")
-    assert opened == [selected | {"data": stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
+    assert opened == [selected | {"data": worlds.stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
 
 
 def test_adds_unused_base_to_comparison_once(app: AppTest, opened: list[dict[str, str]]) -> None:
@@ -301,7 +285,7 @@ def test_adds_unused_base_to_comparison_once(app: AppTest, opened: list[dict[str
         click(run(app), f"use_{training_run.id}")
     compared = {(parameters["retrievers"], parameters["baseline"]) for parameters in opened}
     assert compared == {("BM25|Dense · base|Dense · mine", "Dense · base")}
-    (spec,) = added_retrievers(stored_dataset().fingerprint)
+    (spec,) = added_retrievers(worlds.stored_dataset().fingerprint)
     assert (spec.name, getattr(spec, "model", "")) == ("Dense · base", "some/base")
 
 
@@ -314,9 +298,8 @@ def test_displays_old_trainings_on_request(app: AppTest) -> None:
     assert labels(run(app)).count(EN["train.details"]) == 7
 
 
-@pytest.mark.slow
 def test_trains_starter_on_sample_from_page(app: AppTest) -> None:
-    click(enter(run(app), epochs=0.5), "train_start_")
+    click(worlds.enter(run(app), epochs=0.5), "train_start_")
     (started,) = all_runs()
     assert started.status().state in UNDER_WAY
     deadline = time.monotonic() + 110

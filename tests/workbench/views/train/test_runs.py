@@ -16,16 +16,8 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.train import runs as run_list
 from mrc_workbench.workbench.views.train.cards import latest_stopped
 from tests.workbench.views.driving import run
-from tests.workbench.views.train.worlds import (
-    EN,
-    click,
-    create_test_run,
-    done_run,
-    labels,
-    start_button,
-    texts,
-    with_module,
-)
+from tests.workbench.views.train import worlds
+from tests.workbench.views.train.worlds import EN, click, create_test_run, done_run, labels, start_button, texts
 
 TOKEN = "hf_very_secret"  # noqa: S105 - not a real token
 LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # for starters
@@ -108,7 +100,6 @@ def test_displays_settings_and_log(app: AppTest) -> None:
     assert app.code[-1].value.splitlines() == [f"line {n}" for n in range(800, 1000)]
 
 
-@pytest.mark.slow
 def test_displays_curves_of_same_kind_together(app: AppTest) -> None:
     with_curves(create_test_run(State.STOPPED, CROSS_ENCODER, "other kind"), 9.0, 0.9)
     create_test_run(State.STOPPED, name="without curves")
@@ -129,7 +120,6 @@ def test_displays_curves_of_same_kind_together(app: AppTest) -> None:
     assert EN["train.other_questions"] not in texts(app)
 
 
-@pytest.mark.slow
 def test_warns_if_curves_use_other_questions(app: AppTest) -> None:
     other = create_test_run(State.STOPPED, name="other split", split=SplitOptions(seed=7))
     other.add_measures("bm25", {"ndcg@10": 0.3})
@@ -165,7 +155,7 @@ def test_displays_and_exports_provenance_by_group(app: AppTest) -> None:
 
 @pytest.fixture
 def pretrained() -> Run:
-    return with_module(done_run(), "sentence_transformers.models.Transformer")
+    return worlds.with_module(done_run(), "sentence_transformers.models.Transformer")
 
 
 def pushed(app: AppTest, training_run: Run, repository: str = "me/model") -> AppTest:
@@ -188,7 +178,7 @@ def test_download_includes_loading_code_for_plain_model(app: AppTest, pretrained
 
 @pytest.mark.parametrize(("kind", "loader"), LOADERS.items())
 def test_starter_cannot_be_pushed(app: AppTest, kind: str, loader: str) -> None:
-    training_run = with_module(done_run(kind), "mrc_workbench.models.starter.StarterEmbedding")
+    training_run = worlds.with_module(done_run(kind), "mrc_workbench.models.starter.StarterEmbedding")
     (snippet,) = (code.value for code in run(app).code)
     assert f"model = {loader}(find_model(" in snippet
     assert EN["train.load_starter"] in texts(app)

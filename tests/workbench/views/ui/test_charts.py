@@ -93,9 +93,8 @@ def test_hides_axis_labels_beyond_100_percent() -> None:
 
 
 def test_describes_lost_questions_by_stage() -> None:
-    table = pd.DataFrame(
-        {"retriever": ["BM25", "BM25", "Mix"], "label": ["low", "nowhere", "low"], "count": [45, 7, 17]}
-    )
+    labels = ["low", "nowhere", "low"]
+    table = pd.DataFrame({"retriever": ["BM25", "BM25", "Mix"], "label": labels, "count": [45, 7, 17]})
     fates = {"low": "below", "nowhere": "not_found"}
     chart = spec(where.lost_questions(table, order=["BM25", "Mix"], fates=fates, x="lost questions"))
     assert chart["description"] == "lost questions: BM25 52 (low 45, nowhere 7); Mix 17 (low 17)."

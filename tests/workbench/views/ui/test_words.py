@@ -8,17 +8,10 @@ from string import Formatter
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mrc_workbench.data import problems
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.problems import (
-    TEMPLATES,
-    DataError,
-    Failure,
-    Problem,
-    ProblemCode,
-    as_missing_extra,
-    failure_dict,
-)
+from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, as_missing_extra
 from mrc_workbench.data.store import save_question_set, stored
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import PROJECT, workspace
@@ -243,7 +236,7 @@ def test_shows_full_disk_and_missing_library_but_raises_others(error: Exception,
 
 def test_names_extra_of_a_failed_import() -> None:
     error = ModuleNotFoundError("No module named 'faiss'", name="faiss")
-    stored = Failure.from_dict(failure_dict(as_missing_extra(error)))
+    stored = Failure.from_dict(problems.failure_dict(as_missing_extra(error)))
     expected = catalog("en")["extra.missing_extra"].format(module="faiss", extra="models")
     texts = [ui_words.failure_text(error), ui_words.failure_text(stored), ui_words.search_failure_text(error)]
     assert texts == [expected] * 3
