@@ -32,11 +32,6 @@ def small_set(name: str = "small") -> QuestionSet:
     return QuestionSet(name, PASSAGES, QUESTIONS)
 
 
-def raises_failure(code: str, kind: type[Failure] = Failure) -> pytest.RaisesExc[Failure]:
-    """Return a context manager that expects a failure with this code."""
-    return pytest.raises(kind, check=lambda failure: failure.code == code)
-
-
 def texts_of(questions: Sequence[Question]) -> list[str]:
     return [question.text for question in questions]
 
