@@ -105,7 +105,7 @@ def main(names: list[str]) -> int:
         peers.replace_section("machine", [machine])
     for name in names or _BENCHMARKS:
         print(f"\n## {name}", flush=True)
-        lines = _BENCHMARKS[name]() + (["", f"Measured on its own on: {machine}."] if names else [])
+        lines = _BENCHMARKS[name]() + (["", f"Measured with no other load on: {machine}."] if names else [])
         print("\n".join(lines), flush=True)
         peers.replace_section(name, lines)
     if peers.RESULTS.is_file():

@@ -61,7 +61,7 @@ def table(seconds: Seconds) -> list[str]:
     """Return a row a stage: seconds at each size, and in brackets the exponent since the size before."""
     sizes = sorted({size for by_size in seconds.values() for size in by_size})
     lines = [
-        f"| seconds (exponent) for passages | {' | '.join(f'{size:,}' for size in sizes)} |",
+        f"| seconds (exponent) by number of passages | {' | '.join(f'{size:,}' for size in sizes)} |",
         f"|---|{'---:|' * len(sizes)}",
     ]
     for stage, by_size in seconds.items():
@@ -79,12 +79,15 @@ def sentence(seconds: Seconds) -> str:
         if (by_larger_size := exponents(by_size))
     }
     if not last:
-        return "One size tells nothing of growth."
-    superlinear = [f"{stage} ({e:.2f}, to {size:,})" for stage, (size, e) in last.items() if e > _SUPERLINEAR_EXPONENT]
+        return "Growth needs at least two sizes."
+    superlinear = [
+        f"{stage} (exponent {e:.2f} at {size:,})" for stage, (size, e) in last.items() if e > _SUPERLINEAR_EXPONENT
+    ]
     steepest, e = max(((stage, e) for stage, (_, e) in last.items()), key=lambda item: item[1])
     if not superlinear:
-        return f"Up to the largest size nothing grows faster than the passages: steepest is {steepest}, {e:.2f}."
-    return f"In the last step these grow faster than the passages: {'; '.join(superlinear)}. The others do not."
+        return f"No stage grows faster than the number of passages; {steepest} has the largest exponent, {e:.2f}."
+    names = "; ".join(superlinear)
+    return f"Up to the largest size, these stages grow faster than the number of passages: {names}. The others do not."
 
 
 def draw(seconds: Seconds, path: Path) -> None:
@@ -156,7 +159,7 @@ def _reading(file: Path) -> Iterator[tuple[str, float]]:
     from mrc_workbench.data.questions.read import read_file
     from mrc_workbench.data.store import load, save_question_set, stored
 
-    yield "read and keep", _seconds(lambda: save_question_set(read_file(file).question_set))
+    yield "read and store", _seconds(lambda: save_question_set(read_file(file).question_set))
     yield "open", _seconds(lambda: load(stored()[0].key))
 
 
@@ -172,7 +175,7 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
     if kiwi:
         analyze(Analyzer.KIWI, [""])  # loads its dictionary
         yield "analyze, Kiwi", _seconds_once(lambda: tokens_of(Analyzer.KIWI, texts))
-    yield "kept tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
+    yield "read stored tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
     options = BM25Options(Analyzer.WORD)
     yield "BM25 build", _seconds_once(lambda: BM25("", question_set.passages, options))
     index = BM25("", question_set.passages, options)
@@ -198,7 +201,7 @@ def _fusion(size: int) -> Iterator[tuple[str, float]]:
 
     rng = np.random.default_rng(0)
     rankings = [_random_rankings(rng, size) for _ in range(2)]
-    yield f"fusion of two, {_FUSED:,} questions", _seconds(lambda: fuse(rankings, size, Fusion.RRF, None, _K))
+    yield f"rank fusion, {_FUSED:,} questions", _seconds(lambda: fuse(rankings, size, Fusion.RRF, None, _K))
 
 
 def _random_rankings(rng: np.random.Generator, size: int) -> Rankings:

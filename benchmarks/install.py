@@ -50,8 +50,8 @@ def _row(extra: str, python: Path) -> str:
 
 def _timing(seconds: float, steps: dict[str, float]) -> str:
     read = f"reading six files takes {steps['read']:.1f} s"
-    compare = f"a first comparison {steps['compare']:.1f} s"
-    return f"The core installs in {seconds:.0f} s. In a fresh process, {read} and {compare}, its report included."
+    compare = f"a first comparison with its report {steps['compare']:.1f} s"
+    return f"The core installs in {seconds:.0f} s. In a fresh process, {read} and {compare}."
 
 
 def core_packages() -> list[str]:
@@ -60,7 +60,7 @@ def core_packages() -> list[str]:
     names = [canonicalize_name(Requirement(line).name) for line in project["dependencies"]]
     installed: dict[str, Distribution] = {canonicalize_name(package.name): package for package in distributions()}
     sizes: dict[str, float] = {name: _package_bytes(package) / _MEGABYTE for name, package in installed.items()}
-    lines = ["| package | MB | with what it requires |", "|---|---:|---:|"]
+    lines = ["| package | MB | MB with requirements |", "|---|---:|---:|"]
     for name in sorted(names, key=lambda name: -sizes[name]):
         total = sum(sizes[package] for package in _closure([name], installed))
         lines.append(f"| {name} | {sizes[name]:,.1f} | {total:,.1f} |")

@@ -49,13 +49,13 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, list_compari
 _GIB = 2**30
 _PATIENCE = 300_000  # milliseconds
 _STEPS = {
-    "imports alone": "",
-    "read and keep": "save_question_set(read_file(Path({file!r})).question_set)",
+    "imports only": "",
+    "read and store": "save_question_set(read_file(Path({file!r})).question_set)",
     "open": "load(stored()[0].key).relevance",
     "open, audit, split": "question_set = load(stored()[0].key); audit(question_set); split(question_set)",
-    "find a word": "find_passage_rows(load(stored()[0].key), '설악산')",
-    "compare by BM25 of words": "compare_bm25(0.9)",
-    "again with another k1, tokens kept": "compare_bm25(1.2)",
+    "search for a word": "find_passage_rows(load(stored()[0].key), '설악산')",
+    "compare with BM25 (word analyzer)": "compare_bm25(0.9)",
+    "rerun with another k1, tokens cached": "compare_bm25(1.2)",
 }
 _IMPORTS = (
     "from pathlib import Path; from mrc_workbench.data.questions import audit, find_passage_rows; "
@@ -107,15 +107,13 @@ def _pages(workspace: Path) -> Iterator[str]:
         sent = _record_frame_sizes(page)
         yield _timed_step(page, app.pid, sent, "Data page", lambda: page.goto(f"{app.address}/data"))
         page.locator("input[type=search]").last.fill("서울")
-        yield _timed_step(page, app.pid, sent, "its filter", lambda: page.keyboard.press("Enter"))
+        yield _timed_step(page, app.pid, sent, "Data page, filtered", lambda: page.keyboard.press("Enter"))
         comparison_url = f"{app.address}/?comparison={list_comparisons()[0].key}"
-        yield _timed_step(page, app.pid, sent, "a kept comparison", lambda: page.goto(comparison_url))
-        yield _timed_step(
-            page, app.pid, sent, "where it wins and loses", lambda: page.goto(f"{comparison_url}&view=where")
-        )
+        yield _timed_step(page, app.pid, sent, "a stored comparison", lambda: page.goto(comparison_url))
+        yield _timed_step(page, app.pid, sent, "its view Where", lambda: page.goto(f"{comparison_url}&view=where"))
         question_url = f"{comparison_url}&view=why&question=q0"
-        yield _timed_step(page, app.pid, sent, "a question with its reasons", lambda: page.goto(question_url))
-        yield _timed_step(page, app.pid, sent, "the same again", lambda: page.goto(question_url))
+        yield _timed_step(page, app.pid, sent, "its view Why, one question", lambda: page.goto(question_url))
+        yield _timed_step(page, app.pid, sent, "the same question, second time", lambda: page.goto(question_url))
 
 
 def _timed_step(page: Page, pid: int, sent: list[int], name: str, act: Callable[[], object]) -> str:
@@ -127,7 +125,7 @@ def _timed_step(page: Page, pid: int, sent: list[int], name: str, act: Callable[
     page.wait_for_selector("h1", timeout=_PATIENCE)
     seconds = perf_counter() - start
     memory_info = psutil.Process(pid).memory_info()
-    memory = f"{(memory_info.rss - memory_info.shared) / _GIB:.2f} GiB and the mapped set"
+    memory = f"{(memory_info.rss - memory_info.shared) / _GIB:.2f} GiB plus the mapped dataset"
     return f"{name}, {sum(sent) / 1000:,.0f} kB sent | {seconds:.1f} | {memory} |"
 
 
@@ -153,7 +151,7 @@ def many_sentences() -> list[str]:
     """Return a table of the steps, their seconds, and the most memory that a process held."""
     count = int(os.environ.get("MRC_SENTENCES", "100000"))
     model = os.environ.get("MRC_MODEL", DEFAULT.reference)
-    lines = [f"| {count:,} sentences, {model} | seconds | most memory |", "|---|---:|---:|"]
+    lines = [f"| {count:,} sentences, {model} | seconds | peak memory |", "|---|---:|---:|"]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         pairs = sentence_set("sentences", islice(_sentences(), count))
@@ -178,10 +176,10 @@ def _encode_killed_and_resumed(job: StudyJob[Any, Any], request: EvaluationReque
     """Measure a model, which encodes all; kill the process before its half, and start it again."""
     job.start(request)
     seconds, memory = _wait_for_job(job, until=_KILLED_AT)
-    yield f"encoded to {job.status().progress:.0%}, then killed", seconds, memory
+    yield f"encoding up to {job.status().progress:.0%}, then killed", seconds, memory
     job.start(request)
     seconds, memory = _wait_for_job(job)
-    yield "the rest, and the measures of all", seconds, memory
+    yield "the rest, and all metrics", seconds, memory
 
 
 def _wait_for_job(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, float]:
@@ -209,14 +207,14 @@ def _open_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
         began = perf_counter()
         page.goto(address)
         page.get_by_role("tab", name="Map").wait_for(timeout=_MAP_PATIENCE)
-        yield "the page, measured before", perf_counter() - began, peak_memory(app.pid)
+        yield "the page with stored metrics", perf_counter() - began, peak_memory(app.pid)
         began = perf_counter()
         page.get_by_role("tab", name="Map").click()
         seconds = _seconds_until_points(page, began)
-        yield "the map's first picture (target: 3)", seconds, peak_memory(app.pid)
+        yield "the map, first rendering (target: 3)", seconds, peak_memory(app.pid)
         began = perf_counter()
         page.reload()
-        yield "the map again, after a reload", _seconds_until_points(page, began), peak_memory(app.pid)
+        yield "the map after a reload", _seconds_until_points(page, began), peak_memory(app.pid)
 
 
 def _seconds_until_points(page: Page, began: float) -> float:
@@ -237,7 +235,10 @@ def tokenizer_training() -> list[str]:
     """Return a table of the kinds, their seconds with reading and measuring, and their most memory."""
     size = int(os.environ.get("MRC_TEXT_BYTES", "1000000000"))
     vocabulary = os.environ.get("MRC_VOCABULARY", "32000")
-    lines = [f"| {vocabulary} pieces, {size / 1e6:,.0f} MB of text | seconds | most memory |", "|---|---:|---:|"]
+    lines = [
+        f"| vocabulary of {vocabulary} tokens, {size / 1e6:,.0f} MB of text | seconds | peak memory |",
+        "|---|---:|---:|",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "generated.txt")
         with text.open("w", encoding="utf-8") as file:
@@ -252,7 +253,7 @@ def tokenizer_training() -> list[str]:
                 [sys.executable, "-m", "mrc_workbench", "language", "tokenizers", "--json", *arguments]
             )
             lines.append(f"| {kind}, {split} | {seconds:,.0f} | {memory / _GIB:.2f} GiB |")
-    return [*lines, "", f"Of a larger text, about {MAX_CHARACTERS:,} characters are learned from."]
+    return [*lines, "", f"From a larger text, tokenizers learn from about {MAX_CHARACTERS:,} characters."]
 
 
 def _run_command(words: list[str]) -> tuple[float, int]:

@@ -97,7 +97,7 @@ def load_results(path: Path = RESULTS) -> list[PeerResult]:
 
 def table(path: Path = RESULTS) -> list[str]:
     """Return a table of the results that have no separate table."""
-    lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
+    lines = ["| | compared with | workload | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for line in _sort_lines(json.loads(path.read_text(encoding="utf-8"))):
         if not line["target"] and line["name"].startswith(_SEPARATE_TABLE_PREFIX):
             continue

@@ -45,7 +45,7 @@ def serve() -> list[str]:
     clients = int(os.environ.get("SERVE_CLIENTS", "32"))
     questions = [question.text for question in read_file(korquad()).question_set.questions]
     lines = [
-        "| | questions a second | p50 | p99 | errors | memory before | after |",
+        "| | questions per second | p50 | p99 | errors | memory before | memory after |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def serve() -> list[str]:
         file = Path(folder, "experiment.toml")
         write_text(file, write_experiment(Experiment(data=str(korquad()), retriever=specs)))
         search = partial(open_searcher(file, _NAME).search, k=_K)
-        for size, name in ((1, "in-process, one at a time"), (_BATCH_SIZE, f"in-process, {_BATCH_SIZE} together")):
+        for size, name in ((1, "in-process, one at a time"), (_BATCH_SIZE, f"in-process, batches of {_BATCH_SIZE}")):
             took = _time_in_process(search, questions, size, seconds / 3)
             lines.append(_line(name, size * len(took) / sum(took), took))
         del search
@@ -167,47 +167,53 @@ def at_scale() -> list[str]:
     memory = float(os.environ.get("SCALE_MEMORY", "48"))
     price = os.environ.get("SCALE_PRICE")
     texts = read_file(korquad()).question_set.passages.indexed_texts(title=True)
-    kiwi = _find_result("Kiwi's morphemes", "961 passages")
+    kiwi = _find_result("Morphological analysis (Kiwi)", "961 passages")
     measured = {
-        "text, bytes a passage": float(np.mean([len(text.encode()) for text in texts])),
-        "BM25's index, bytes a passage": _find_result("BM25 index on disk", "1,000,000 passages").ours
+        "text, bytes per passage": float(np.mean([len(text.encode()) for text in texts])),
+        "BM25 index, bytes per passage": _find_result("BM25 index size on disk", "1,000,000 passages").ours
         * _MIB
         / _MEASURED_AT,
         "vector of the packaged base, bytes": 4.0 * _DIMENSIONS,
-        "the same in 8 bits": 1.0 * _DIMENSIONS,
-        "BM25, ns a passage and question": 1e9
+        "the same with 8 bits per dimension": 1.0 * _DIMENSIONS,
+        "BM25, ns per passage and question": 1e9
         * _find_result("BM25 search, one thread", "200 questions one at a time, top 100, 1,000,000 passages").ours
         / (200 * _MEASURED_AT),
-        "8 bits, ns a passage and question": 1e9
-        * _find_result("int8 search, one question", f"1,000,000 vectors of {_DIMENSIONS}").ours
+        "8-bit vectors, ns per passage and question": 1e9
+        * _find_result("int8 search, one question", f"1,000,000 vectors, {_DIMENSIONS} dimensions").ours
         / _MEASURED_AT,
-        "analyzed, passages a second": len(texts) / kiwi.ours,
-        "encoded, passages a second": _encoding_rate([*texts]),
+        "analysis, passages per second": len(texts) / kiwi.ours,
+        "encoding, passages per second": _encoding_rate([*texts]),
     }
     text, index, _, small, lexical, vectors, analyzed, encoded = measured.values()
     full = measured["vector of the packaged base, bytes"]
     rows: list[tuple[str, Callable[[int], float], str]] = [
-        ("texts, GiB on the disk", lambda n: n * text / _GIB, "bytes a passage"),
-        ("BM25, GiB", lambda n: n * index / _GIB, "bytes a passage"),
-        ("vectors, GiB", lambda n: n * full / _GIB, "bytes a vector"),
-        ("vectors of 8 bits, GiB", lambda n: n * small / _GIB, "bytes a vector"),
-        ("memory of BM25 and vectors, GiB", lambda n: n * (index + full) / _GIB, "the sum"),
-        ("memory of BM25 and 8 bits, GiB", lambda n: n * (index + small) / _GIB, "the sum"),
+        ("texts on disk, GiB", lambda n: n * text / _GIB, "bytes per passage"),
+        ("BM25 index, GiB", lambda n: n * index / _GIB, "bytes per passage"),
+        ("vectors, GiB", lambda n: n * full / _GIB, "bytes per vector"),
+        ("8-bit vectors, GiB", lambda n: n * small / _GIB, "bytes per vector"),
+        ("memory of BM25 and vectors, GiB", lambda n: n * (index + full) / _GIB, "sum"),
+        ("memory of BM25 and 8-bit vectors, GiB", lambda n: n * (index + small) / _GIB, "sum"),
         (
-            "machines of one copy, 8 bits",
+            "machines per replica, 8-bit vectors",
             lambda n: np.ceil(n * (index + small) / _GIB / memory),
-            "that / `SCALE_MEMORY`",
+            "memory / `SCALE_MEMORY`",
         ),
-        ("a question of one at a time, ms on one machine", lambda n: n * (lexical + vectors) / 1e6, "BM25 and 8 bits"),
-        ("analyzed once, hours of a machine", lambda n: n / analyzed / 3600, "passages / rate"),
-        ("encoded once, hours of a machine", lambda n: n / encoded / 3600, "passages / rate"),
-        ("GiB hours a month, a copy", lambda n: n * (index + small) / _GIB * _HOURS, "memory × 730"),
+        (
+            "latency of a single question on one machine, ms",
+            lambda n: n * (lexical + vectors) / 1e6,
+            "BM25 + 8-bit vectors",
+        ),
+        ("analysis, machine hours", lambda n: n / analyzed / 3600, "passages / rate"),
+        ("encoding, machine hours", lambda n: n / encoded / 3600, "passages / rate"),
+        ("GiB hours per month and replica", lambda n: n * (index + small) / _GIB * _HOURS, "memory × 730"),
     ]
     if price:
         cost = float(price) * _HOURS / _GIB
-        rows.append((f"a month at {price} a GiB and hour", lambda n: n * (index + small) * cost, "× `SCALE_PRICE`"))
+        rows.append(
+            (f"price per month at {price} per GiB and hour", lambda n: n * (index + small) * cost, "× `SCALE_PRICE`")
+        )
     lines = [
-        "| measured, or given by the format | |",
+        "| measured, or defined by the format | |",
         "|---|---:|",
         *(f"| {name} | {peers.format_number(value)} |" for name, value in measured.items()),
     ]

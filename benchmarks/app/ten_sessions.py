@@ -113,7 +113,8 @@ def ten_sessions() -> list[str]:
     return [
         *table(alone, at_once, bare, count),
         "",
-        f"The server holds {memory_text}: {growth / 10**6:.1f} MB per further session; models and indexes exist once.",
+        f"The server holds {memory_text}: {growth / 10**6:.1f} MB per additional session; sessions share models and "
+        "indexes.",
     ]
 
 
@@ -122,12 +123,12 @@ def table(
 ) -> list[str]:
     """Return a row a click, and which of them take longer than is wanted."""
     columns = (
-        "seconds from click to drawn",
-        "alone",
+        "seconds from click to rendered",
+        "one session",
         f"{count} at once, median",
         "slowest",
-        "server's processor, a click",
-        "browser's processor",
+        "server CPU per click",
+        "browser CPU per click",
         f"{count} without browsers, median",
         "slowest",
     )
@@ -140,7 +141,7 @@ def table(
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
     late = (
         _describe_slow(
-            f"Alone above {_TARGET_SECONDS_ALONE} s",
+            f"Above {_TARGET_SECONDS_ALONE} s with one session",
             {name: median(cost.seconds) for name, cost in alone.items()},
             _TARGET_SECONDS_ALONE,
         ),
@@ -149,7 +150,9 @@ def table(
             {n: max(cost.seconds) for n, cost in at_once.items()},
             _TARGET_SECONDS,
         ),
-        _describe_slow("and without browsers", {name: max(seconds) for name, seconds in bare.items()}, _TARGET_SECONDS),
+        _describe_slow(
+            "the same without browsers", {name: max(seconds) for name, seconds in bare.items()}, _TARGET_SECONDS
+        ),
     )
     return [*lines, "", "; ".join(late) + "."]
 

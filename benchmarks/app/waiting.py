@@ -44,12 +44,12 @@ def first_page() -> list[str]:
             torch |= with_torch
             minimal_app.append(_seconds(workspace, script)[0])
     return [
-        f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",
+        f"| from server start until rendered | seconds | range of {_STARTS} starts |",
         "|---|---:|---:|",
         _row("the first page (target: 3)", ours),
-        _row("an app of one line", minimal_app),
+        _row("a one-line app", minimal_app),
         "",
-        f"The server has{'' if torch else ' not'} imported torch by then (target: not).",
+        f"The server has{'' if torch else ' not'} imported torch by then (target: not imported).",
     ]
 
 
@@ -77,13 +77,13 @@ BM25_SCORES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
 PAGE_COMPLETE = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
 _MILESTONES = {
     "the heading (target: 3)": "h1",
-    "BM25's figures (target: 5)": BM25_SCORES,
+    "BM25's scores (target: 5)": BM25_SCORES,
     "everything (target: 15)": PAGE_COMPLETE,
 }
 
 
 _SECOND = "everything, the second visit (target: 3.5)"
-_HEALTHY = "the server is healthy, from its start"
+_HEALTHY = "server is healthy (from its start)"
 
 
 def first_visit() -> list[str]:
@@ -94,7 +94,7 @@ def first_visit() -> list[str]:
             first = _visit(Path(folder))
             second = _visit(Path(folder))
         visits.append(first | {_SECOND: [*second.values()][-1]})
-    lines = [f"| seen so long after the browser's call | seconds | in {_VISITS} visits |", "|---|---:|---:|"]
+    lines = [f"| from the browser's request until visible | seconds | range of {_VISITS} visits |", "|---|---:|---:|"]
     return lines + [_row(name, [visit[name] for visit in visits]) for name in visits[0]]
 
 
@@ -215,13 +215,14 @@ def _report(first: float, whole: float, estimates: list[_TimeLeft]) -> list[str]
         else []
     )
     return [
-        f"BM25's figures {first:.1f} s after the set is used (target: 6), everything after {whole:.1f} s.",
+        f"BM25's scores appear {first:.1f} s after the dataset is selected (target: 6), "
+        f"everything after {whole:.1f} s.",
         "",
         "| second | displayed time left | actual time left |",
         "|---:|---:|---:|",
         *(f"| {second:.0f} | {left:.0f} | {actual:.0f} |" for second, left, actual in dict.fromkeys(displayed)),
         "",
-        f"From second {_FIRST_SECONDS:.0f} on, a time was displayed {len(known)} times of {len(evaluated)}. "
-        f"It was off by {max(errors, default=0):.0%} at most (target: 33%), "
-        f"and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
+        f"After second {_FIRST_SECONDS:.0f}, {len(known)} of {len(evaluated)} checks displayed a time. "
+        f"Its error was at most {max(errors, default=0):.0%} (target: 33%), "
+        f"and it rose by at most {max(0.0, *rises, 0.0):.1f} s.",
     ]

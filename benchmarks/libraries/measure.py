@@ -59,10 +59,10 @@ class Library:
 
 
 LIBRARIES = (
-    Library("ours", {"search": (), "evaluate": ()}, "paired randomisation of t"),
-    Library("ranx", {"search": ("ranx", "bm25s"), "evaluate": ("ranx",)}, "paired randomisation of the mean"),
-    Library("beir", {"search": ("beir", "bm25s"), "evaluate": ("beir",)}, "paired t (SciPy)"),
-    Library("pyterrier", {"search": ("pyterrier", "pyterrier-pisa"), "evaluate": ("pyterrier",)}, "paired t"),
+    Library("ours", {"search": (), "evaluate": ()}, "paired randomization (t statistic)"),
+    Library("ranx", {"search": ("ranx", "bm25s"), "evaluate": ("ranx",)}, "paired randomization (mean)"),
+    Library("beir", {"search": ("beir", "bm25s"), "evaluate": ("beir",)}, "paired t-test (SciPy)"),
+    Library("pyterrier", {"search": ("pyterrier", "pyterrier-pisa"), "evaluate": ("pyterrier",)}, "paired t-test"),
 )
 
 
@@ -128,7 +128,17 @@ def script(task: str, library: Library) -> Path:
 
 
 def _header() -> list[str]:
-    columns = ("", "with", "lines", "seconds", "times ours", *METRICS, "difference in nDCG@10", "p", "test")
+    columns = (
+        "",
+        "library",
+        "lines of code",
+        "seconds",
+        "ratio to ours",
+        *METRICS,
+        "difference in nDCG@10",
+        "p",
+        "test",
+    )
     return [f"| {' | '.join(columns)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
 
 

@@ -18,7 +18,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, PairTest, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.train import train
@@ -65,7 +65,7 @@ def table(tested: Comparison) -> list[str]:
     """Markdown: a row a retriever, in percent, with the interval of nDCG@10."""
     groups = question_groups(tested.question_set)
     lines = [
-        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95% |",
+        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95% interval |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, retriever_scores in scores(tested).items():
@@ -89,13 +89,20 @@ def differences(tested: Comparison, *pairs: tuple[str, str]) -> list[str]:
         )
         for first, second in pairs
     ]
-    together = f" with all {len(pairs)} tested together" if len(pairs) > 1 else ""
+    correction = f", corrected for {len(pairs)} tests" if len(pairs) > 1 else ""
     return [
-        f"{test.a} is {test.difference * 100:.2f} points of nDCG@10 above {test.b} ({test.low * 100:.2f} to "
-        f"{test.high * 100:.2f}; p = {test.p_family:.4f}{together}); better for {test.wins} questions, worse for "
-        f"{test.losses}."
+        f"{_describe_difference(test)}; p = {test.p_family:.4f}{correction}); better for {test.wins} questions, "
+        f"worse for {test.losses}."
         for test in paired_tests(family, question_groups(tested.question_set))
     ]
+
+
+def _describe_difference(test: PairTest) -> str:
+    is_above = test.difference >= 0
+    ends = (test.low, test.high) if is_above else (0 - test.high, 0 - test.low)  # 0 - x: no "-0.00"
+    low, high = (f"{100 * end:.2f}" for end in ends)
+    direction = "above" if is_above else "below"
+    return f"{test.a} is {100 * abs(test.difference):.2f} points of nDCG@10 {direction} {test.b} ({low} to {high}"
 
 
 @contextmanager

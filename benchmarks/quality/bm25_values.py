@@ -75,15 +75,15 @@ def bm25_values() -> list[str]:
     k1, b = PAIRS[pair]
     return [
         *report(measured),
-        f"On sets that had no part in selecting k1 {k1:g} and b {b:g}: {_format_gains(confirmed)}.",
+        f"On datasets that were not used to select k1 {k1:g} and b {b:g}: {_format_gains(confirmed)}.",
     ]
 
 
 def report(measured: Mapping[str, SetResult]) -> list[str]:
     """Return a row for each set, and what one pair for all sets would have gained on each."""
     lines = [
-        "| | passages | questions | k1 0.9, b 0.4 | best in hindsight | cross-validated | pair of the other sets "
-        "| by a statistic |",
+        "| dataset | passages | questions | k1 0.9, b 0.4 | best in hindsight | cross-validated "
+        "| pair from other datasets | selected by a statistic |",
         "|---|---:|---:|---:|---|---|---|---|",
     ]
     for name, result in measured.items():
@@ -198,7 +198,7 @@ def statistics(question_set: QuestionSet) -> dict[str, float]:
     idf = np.log1p((len(texts) - holders + 0.5) / (holders + 0.5))
     return {
         "passage length": float(lengths.mean()),
-        "spread of lengths": float(lengths.std() / lengths.mean()),
+        "length variation": float(lengths.std() / lengths.mean()),
         "term frequency": float(counts.data.mean()),
         "idf": float(idf[passages.ids].mean()),
         "question length": float(np.diff(questions.offsets).mean()),
@@ -211,7 +211,10 @@ def _describe_common_pair(measured: Mapping[str, SetResult]) -> list[str]:
     pair = harmless_pair([*measured.values()])
     k1, b = PAIRS[pair]
     gains = _format_gains({name: result.gain(pair) for name, result in measured.items()})
-    return [f"One pair for all, in hindsight: k1 {k1:g} and b {b:g} lose on none. Points of nDCG@10: {gains}."]
+    return [
+        f"One pair for all datasets, selected in hindsight: k1 {k1:g} and b {b:g} lose on none of them. "
+        f"Points of nDCG@10: {gains}."
+    ]
 
 
 def _format_gains(gains: Mapping[str, tuple[float, float, float]]) -> str:

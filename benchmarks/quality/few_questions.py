@@ -40,7 +40,7 @@ _SIZE = 60
 def mixes_of_few() -> list[str]:
     """Return a Markdown table: nDCG@10 in percent of the mix and of its best retriever, and the difference."""
     lines = [
-        "| | questions | best retriever | | mix | difference | worst sample |",
+        "| dataset | questions | best retriever | its nDCG@10 | mix | difference | worst sample |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
     with workspace():

@@ -55,7 +55,8 @@ def japanese() -> list[str]:
 def table(rows: dict[str, _Row], groups: np.ndarray) -> list[str]:
     """Return a row for each way; `groups` `(n_questions,)` number the articles."""
     lines = [
-        f"| JaQuAD dev, {len(groups):,} questions | nDCG@10 | above {_BASE}, points | tokens | characters a second |",
+        f"| JaQuAD dev, {len(groups):,} questions | nDCG@10 | difference from {_BASE}, points | tokens "
+        "| characters per second |",
         "|---|---:|---|---:|---:|",
     ]
     for name, row in rows.items():
@@ -70,10 +71,10 @@ def table(rows: dict[str, _Row], groups: np.ndarray) -> list[str]:
 
 def _segmentations() -> Iterator[tuple[str, list[Segment]]]:
     yield _BASE, [_bigrams]
-    yield "bigrams and characters", [_bigrams, _characters]
+    yield "bigrams and single characters", [_bigrams, _characters]
     yield "bigrams and kanji", [_bigrams, _kanji]
     yield "bigrams and runs of one script", [_bigrams, _runs]
-    yield "bigrams, kanji and runs of one script (the default)", [_by_default]
+    yield "bigrams, kanji and runs of one script (default)", [_by_default]
     for name, segment in (*_fugashi_segmenters(), *_sudachi_segmenters()):
         yield name, [segment]
         yield f"bigrams and {name}", [_bigrams, segment]

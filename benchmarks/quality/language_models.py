@@ -49,16 +49,16 @@ def masked_pretraining() -> list[str]:
     """Train new models with and without pairs; returns a Markdown table."""
     with workspace():
         new = {
-            f"new, {_NEW.size} size": _pretrain_or_resume(_NEW),
-            "new, and pairs": _pretrain_or_resume(replace(_NEW, objective=_PAIRS)),
+            f"new model, {_NEW.size} size": _pretrain_or_resume(_NEW),
+            "new model, with segment pairs": _pretrain_or_resume(replace(_NEW, objective=_PAIRS)),
         }
         for run in new.values():
             if run.scores()["after"][PERPLEXITY] >= run.scores()[UNIGRAM][PERPLEXITY]:
                 raise RuntimeError(f"{run.id} learned nothing that frequencies do not tell")
         data_metadata = next(iter(new.values())).provenance()["data"]
         lines = [
-            f"| {data_metadata['documents']:,} passages | perplexity, held out | 95% | hidden tokens guessed "
-            "| next segments predicted | 95% | minutes |",
+            f"| {data_metadata['documents']:,} passages | perplexity, held out | 95% interval "
+            "| masked tokens predicted | next segments predicted | 95% interval | minutes |",
             "|---|---:|---:|---:|---:|---:|---:|",
         ]
         for name, run in new.items():
@@ -67,8 +67,9 @@ def masked_pretraining() -> list[str]:
     return [
         *lines,
         "",
-        f"On {os.cpu_count()} CPU cores, including evaluation; vocabulary of {data_metadata['vocabulary']:,} tokens. "
-        "Rows of pairs mask other tokens. Whether a segment is the next one is right by chance in half of the cases.",
+        f"On {os.cpu_count()} CPU cores, including loading and evaluation; vocabulary of "
+        f"{data_metadata['vocabulary']:,} tokens. The rows with segment pairs mask different tokens. Next-segment "
+        "prediction is correct by chance in half of the cases.",
     ]
 
 
@@ -139,9 +140,9 @@ def pretraining_ablation() -> list[str]:
     return [
         *lines,
         "",
-        "In brackets: 95% intervals over rows, pairs and questions; they say nothing of how another seed would come "
-        "out. A star marks what can be told from the first variant that is pre-trained, all of them tested together; a "
-        "perplexity with (o) is of other hidden tokens than that one's.",
+        "In brackets: 95% intervals over rows, pairs and questions, which do not include the variation between seeds. "
+        "A star marks a significant difference from the first pre-trained variant, corrected for all tests; a "
+        "perplexity with (o) is measured on other masked tokens than that variant's.",
     ]
 
 
@@ -222,7 +223,7 @@ def _training_stages(sts: PairSet) -> Iterator[_TrainingStage]:
     nli = _move_test_to_training(find(_NLI))
     yield _TrainingStage(_BY_SCORES, sts, SentenceObjective.COSENT)
     yield _TrainingStage("SimCSE, supervised (XNLI)", nli, SentenceObjective.SIMCSE_SUPERVISED)
-    yield _TrainingStage("SimCSE, unsupervised (the sentences of STS)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
+    yield _TrainingStage("SimCSE, unsupervised (STS sentences)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
     yield _TrainingStage("NLI (softmax)", nli, SentenceObjective.NLI_SOFTMAX)
     yield _TrainingStage("NLI, then STS", sts, SentenceObjective.COSENT, after="NLI (softmax)")
 
@@ -244,7 +245,8 @@ def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
     correlations = correlate(similarities, test.gold, distinct.groups)
     alike = positive_rows(test)
     lines = [
-        f"| {len(test):,} test pairs of KorSTS | Spearman | 95% | Pearson | Alignment | Uniformity | Minutes |",
+        f"| {len(test):,} test pairs of KorSTS | Spearman | 95% interval | Pearson | Alignment | Uniformity "
+        "| Minutes |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, sentence_vectors in vectors.items():
@@ -256,8 +258,10 @@ def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
             f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {pearson:.2f} | {alignment_loss:.4f} | "
             f"{uniformity(sentence_vectors):.2f} | {minutes} |"
         )
-    cores = os.cpu_count()
-    note = f"The packaged base, trained with the settings that suit each objective on {cores} CPU cores, loading and "
-    note += "measuring among the minutes. Checkpoints were chosen on KorSTS's validation pairs. XNLI comes without "
-    note += "training pairs, so its test pairs are learned from."
-    return [*lines, "", note]
+    return [
+        *lines,
+        "",
+        f"The packaged base is trained with the default settings of each objective on {os.cpu_count()} CPU cores; "
+        "minutes include loading and evaluation. Checkpoints are selected on KorSTS's validation pairs. XNLI has no "
+        "training pairs, so its test pairs are used for training.",
+    ]

@@ -24,7 +24,8 @@ _DEFAULT = "BM25"
 def languages() -> list[str]:
     """Return a Markdown table: a row a retriever of each set, and its difference from BM25 by default."""
     lines = [
-        "| set | questions | BM25 with | R@1 | nDCG@10 | 95 % | difference from the default | 95 % |",
+        "| dataset | questions | analyzer | R@1 | nDCG@10 | 95% interval | difference from the default "
+        "| 95% interval |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     with tempfile.TemporaryDirectory() as folder:

@@ -36,7 +36,7 @@ _PAIRS = {"KorSTS dev": "korsts_dev.tsv", "KLUE-STS dev": "klue_sts_dev.json", "
 def late_layers() -> list[str]:
     """Return two Markdown tables, in percent: nDCG@10 of each set, and differences to upper layers without weights."""
     names = [spec.name for spec in _SPECS]
-    lines = [f"| | questions | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
+    lines = [f"| dataset | questions | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
     gains = []
     means = []
     with workspace():
@@ -49,8 +49,8 @@ def late_layers() -> list[str]:
             means.append(ndcg_values)
     average = " | ".join(f"{ndcg:.2f}" for ndcg in np.mean(means, axis=0))
     others = [layer for layer in TokenLayers if layer is not _BASELINE]
-    head = [f"| difference to {_BASELINE} | {' | '.join(others)} |", f"|---|{'---|' * len(others)}"]
-    return [*lines, f"| mean of the sets | | {average} |", "", *head, *gains]
+    head = [f"| difference from {_BASELINE} | {' | '.join(others)} |", f"|---|{'---|' * len(others)}"]
+    return [*lines, f"| mean | | {average} |", "", *head, *gains]
 
 
 def _sets() -> Iterator[tuple[QuestionSet, Part]]:

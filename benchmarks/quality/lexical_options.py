@@ -84,7 +84,7 @@ _SPLITS = {
     "KorQuAD": SplitOptions(validation=99 / 140, test=40 / 140),
     "Sample": SplitOptions(validation=0.49, test=0.5),
 }
-_EVIDENCE = {"surest": (CutEvidence.DIFFERS,), "all": tuple(CutEvidence)}
+_EVIDENCE = {"strongest evidence": (CutEvidence.DIFFERS,), "all evidence": tuple(CutEvidence)}
 _MIN_PASSAGES = (1, 2)  # passages
 
 
@@ -116,7 +116,7 @@ def lexical_options() -> list[str]:
 def _measure_set(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
     base = _experiment(parts, Part.TEST, BM25Spec(name=_BASELINE))
     kinds = {
-        "title weighed": option_changes(title_weight=TITLE_WEIGHTS),
+        "title weight": option_changes(title_weight=TITLE_WEIGHTS),
         "feedback": option_changes(fb_docs=FB_DOCS, fb_weight=FB_WEIGHTS),
         "compounds": option_changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
         "dictionary": option_changes(dictionary=_write_dictionaries(question_set, parts, folder)),
@@ -128,9 +128,15 @@ def _measure_set(question_set: QuestionSet, parts: SplitOptions, folder: Path) -
     )
     pairs = [(_BASELINE, spec.name) for spec in tested.experiment.retriever[1:]]
     summary = "; ".join(
-        f"{selection.kind} {selection.label} ({selection.gain * 100:+.2f} points there)" for selection in selected
+        f"{selection.kind} {selection.label} ({selection.gain * 100:+.2f} points)" for selection in selected
     )
-    return [*table(tested), "", f"Chosen on the other articles: {summary}.", "", *differences(tested, *pairs)]
+    return [
+        *table(tested),
+        "",
+        f"Selected on the other articles, with the gain there: {summary}.",
+        "",
+        *differences(tested, *pairs),
+    ]
 
 
 def _write_dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
@@ -152,7 +158,7 @@ def _write_synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
         for min_texts in _MIN_PASSAGES
     }
     return [
-        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} in {min_texts} or more texts.txt")
+        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} groups from {min_texts} or more texts.txt")
         for min_texts, dictionary in dictionaries.items()
         if dictionary.synonyms
     ]
@@ -188,7 +194,7 @@ def _test_specs(selected: list[_SelectedChange], folder: Path) -> list[Spec]:
         both = folder / "together.txt"
         both.write_text("".join(path.read_text(encoding="utf-8") for path in paths), encoding="utf-8")
         together["dictionary"] = str(both)
-    return [*specs, _changed_spec(f"{_BASELINE}, all that gained", together)]
+    return [*specs, _changed_spec(f"{_BASELINE}, all gains combined", together)]
 
 
 def _changed_spec(name: str, change: OptionChange) -> Spec:

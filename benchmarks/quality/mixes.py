@@ -46,7 +46,7 @@ from mrc_workbench.training.runs import Run
 
 _BM25 = "BM25"
 _DENSE = "Dense"
-_RRF = "Hybrid by ranks"
+_RRF = "Hybrid (RRF)"
 _HYBRID = "Hybrid"
 _MIX = "Best mix"
 _NARROW = 128
@@ -71,7 +71,10 @@ def mixes() -> list[str]:
         tested = {
             question_set.name: compare_part(question_set, part, *_RETRIEVERS) for question_set, part in labelled_sets()
         }
-    lines = ["| | passages | questions | | R@1 | R@10 | nDCG@10 | 95% |", "|---|---:|---:|---|---:|---:|---:|---:|"]
+    lines = [
+        "| dataset | passages | questions | retriever | R@1 | R@10 | nDCG@10 | 95% interval |",
+        "|---|---:|---:|---|---:|---:|---:|---:|",
+    ]
     for name, comparison in tested.items():
         lines += _rows(name, comparison)
     verdicts = [f"- {name}: {' '.join(_verdicts(comparison))}" for name, comparison in tested.items()]
@@ -98,21 +101,22 @@ def trained_mixes() -> list[str]:
         )
     pairs = [("Late", "Late, trained"), (_BM25, "Late, trained"), (_UNTRAINED, _MIX), (_BM25, _MIX)]
     sizes = (dense.batch_size, late.batch_size, RERANKER.batch_size)
-    training_costs = ", ".join(
-        f"{name}: {run.status().total_steps} of {size}, {run.status().total_seconds / 60:.0f}"
+    training_costs = "; ".join(
+        f"{name}: {run.status().total_steps} steps with batch size {size}, "
+        f"{run.status().total_seconds / 60:.0f} minutes"
         for (name, run), size in zip(runs.items(), sizes, strict=True)
     )
     return [
         *table(tested),
         "",
-        "Steps of so many questions (for Dense: passages with their questions), and minutes with loading and "
-        f"measuring: {training_costs}. Reranked are the first {_DEPTH} of {_UNTRAINED}.",
+        f"Training, including loading and evaluation: {training_costs}. {_RERANKED} reranks the top {_DEPTH} of "
+        f"{_UNTRAINED}.",
         "",
         *differences(tested, *pairs),
     ]
 
 
-_UNTRAINED = "Best mix, nothing trained"
+_UNTRAINED = "Best mix of untrained models"
 _RERANKED = "Reranked, trained"
 _DEPTH = 5
 

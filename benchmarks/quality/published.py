@@ -105,7 +105,7 @@ def published() -> list[str]:
 def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list[str]:
     """Return a row for each published figure, and the sources by their numbers; `own` are by set and measure."""
     numbers = {source.id: number for number, source in enumerate(known.source, start=1)}
-    lines = ["| | measure | published | source | BM25 here | what differs |", "|---|---|---:|:---:|---|---|"]
+    lines = ["| | metric | published | source | BM25 here | differences |", "|---|---|---:|:---:|---|---|"]
     for published_set in known.set:
         lines.append(f"| **{published_set.name}** | | | | | |")
         for metric in published_set.metric:
@@ -117,7 +117,7 @@ def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list
                 f"[{numbers[metric.source]}]",
                 f"{own_metric.value:.2f} ({own_metric.low:.2f} to {own_metric.high:.2f})"
                 if own_metric
-                else "set not at hand",
+                else "dataset not available",
                 metric.difference,
             ]
             lines.append(f"| {' | '.join(cells)} |")

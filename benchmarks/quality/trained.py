@@ -66,18 +66,23 @@ def starter_training() -> list[str]:
                 DenseSpec(name="Dense, starter"),
                 DenseSpec(name="Dense, trained", model=models[BI_ENCODER]),
                 HybridSpec(name="Hybrid, trained", retrievers=("BM25", "Dense, trained")),
-                RerankSpec(name="Reranked, starter alone", first_stage="BM25", weight=1.0),
-                RerankSpec(name="Reranked, trained alone", first_stage="BM25", model=models[CROSS_ENCODER], weight=1.0),
+                RerankSpec(name="Reranked, starter (cross-encoder score only)", first_stage="BM25", weight=1.0),
+                RerankSpec(
+                    name="Reranked, trained (cross-encoder score only)",
+                    first_stage="BM25",
+                    model=models[CROSS_ENCODER],
+                    weight=1.0,
+                ),
                 RerankSpec(name="Reranked, trained", first_stage="BM25", model=models[CROSS_ENCODER]),
             ),
         )
         comparison = compare(experiment, question_set)
         seconds = {
             "Dense, trained": _training_seconds(runs[BI_ENCODER][0]),
-            "Reranked, trained alone": _training_seconds(runs[CROSS_ENCODER][0]),
+            "Reranked, trained (cross-encoder score only)": _training_seconds(runs[CROSS_ENCODER][0]),
         }
     lines = [
-        f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training, seconds |",
+        f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training seconds |",
         "|---|---:|---:|---:|---:|",
     ]
     for result in comparison.results:
@@ -86,7 +91,7 @@ def starter_training() -> list[str]:
         trained = f"{seconds[result.name]:.0f}" if result.name in seconds else ""
         lines.append(f"| {result.name} | {cells} | {trained} |")
     whole = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
-    return [*lines, "", f"With loading, and measuring before and after, on {os.cpu_count()} CPU cores: {whole}."]
+    return [*lines, "", f"Including loading, and evaluation before and after, on {os.cpu_count()} CPU cores: {whole}."]
 
 
 def _training_seconds(run: Run) -> float:
@@ -105,9 +110,9 @@ def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float
 
 _BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
 _BM25 = "BM25"
-_DENSE = "Dense, as it comes"
+_DENSE = "Dense, untrained"
 _AFTER = "Dense, trained"
-_MIXED = {_DENSE: "BM25 and dense, as it comes", _AFTER: "BM25 and dense, trained"}
+_MIXED = {_DENSE: "BM25 and dense, untrained", _AFTER: "BM25 and dense, trained"}
 
 
 def pretrained_training() -> list[str]:
@@ -133,13 +138,18 @@ def pretrained_training() -> list[str]:
     return [
         *table(tested),
         "",
-        f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
-        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. "
+        f"Trained with {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
+        f"{_minutes(run)}. "
         f"BM25's weights in the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_AFTER]:g} by z-score, are "
         "selected on the other articles.",
         "",
         *differences(tested, *pairs),
     ]
+
+
+def _minutes(run: Run) -> str:
+    minutes = run.status().total_seconds / 60
+    return f"{minutes:.0f} minutes on {os.cpu_count()} CPU cores, including loading and evaluation"
 
 
 def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
@@ -151,8 +161,8 @@ def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
 
 _WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
 _MIX = "BM25 and dense"
-_ALONE = "reranked, cross-encoder alone"
-_RERANKED = "reranked, mixed"
+_ALONE = "Reranked, cross-encoder score only"
+_RERANKED = "Reranked, mixed score"
 # passages read for a question while training, and of the mix's first
 _MEASURED = 10
 _DEPTH = 5
@@ -202,10 +212,9 @@ def pretrained_reranking() -> list[str]:
     return [
         *table(tested),
         "",
-        f"Trained by {RERANKER.objective} in {run.status().total_steps} steps of {RERANKER.batch_size} questions, each "
-        f"with a hard negative: {run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU "
-        f"cores, with loading and measuring. Reranked are the first {_DEPTH}. Chosen on the other articles: BM25's "
-        f"share of the mix, {bm25_weight:g}, and the reranker's, {weight:g}.",
+        f"Trained with RankNet in {run.status().total_steps} steps of {RERANKER.batch_size} questions, each with a "
+        f"hard negative: {_minutes(run)}. The top {_DEPTH} passages are reranked. Selected on the other articles: "
+        f"BM25's weight in the mix, {bm25_weight:g}, and the reranker's weight, {weight:g}.",
         "",
         *differences(tested, *pairs),
     ]
@@ -237,7 +246,7 @@ def reader_training() -> list[str]:
             retriever=(
                 BM25Spec(name=_BM25),
                 DenseSpec(name=_DENSE, model=DEFAULT.reference),
-                HybridSpec(name="Both", retrievers=(_BM25, _DENSE)),
+                HybridSpec(name="Hybrid", retrievers=(_BM25, _DENSE)),
             ),
             reader=(ReaderSpec(name="reader", model=str(run.model_folder)),),
         )
@@ -248,8 +257,7 @@ def reader_training() -> list[str]:
     return [
         *_reading_table(result, reader),
         "",
-        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: "
-        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring.",
+        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: {_minutes(run)}.",
         "",
         *_outcome_lines(result, reader),
     ]
@@ -258,32 +266,34 @@ def reader_training() -> list[str]:
 def _reading_table(result: ReadingResult, reader: ReaderResult) -> list[str]:
     summary = study.as_dict(result)
     lines = [
-        f"| {summary['questions']:,} test questions, EM / F1 | {' | '.join(f'first {k}' for k in _KS)} |",
+        f"| {summary['questions']:,} test questions, EM / F1 | {' | '.join(f'top {k}' for k in _KS)} |",
         f"|---|{'---:|' * len(_KS)}",
     ]
     oracle = summary["oracles"][reader.name]
-    lines.append(f"| The right passage given | {' | '.join([_cell(oracle)] * len(_KS))} |")
+    lines.append(f"| Relevant passage given | {' | '.join([_cell(oracle)] * len(_KS))} |")
     for name, by_k in summary["readers"][reader.name].items():
         lines.append(f"| {name} | {' | '.join(_cell(by_k[str(k)]) for k in _KS)} |")
         ceilings = (f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in _KS)
-        lines.append(f"| {name}: the answer is there | {' | '.join(ceilings)} |")
+        lines.append(f"| {name}: answer is in a passage | {' | '.join(ceilings)} |")
     return lines
 
 
 def _outcome_lines(result: ReadingResult, reader: ReaderResult) -> list[str]:
     depth_index = study.tested_depth_index(_KS)
-    lines = [f"Of the first {_KS[depth_index]}:", ""]
+    lines = [f"With the top {_KS[depth_index]} passages:", ""]
     for name, retriever_answers in reader.by_retriever.items():
-        fractions = [(retriever_answers.by_depth.outcome[:, depth_index] == fate).mean() for fate in AnswerOutcome]
-        words = ("right", "right in a passage that another outranked", "read wrong", "not found")
-        parts = ", ".join(f"{word} {100 * fraction:.1f}" for word, fraction in zip(words, fractions, strict=True))
-        lines.append(f"- {name} (weight of its score {retriever_answers.weight:g}): {parts} percent.")
+        fractions = [
+            (retriever_answers.by_depth.outcome[:, depth_index] == outcome).mean() for outcome in AnswerOutcome
+        ]
+        words = ("correct", "correct in an outranked passage", "wrong span", "answer not retrieved")
+        parts = ", ".join(f"{word} {100 * fraction:.1f}%" for word, fraction in zip(words, fractions, strict=True))
+        lines.append(f"- {name} (retrieval score weight {retriever_answers.weight:g}): {parts}.")
     for test in study.compare_retrievers(result, reader):
         if test.measure != "em":
             interval = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
             lines.append(
-                f"- F1 of {test.a} less that of {test.b}: {100 * test.difference:+.2f} "
-                f"(95 % {interval}, p = {test.p_family:.4f})."
+                f"- F1 of {test.a} minus F1 of {test.b}: {100 * test.difference:+.2f} "
+                f"(95% interval {interval}, p = {test.p_family:.4f})."
             )
     return lines
 

@@ -44,7 +44,7 @@ class _TrainingRecipe:
 _ALL_LAYERS = {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0}
 RECIPES = {
     "default": _TrainingRecipe("Default"),
-    "mix": _TrainingRecipe("Labels and the mix's scores (.6)", {"mix_loss_weight": 0.6}),
+    "mix": _TrainingRecipe("Labels and the mix's scores (weight 0.6)", {"mix_loss_weight": 0.6}),
     "frozen-6": _TrainingRecipe("The same, six frozen layers", {"mix_loss_weight": 0.6, "frozen_layers": 6}),
     "frozen-10": _TrainingRecipe("Ten frozen layers", {"frozen_layers": 10}),
     "one-epoch": _TrainingRecipe("One epoch", {"epochs": 1.0}),
@@ -61,8 +61,8 @@ RECIPES = {
 }
 _DEFAULT_RECIPES = ("default", "mix", "one-epoch", "frozen-10", "late")  # the others take longer
 _HEADER = (
-    *("", "", "steps", "seconds", "processor seconds", "peak memory, GiB"),
-    *("nDCG@10 before", "after", "gain", "95%"),
+    *("dataset", "recipe", "steps", "seconds", "CPU seconds", "peak memory, GiB"),
+    *("nDCG@10 before", "after", "gain", "95% interval"),
 )
 
 
@@ -107,12 +107,12 @@ def _notes() -> Iterator[str]:
         options: Any = RECIPES[recipe].options
         yield (
             f"{RECIPES[recipe].name}: the layers above the lowest {options.frozen_layers} are trained, with "
-            f"{options.batch_size} passages and their questions a step, at a learning rate of "
+            f"{options.batch_size} passages and their questions per step, at a learning rate of "
             f"{options.learning_rate:g} and a temperature of {options.temperature:g}, for {options.epochs:g} epochs."
         )
     yield (
-        f"Seconds count everything from the start of the process on {os.cpu_count()} CPU cores: loading, measuring "
-        "before and after, training."
+        f"Seconds are those of the whole process on {os.cpu_count()} CPU cores: loading, evaluation before and after, "
+        "and training."
     )
 
 

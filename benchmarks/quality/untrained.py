@@ -48,8 +48,8 @@ def best_without_download() -> list[str]:
         specs = [BM25Spec(name=_BASELINE), *_retrievers(k1, b, {_BEST_NAME: weight})]
         tested = compare_part(question_set, Part.TEST, *specs, split=_SPLIT)
     (verdict,) = differences(tested, (_BASELINE, _BEST_NAME))
-    summary = f"k1 {k1:g}, b {b:g} and the reranker's share {weight:g}"
-    return [*table(tested), "", f"Chosen on the other articles: {summary}. {verdict}"]
+    summary = f"k1 {k1:g}, b {b:g} and the reranker's weight {weight:g}"
+    return [*table(tested), "", f"Selected on the other articles: {summary}. {verdict}"]
 
 
 def _select_bm25_values(question_set: QuestionSet) -> tuple[float, float]:
@@ -70,7 +70,7 @@ def _select_rerank_weight(question_set: QuestionSet, k1: float, b: float) -> flo
 def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = "") -> list[Spec]:
     """BM25 of passages and of sentences, their hybrid, and the hybrid reranked with each weight under its name."""
     selected_on = Part.VALIDATION
-    whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, chosen", "BM25 of sentences", "Hybrid"))
+    whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, tuned", "BM25 on sentences", "Hybrid"))
     return [
         BM25Spec(name=whole, k1=k1, b=b, selected_on=selected_on),
         WindowedBM25Spec(name=sentences, k1=k1, b=b, selected_on=selected_on),
@@ -85,13 +85,13 @@ def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = ""
 _WHOLE = 10_000  # paragraphs: more than any article has
 _SIZES = {"chapters of 4 paragraphs": 4, "articles": _WHOLE}
 _BM25 = "BM25"
-_CUT_OFF = "Dense, cut off"
+_CUT_OFF = "Dense, truncated"
 _WINDOWS = "Dense, windows"
 _LONG_RETRIEVERS = (
     BM25Spec(name=_BM25),
     DenseSpec(name=_CUT_OFF, model=DEFAULT.reference),
     DenseSpec(name=_WINDOWS, model=DEFAULT.reference, windows=True),
-    HybridSpec(name="BM25 and dense, cut off", retrievers=(_BM25, _CUT_OFF)),
+    HybridSpec(name="BM25 and dense, truncated", retrievers=(_BM25, _CUT_OFF)),
     HybridSpec(name="BM25 and dense, windows", retrievers=(_BM25, _WINDOWS)),
 )
 
@@ -103,7 +103,8 @@ def long_passages() -> list[str]:
         question_set = read_file(korquad()).question_set
         tested = {name: _compare_all(join_paragraphs(question_set, count)) for name, count in _SIZES.items()}
     lines = [
-        f"| {len(question_set.questions):,} questions | passages | of characters | | R@1 | R@10 | nDCG@10 | 95% |",
+        f"| {len(question_set.questions):,} questions | passages | characters per passage | retriever "
+        "| R@1 | R@10 | nDCG@10 | 95% interval |",
         "|---|---:|---:|---|---:|---:|---:|---:|",
     ]
     for name, comparison in tested.items():

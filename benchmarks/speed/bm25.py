@@ -31,11 +31,11 @@ def compare_builds(
     lines = []
     for other, (their_first, their_again) in zip(built[1:], opened[1:], strict=True):
         pairs = (
-            ("BM25 build, with saving", (ours["seconds"], other["seconds"]), "seconds"),
+            ("BM25 build and save", (ours["seconds"], other["seconds"]), "seconds"),
             ("BM25 build, peak memory", (ours["memory"] / 2**20, other["memory"] / 2**20), "MiB"),
-            ("BM25 index on disk", (ours["disk"] / 2**20, other["disk"] / 2**20), "MiB"),
-            ("BM25 opened and asked once, new process", (first, their_first), "seconds"),
-            ("BM25 opened and asked once, again", (again, their_again), "seconds"),
+            ("BM25 index size on disk", (ours["disk"] / 2**20, other["disk"] / 2**20), "MiB"),
+            ("BM25 open and search once, new process", (first, their_first), "seconds"),
+            ("BM25 open and search once, second time", (again, their_again), "seconds"),
         )
         lines += [summarize_rounds(name, other["engine"], size, [pair], unit=unit) for name, pair, unit in pairs]
     return lines
@@ -49,7 +49,7 @@ def table(lines: Sequence[PeerResult]) -> list[str]:
     rows: dict[tuple[str, str], dict[str, PeerResult]] = {}
     for result in lines:
         rows.setdefault((result.name, result.size), {})[result.peer] = result
-    table_lines = [f"| | of | {OURS} | {' | '.join(peers)} |", f"|---|---|{'---:|' * (len(peers) + 1)}"]
+    table_lines = [f"| | workload | {OURS} | {' | '.join(peers)} |", f"|---|---|{'---:|' * (len(peers) + 1)}"]
     for (name, size), of_peer in sorted(
         rows.items(), key=lambda row: (_row_position(lines, row[0]), passages_of(row[0][1]))
     ):
@@ -100,7 +100,7 @@ def draw(lines: Sequence[PeerResult], path: Path) -> None:
     sizes = alt.Axis(format="~s", values=sorted({*points["passages"]}))
     x = alt.X("passages:Q", title="passages", scale=alt.Scale(type="log", nice=False), axis=sizes)
     milliseconds = alt.Axis(format="~g", values=_DECADES)
-    y = alt.Y("milliseconds:Q", title="milliseconds a question", scale=alt.Scale(type="log"), axis=milliseconds)
+    y = alt.Y("milliseconds:Q", title="milliseconds per question", scale=alt.Scale(type="log"), axis=milliseconds)
     colours = alt.Scale(domain=engines, range=[PALETTE[index % len(PALETTE)] for index in range(len(engines))])
     marks = alt.Scale(domain=engines, range=[SHAPES[index % len(SHAPES)] for index in range(len(engines))])
     base = alt.Chart(points).encode(
@@ -157,5 +157,5 @@ def _measure_size(n_passages: int, folder: Path) -> tuple[list[PeerResult], str]
     opened = [run_step("open", folder, name, *corpus["question"]) for name in names]
     search_output = run_step("search", folder)
     searched = [PeerResult(**line) for line in search_output["lines"]]
-    sentence = f"{n_passages:,} passages, made in {corpus['seconds']:.1f} s: {search_output['said']}"
+    sentence = f"{n_passages:,} passages, generated in {corpus['seconds']:.1f} s: {search_output['summary']}"
     return [*compare_builds(built, opened, n_passages), *searched], sentence

@@ -149,7 +149,7 @@ def _own_bytes() -> int:
     return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 
 
-MEMORY = "all postings read once"  # a peer: those of the questions' terms, at the speed of the machine's memory
+MEMORY = "reading all postings once"  # a peer: those of the questions' terms, at the speed of the machine's memory
 _CORES = os.cpu_count() or 1
 # questions
 _BATCH = 1_000
@@ -173,9 +173,9 @@ class Case:
 
     def size(self, n_passages: int) -> str:
         """Of what."""
-        of_terms = f" of {self.terms} terms" if self.terms else ""
+        terms_text = f" with {self.terms} terms" if self.terms else ""
         sequential_text = " one at a time" if self.is_sequential else ""
-        return f"{self.n_questions:,} questions{of_terms}{sequential_text}, top {self.k}, {n_passages:,} passages"
+        return f"{self.n_questions:,} questions{terms_text}{sequential_text}, top {self.k}, {n_passages:,} passages"
 
     def select_questions(self, questions: Sequence[Words]) -> list[Words]:
         """Return the queries of the case."""
@@ -230,7 +230,7 @@ def compare_with_memory(case: Case, ours: float, sample: QuestionSample, n_passa
         sum(sample.document_frequency[word] for words in case.select_questions(sample.questions) for word in words)
         * POSTING_BYTES
     )
-    note = f"{read_bytes / 10**9:.3g} GB at {speed / 10**9:.3g} GB a second; an engine that skips postings reads less"
+    note = f"{read_bytes / 10**9:.3g} GB at {speed / 10**9:.3g} GB/s; an engine that skips postings reads less"
     return peers.summarize_rounds(case.name, MEMORY, case.size(n_passages), [(ours, read_bytes / speed)], note=note)
 
 
@@ -313,10 +313,10 @@ def search(folder: Path) -> dict[str, Any]:
     compared_questions = sample.questions[:_COMPARED]
     ours, bm25s, single_segment, multi_segment = engines
     summary = (
-        "scores of the top 10 differ from bm25s's by "
-        f"{difference(ours, bm25s, compared_questions):.1g} of a score at most; "
-        f"{overlap(ours, single_segment, compared_questions):.1%} of the top 10 are also Tantivy's; "
-        f"the passage asked about is one of them for {own_passage_recall(ours, sample):.1%} of the questions."
+        "the top 10 scores differ from those of bm25s by at most "
+        f"{difference(ours, bm25s, compared_questions):.1g} (relative); "
+        f"{overlap(ours, single_segment, compared_questions):.1%} of the top 10 are also in Tantivy's; "
+        f"the relevant passage is in the top 10 for {own_passage_recall(ours, sample):.1%} of the questions."
     )
     notes = {engine.name: _segments(engine) for engine in (single_segment, multi_segment)}
     lines = list[PeerResult]()
@@ -328,12 +328,12 @@ def search(folder: Path) -> dict[str, Any]:
     if rank_bm25 is not None:
         case = rank_bm25_case(n_passages)
         lines += compare_with_engines(case, [ours, rank_bm25], sample.questions, n_passages, {})
-    return {"lines": [asdict(line) for line in lines], "said": summary}
+    return {"lines": [asdict(line) for line in lines], "summary": summary}
 
 
 def _segments(engine: Any) -> str:
     segments = f"{engine.n_segments} segment{'s' if engine.n_segments > 1 else ''}"
-    return f"{segments}, through its Python interface; lengths of a byte each"
+    return f"{segments}, Python bindings; one byte per passage length"
 
 
 STEPS: dict[str, Callable[..., object]] = {"corpus": make_corpus, "build": build, "open": open_twice, "search": search}

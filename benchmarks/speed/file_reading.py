@@ -42,7 +42,7 @@ def file_reading() -> list[str]:
     """Return a table: a row a file, with seconds and memory, and their ratios to the checkout that BEFORE names."""
     before = os.environ.get("BEFORE", "")
     checkouts = [PROJECT, Path(before)] if before else [PROJECT]
-    lines = ["| file | seconds | peak memory |" + (" seconds, ratio | memory, ratio |" if before else "")]
+    lines = ["| file | CPU seconds | peak memory |" + (" CPU seconds, ratio | memory, ratio |" if before else "")]
     lines.append("|---|---:|---:|" + ("---:|---:|" if before else ""))
     with tempfile.TemporaryDirectory() as folder:
         for name, path, rows in _files(Path(folder)):

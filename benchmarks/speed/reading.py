@@ -48,18 +48,23 @@ def reading() -> list[str]:
                 ours = perf_counter() - began
                 rounds.append((ours, pipeline.seconds()))
                 same = _fraction_equal(pairs, spans, pipeline.spans())
+    peer = f"{_PIPELINE[0].replace('==', ' ')} question-answering pipeline"
     result = peers.summarize_rounds(
-        "Reading for answers", f"{_PIPELINE[0].replace('==', ' ')} question-answering pipeline", f"{_PAIRS:,} pairs",
-        rounds, target=_TARGET_SPEEDUP, note=f"{same:.1%} of the spans the same",
-    )  # fmt: skip
+        "Extractive question answering",
+        peer,
+        f"{_PAIRS:,} pairs",
+        rounds,
+        target=_TARGET_SPEEDUP,
+        note=f"{same:.1%} of the answer spans are equal",
+    )
     peers.save_results([result])
     return [
-        "| | pairs a second |",
+        "| | pairs per second |",
         "|---|---:|",
         f"| the pipeline | {_PAIRS / (result.theirs or 0):.2f} |",
         f"| ours | {_PAIRS / result.ours:.2f} |",
         "",
-        f"{result.ratio:.2f} times as many; {same:.1%} of the spans are the same.",
+        f"{result.ratio:.2f} times as many; {same:.1%} of the answer spans are equal.",
     ]
 
 

@@ -30,7 +30,7 @@ class _Seconds(NamedTuple):
 def stem_speed() -> list[str]:
     """Return a Markdown table: rates with words and with stems, and the ratio of the medians of all rounds."""
     lines = [
-        "| set | tokens | | words | stems | stems / words |",
+        "| dataset | tokens | rate | words | stems | stems / words |",
         "|---|---:|---|---:|---:|---:|",
     ]
     for name, path in development_sets().items():
@@ -43,8 +43,8 @@ def stem_speed() -> list[str]:
 
 def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
     n_tokens = len(tokens_of(Analyzer.WORD, question_set.passages.indexed_texts(title=True)).ids)
-    amounts = {"tokens a second": n_tokens, "passages indexed a second": len(question_set.passages)}
-    amounts["questions a second"] = len(question_set.questions)
+    amounts = {"tokens per second": n_tokens, "passages indexed per second": len(question_set.passages)}
+    amounts["questions per second"] = len(question_set.questions)
     rounds = [
         [_measure_analyzer(question_set, analyzer) for analyzer in (Analyzer.WORD, stems)] for _ in range(_ROUNDS + 1)
     ]

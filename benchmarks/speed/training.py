@@ -104,14 +104,14 @@ def laptop_training() -> list[str]:
     """Return pairs a second and peak memory of both, and their losses over the same batches."""
     columns = (
         "",
-        "batch",
-        "pairs a second, plain",
+        "batch size",
+        "pairs per second, library",
         "ours",
-        "times",
-        "processor's seconds",
-        "GiB, plain",
+        "ratio",
+        "ratio by CPU time",
+        "peak GiB, library",
         "ours",
-        "times",
+        "ratio",
     )
     lines = [f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     measured: list[peers.PeerResult] = []
@@ -122,11 +122,11 @@ def laptop_training() -> list[str]:
             turn, plain, ours = _in_turns(replace(case, turn=replace(case.turn, steps=steps)))
             if turn.turn.batch_size < case.turn.batch_size:
                 too_large.append(_describe_full_batch(case))
-            size = f"{case.name}, {turn.turn.batch_size} a batch"
+            size = f"{case.name}, batch size {turn.turn.batch_size}"
             seconds = (1 / ours.rate, 1 / plain.rate)
             bytes_ = (float(ours.memory), float(plain.memory))
             measured.append(
-                peers.summarize_rounds("Training, seconds a pair", _PEER, size, [seconds], target=_TARGET_RATIO)
+                peers.summarize_rounds("Training, seconds per pair", _PEER, size, [seconds], target=_TARGET_RATIO)
             )
             measured.append(
                 peers.summarize_rounds(
@@ -161,8 +161,8 @@ def _describe_full_batch(case: TrainingCase) -> str:
     """Say of a batch that is too large for the plain way what ours holds of it."""
     limit = psutil.virtual_memory().available * SHARE_OF_MEMORY / _GIB
     ours = run_turn(replace(case.turn, steps=2), side=OURS)  # the first is not timed
-    held = f"ours holds {ours.memory / _GIB:.1f}" if ours else "nor does ours"
-    return f"{case.name}, {case.turn.batch_size} a batch: the plain way does not fit into {limit:.1f} GiB; {held}."
+    needed = f"ours needs {ours.memory / _GIB:.1f} GiB" if ours else "so does ours"
+    return f"- {case.name}, batch size {case.turn.batch_size}: the library needs more than {limit:.1f} GiB; {needed}."
 
 
 def _compare_losses(trained: list[TrainingCase]) -> list[str]:
@@ -173,12 +173,12 @@ def _compare_losses(trained: list[TrainingCase]) -> list[str]:
         turn = replace(case.turn, batch_size=_COMPARED_PAIRS, steps=3, batches=batches)
         exact = {"precision": Precision.FLOAT32.value}
         sides = (
-            ("plain", run_turn(turn, side=PLAIN, frozen_table=True)),
+            ("library", run_turn(turn, side=PLAIN, frozen_table=True)),
             ("ours", run_turn(turn, side=OURS, frozen_table=True, **exact)),
             ("ours in bfloat16", run_turn(turn, side=OURS, frozen_table=True, precision=Precision.BFLOAT16.value)),
         )
         summary = "; ".join(f"{name} {_format_losses(result)}" for name, result in sides if result)
-        lines.append(f"Losses over the same batches, no dropout, {case.name}: {summary}.")
+        lines.append(f"- Losses on the same batches without dropout, {case.name}: {summary}.")
     return lines
 
 
@@ -191,12 +191,15 @@ def training_estimate() -> list[str]:
 
     ESTIMATE_STEPS is the steps taken (15).
     """
-    columns = ("", "seconds a step, said", "came out", "ratio", "GiB, said", "came out", "ratio", "seconds to say it")
-    lines = [f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
+    lines = [
+        "|  | seconds per step, estimated | measured | ratio | peak GiB, estimated | measured | ratio "
+        "| seconds to estimate |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
     with cases() as trained:
         bi, cross, random = trained
         lists = TrainingCase(
-            "cross-encoder, lists", replace(cross.turn, objective=CrossEncoderObjective.RANKNET.value, batch_size=8)
+            "cross-encoder, RankNet", replace(cross.turn, objective=CrossEncoderObjective.RANKNET.value, batch_size=8)
         )
         for case in (bi, cross, lists, random):
             turn = replace(case.turn, steps=1 + int(os.environ.get("ESTIMATE_STEPS", "15")))

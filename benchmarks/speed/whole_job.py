@@ -116,10 +116,10 @@ def whole_job() -> list[str]:
         models = _models(Path(folder))
         runs = [(_ours(Path(folder), models, depth, w), _theirs(models, depth, w)) for w in _WEIGHTS]
     size = f"5,774 questions, 961 passages, {depth} reranked"
-    names = ("File to table", "Again, a weight changed")
+    names = ("Full comparison, first run", "Full comparison, rerun with another weight")
     notes = (
-        f"both compute everything; {_describe_arithmetic(*runs[0])}",
-        "ours finds in its workspace what it kept; the script keeps nothing",
+        f"neither uses cached results; {_describe_arithmetic(*runs[0])}",
+        "this project reuses the results in its workspace; the script stores nothing",
     )
     peer = "a script of rank-bm25, sentence-transformers and FAISS"
     measured = [
@@ -135,26 +135,26 @@ def _describe_arithmetic(ours: ProcessResult, theirs: ProcessResult) -> str:
     mine, plain = (result.stages["Dense"] + result.stages["Reranked"] for result in (ours, theirs))
     percent = 100 * mine / ours.seconds
     times = plain / mine
-    return f"{percent:.0f} % of ours is the models' own arithmetic, {times:.1f} times as fast in bfloat16"
+    return f"{percent:.0f}% of our time is model arithmetic, {times:.1f} times as fast in bfloat16"
 
 
 def stage_table(ours: ProcessResult, theirs: ProcessResult) -> list[str]:
     """Return where the time of both goes, a row a stage."""
     names = {
-        "BM25": "BM25: morphemes, index, search",
+        "BM25": "BM25: analysis, index, search",
         "Dense": "dense: load, encode, search",
         "Hybrid": "fusion",
         "Reranked": "reranking: load, score",
     }
     rows = [(text, ours.stages[name], theirs.stages[name]) for name, text in names.items()]
-    rows += [("all else", ours.rest, theirs.rest), ("the whole process", ours.seconds, theirs.seconds)]
-    lines = ["| seconds | ours | the script | times |", "|---|---:|---:|---:|"]
+    rows += [("other", ours.rest, theirs.rest), ("total", ours.seconds, theirs.seconds)]
+    lines = ["| seconds | ours | script | ratio |", "|---|---:|---:|---:|"]
     return lines + [f"| {text} | {a:.2f} | {b:.2f} | {b / a:.1f} |" for text, a, b in rows]
 
 
 def metric_table(ours: ProcessResult, theirs: ProcessResult) -> list[str]:
     """Return the figures of both, as a check that they did the same."""
-    lines = ["| | R@1, ours | the script | R@10, ours | the script |", "|---|---:|---:|---:|---:|"]
+    lines = ["| | R@1, ours | R@1, script | R@10, ours | R@10, script |", "|---|---:|---:|---:|---:|"]
     for name in _RETRIEVERS:
         cells = (f"{100 * result.table[name][f'recall@{k}']:.2f}" for k in (1, 10) for result in (ours, theirs))
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -172,8 +172,8 @@ def own_seconds(retrievers: dict[str, Any]) -> dict[str, float]:
 
 
 def _describe_result(result: peers.PeerResult) -> str:
-    times = f"{result.ours:.1f} s, the script {result.theirs:.1f} s, {result.ratio:.1f} times as long"
-    return f"{result.name}: {times}; {result.note}"
+    times = f"{result.ours:.1f} s; the script takes {result.theirs:.1f} s, {result.ratio:.1f} times as long"
+    return f"- {result.name}: {times}; {result.note}"
 
 
 def _models(folder: Path) -> dict[str, Path]:

@@ -145,8 +145,8 @@ def test_compares_building_and_opening_with_each_peer() -> None:
 def test_table_has_a_column_per_peer_and_smaller_sizes_first() -> None:
     lines = [*compare_builds(BUILT, [[0.5, 0.1], [1.0, 0.05]], 1_000), *searched()]
     rows = table(lines)
-    assert rows[0] == "| | of | ours | other | memory |"
-    assert rows[2] == "| build, with saving | 1,000 passages | 2 s | 6 s (3) | – |"
+    assert rows[0] == "| | workload | ours | other | memory |"
+    assert rows[2] == "| build and save | 1,000 passages | 2 s | 6 s (3) | – |"
     search_rows = [row for row in rows if row.startswith("| search, one thread | 1,000 questions, top 10")]
     assert search_rows == [
         "| search, one thread | 1,000 questions, top 10, 1,000 passages | 1 s | 2 s (2) | 0.5 s (0.5) |",

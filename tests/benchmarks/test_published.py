@@ -14,7 +14,7 @@ from tests.doubles import small_set
 from tests.retrieval.compared import rankings_of
 
 PAGE = PROJECT / "docs" / "quality.md"
-OWN = re.compile(r"\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)|set not at hand")
+OWN = re.compile(r"\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)|dataset not available")
 
 
 def section() -> str:
@@ -61,7 +61,7 @@ def test_page_shows_the_published_metrics() -> None:
             has_file = of_file[row.split("**")[1]]
         else:
             assert match is not None
-            assert (match[0] == "set not at hand") is not has_file
+            assert (match[0] == "dataset not available") is not has_file
     assert [line for line in lines if re.match(r"\d+\. \[", line)] == table(known, {})[-len(known.source) :]
 
 

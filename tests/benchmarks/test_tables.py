@@ -45,7 +45,10 @@ def test_table_lists_slow_clicks() -> None:
     lines = ten_sessions.table(alone, at_once, bare, 3)
     assert lines[2] == "| quick | 0.10 | 0.40 | 0.90 | 0.05 | 0.10 | 0.20 | 0.30 |"
     assert lines[3] == "| slow | 0.60 | 1.00 | 1.50 | 0.07 | 0.20 | 0.20 | 1.10 |"
-    assert lines[-1] == "Alone above 0.5 s: slow; slowest of 3 above 1.0 s: slow; and without browsers: slow."
+    assert (
+        lines[-1]
+        == "Above 0.5 s with one session: slow; slowest of 3 above 1.0 s: slow; the same without browsers: slow."
+    )
 
 
 def test_tokens_are_as_large_as_their_arrays_and_their_words() -> None:
@@ -79,12 +82,13 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
 
 
 def test_sentence_names_superlinear_stages() -> None:
-    assert growth.sentence(SECONDS).startswith(
-        "In the last step these grow faster than the passages: square (2.00, to 10,000)."
+    assert growth.sentence(SECONDS) == (
+        "Up to the largest size, these stages grow faster than the number of passages: "
+        "square (exponent 2.00 at 10,000). The others do not."
     )
     flat = growth.sentence({"linear": SECONDS["linear"]})
-    assert flat == "Up to the largest size nothing grows faster than the passages: steepest is linear, 1.00."
-    assert growth.sentence({"once": SECONDS["once"]}) == "One size tells nothing of growth."
+    assert flat == "No stage grows faster than the number of passages; linear has the largest exponent, 1.00."
+    assert growth.sentence({"once": SECONDS["once"]}) == "Growth needs at least two sizes."
 
 
 @pytest.mark.slow

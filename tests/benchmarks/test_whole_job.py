@@ -22,7 +22,7 @@ def test_counts_seconds_of_components_once() -> None:
 
 def test_the_stages_and_the_rest_make_the_whole() -> None:
     lines = stage_table(process_result(5.0, 1.0), process_result(50.0, 10.0))
-    assert lines[-2:] == ["| all else | 1.00 | 10.00 | 10.0 |", "| the whole process | 5.00 | 50.00 | 10.0 |"]
+    assert lines[-2:] == ["| other | 1.00 | 10.00 | 10.0 |", "| total | 5.00 | 50.00 | 10.0 |"]
     assert [line.split(" | ")[1:] for line in lines[2:6]] == [["1.00", "10.00", "10.0 |"]] * 4
 
 
