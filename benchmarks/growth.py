@@ -1,8 +1,9 @@
-"""How the cost of each stage grows with the number of passages: a table, and the chart `docs/growth.svg`.
+"""Measure how the time of each stage grows with the number of passages: `python -m benchmarks growth`.
 
-`GROWTH_SIZES` has the numbers of passages ("1000,10000,100000"; a million takes some minutes). Passages are synthetic,
-with KorQuAD's words and lengths; vectors are random. Each size runs in a new process and uses the stored output of the
-stages before. Kiwi runs only if it is expected to take less than a minute.
+The result is a table and the chart `docs/growth.svg`. `GROWTH_SIZES` sets the numbers of passages
+("1000,10000,100000"; a million takes some minutes). Passages are synthetic, with KorQuAD's words and lengths; vectors
+are random. Each size runs in a new process, and a stage uses the stored output of earlier ones. Kiwi runs only if it is
+expected to take less than a minute.
 """
 
 import json
@@ -14,11 +15,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import measure_seconds
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.rankings import Rankings
 
@@ -29,16 +30,16 @@ _K = 100
 _FUSED = 1000  # questions
 _DIMENSIONS = 384
 _LONGEST_KIWI = 60.0  # seconds
-_SUPERLINEAR_EXPONENT = 1.15  # an exponent above it is more than in proportion
-# what takes less than a second is done so often, and the fastest counts
+_SUPERLINEAR_EXPONENT = 1.15  # stages with a larger exponent are reported
+# stages below one second are repeated; the fastest round counts
 _ROUNDS = 3
 _REPEATED_BELOW_SECONDS = 1.0
 
-Seconds = dict[str, dict[int, float]]  # of every stage, by number of passages
+Seconds = dict[str, dict[int, float]]  # by stage and number of passages
 
 
 def growth() -> list[str]:
-    """Measure all sizes and draw the chart; returns a Markdown table, and the chart's message in a sentence."""
+    """Measure all sizes and draw the chart; returns a Markdown table, and a sentence on the steepest stages."""
     seconds: Seconds = {}
     for size in sorted(int(word) for word in os.environ.get("GROWTH_SIZES", _SIZES).split(",")):
         for stage, took in _run_in_subprocess(size, _is_kiwi_measured(size, seconds.get("analyze, Kiwi", {}))).items():
@@ -48,9 +49,9 @@ def growth() -> list[str]:
 
 
 def exponents(by_size: dict[int, float]) -> dict[int, float]:
-    """Return the exponent e of `seconds ~ passages^e` from each size to the next, by the larger one.
+    """Return the exponent e of `seconds ~ passages^e` between consecutive sizes, by the larger size.
 
-    1 is in proportion, 0 does not grow: `log(seconds ratio) / log(size ratio)`.
+    e is `log(seconds ratio) / log(size ratio)`: 1 is proportional, 0 is constant.
     """
     return {
         b: math.log(by_size[b] / by_size[a]) / math.log(b / a) for a, b in pairwise(sorted(by_size)) if by_size[a] > 0
@@ -58,7 +59,7 @@ def exponents(by_size: dict[int, float]) -> dict[int, float]:
 
 
 def table(seconds: Seconds) -> list[str]:
-    """Return a row a stage: seconds at each size, and in brackets the exponent since the size before."""
+    """Return a row per stage: seconds at each size, with the exponent since the previous size in brackets."""
     sizes = sorted({size for by_size in seconds.values() for size in by_size})
     lines = [
         f"| seconds (exponent) by number of passages | {' | '.join(f'{size:,}' for size in sizes)} |",
@@ -72,7 +73,7 @@ def table(seconds: Seconds) -> list[str]:
 
 
 def sentence(seconds: Seconds) -> str:
-    """Say which stages bend upwards in the last step, and which hardly grow."""
+    """Name the stages whose exponent between the last two sizes is superlinear."""
     last = {
         stage: list(by_larger_size.items())[-1]
         for stage, by_size in seconds.items()
@@ -91,7 +92,7 @@ def sentence(seconds: Seconds) -> str:
 
 
 def draw(seconds: Seconds, path: Path) -> None:
-    """Draw seconds over passages, both axes logarithmic: a line that rises as the dotted one is in proportion."""
+    """Draw seconds over passages with logarithmic axes; the dotted line is proportional growth."""
     import altair as alt
     import pandas as pd
     import vl_convert
@@ -146,7 +147,7 @@ def _run_in_subprocess(size: int, kiwi: bool) -> dict[str, float]:
 
 
 def _measure_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
-    """Go through the stages; returns the seconds of each."""
+    """Run all stages; returns the seconds of each."""
     from benchmarks import synthetic_data
 
     file = folder / "set.jsonl"
@@ -171,16 +172,16 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
 
     question_set = load(stored()[0].key)
     texts = question_set.passages.indexed_texts(title=True)
-    yield "analyze, words", _seconds_once(lambda: tokens_of(Analyzer.WORD, texts))
+    yield "analyze, words", measure_seconds(lambda: tokens_of(Analyzer.WORD, texts))
     if kiwi:
-        analyze(Analyzer.KIWI, [""])  # loads its dictionary
-        yield "analyze, Kiwi", _seconds_once(lambda: tokens_of(Analyzer.KIWI, texts))
+        analyze(Analyzer.KIWI, [""])  # loads the dictionary
+        yield "analyze, Kiwi", measure_seconds(lambda: tokens_of(Analyzer.KIWI, texts))
     yield "read stored tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
     options = BM25Options(Analyzer.WORD)
-    yield "BM25 build", _seconds_once(lambda: BM25("", question_set.passages, options))
+    yield "BM25 build", measure_seconds(lambda: BM25("", question_set.passages, options))
     index = BM25("", question_set.passages, options)
     questions = [question.text for question in question_set.questions[:_QUESTIONS]]
-    tokens_of(Analyzer.WORD, questions)  # keeps them
+    tokens_of(Analyzer.WORD, questions)  # stores the tokens
     yield f"BM25 search, {_QUESTIONS} questions", _seconds(lambda: index.search(questions, _K))
 
 
@@ -211,7 +212,7 @@ def _random_rankings(rng: np.random.Generator, size: int) -> Rankings:
 
 
 def _compile() -> None:
-    """Have everything compiled and imported that would count to the first stage that needs it."""
+    """Compile and import everything before a stage is timed."""
     from mrc_workbench.data.passages import Passage
     from mrc_workbench.data.text.analyzers import Analyzer
     from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
@@ -221,14 +222,10 @@ def _compile() -> None:
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    took = _seconds_once(work)
-    return min(took, *(_seconds_once(work) for _ in range(_ROUNDS - 1))) if took < _REPEATED_BELOW_SECONDS else took
-
-
-def _seconds_once(work: Callable[[], Any]) -> float:
-    start = perf_counter()
-    work()
-    return perf_counter() - start
+    seconds = measure_seconds(work)
+    if seconds >= _REPEATED_BELOW_SECONDS:
+        return seconds
+    return min(seconds, *(measure_seconds(work) for _ in range(_ROUNDS - 1)))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def test_passages_are_the_same_for_the_same_seed(few: Articles) -> None:
 
 
 def test_rejects_fewer_passages_than_the_source(few: Articles) -> None:
-    with pytest.raises(ValueError, match="3 passages cannot hold the 4 that are cloned"):
+    with pytest.raises(ValueError, match="3 passages cannot contain the 4 that are cloned"):
         clone_articles(few, 3)
 
 
