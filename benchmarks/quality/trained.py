@@ -1,7 +1,10 @@
-"""What training does on KorQuAD's article split: the starter models; the packaged base with the app's settings for it,
-twice as long; a cross-encoder from that base, reranking two searches mixed; and a reader, with what retrieval is worth
-for it. The first 40 of the shuffled articles are the test, the next ones choose checkpoint and weight, the rest is
-learned from."""
+"""Measure training on KorQuAD's article split.
+
+`python -m benchmarks starter_training` trains both starters; `pretrained_training` the packaged base as a bi-encoder,
+with twice the app's epochs; `pretrained_reranking` a cross-encoder from that base, which reranks a hybrid;
+`reader_training` a reader over the passages of three retrievers. The first 40 shuffled articles are the test set, the
+next ones select checkpoints and weights, and the rest is for training.
+"""
 
 import os
 import tempfile
@@ -47,7 +50,7 @@ from mrc_workbench.training.train import train
 
 
 def starter_training() -> list[str]:
-    """Train both starters and compare them with their beginnings on the test questions; returns a Markdown table."""
+    """Train both starters, and compare them with the untrained ones on the test questions; returns a Markdown table."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
@@ -90,8 +93,8 @@ def starter_training() -> list[str]:
         cells = " | ".join(f"{means[name] * 100:.2f}" for name in ("recall@1", "recall@10", "ndcg@10"))
         trained = f"{seconds[result.name]:.0f}" if result.name in seconds else ""
         lines.append(f"| {result.name} | {cells} | {trained} |")
-    whole = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
-    return [*lines, "", f"Including loading, and evaluation before and after, on {os.cpu_count()} CPU cores: {whole}."]
+    total = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
+    return [*lines, "", f"Including loading, and evaluation before and after, on {os.cpu_count()} CPU cores: {total}."]
 
 
 def _training_seconds(run: Run) -> float:
@@ -108,20 +111,20 @@ def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float
     return Run(Path(run.folder)), time.perf_counter() - start
 
 
-_BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
+_BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # in a mix
 _BM25 = "BM25"
 _DENSE = "Dense, untrained"
-_AFTER = "Dense, trained"
-_MIXED = {_DENSE: "BM25 and dense, untrained", _AFTER: "BM25 and dense, trained"}
+_TRAINED = "Dense, trained"
+_MIXED = {_DENSE: "BM25 and dense, untrained", _TRAINED: "BM25 and dense, trained"}
 
 
 def pretrained_training() -> list[str]:
-    """Train, choose how to mix on validation questions, ask the test questions once; returns a Markdown table."""
+    """Train, select the mix on validation questions, evaluate the test questions once; returns a Markdown table."""
     options = replace(BiEncoderOptions.defaults_for(DEFAULT.reference), epochs=2.0)
     with workspace():
         question_set = read_file(korquad()).question_set
         run = train_or_resume(BI_ENCODER, "pretrained", question_set, options, MORE_VALIDATION)
-        dense = [DenseSpec(name=_DENSE, model=DEFAULT.reference), DenseSpec(name=_AFTER, model=str(run.model_folder))]
+        dense = [DenseSpec(name=_DENSE, model=DEFAULT.reference), DenseSpec(name=_TRAINED, model=str(run.model_folder))]
         specs: list[Spec] = [BM25Spec(name=_BM25), *dense]
         bm25_weights = {
             spec.name: best_value(
@@ -134,13 +137,13 @@ def pretrained_training() -> list[str]:
         }
         mixed = [_hybrid_spec(_MIXED[name], name, bm25_weight) for name, bm25_weight in bm25_weights.items()]
         tested = compare_part(question_set, Part.TEST, *specs, *mixed, split=MORE_VALIDATION)
-    pairs = [(_DENSE, _AFTER), (_BM25, _MIXED[_AFTER]), (_MIXED[_DENSE], _MIXED[_AFTER])]
+    pairs = [(_DENSE, _TRAINED), (_BM25, _MIXED[_TRAINED]), (_MIXED[_DENSE], _MIXED[_TRAINED])]
     return [
         *table(tested),
         "",
         f"Trained with {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
         f"{_minutes(run)}. "
-        f"BM25's weights in the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_AFTER]:g} by z-score, are "
+        f"BM25's weights in the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_TRAINED]:g} by z-score, are "
         "selected on the other articles.",
         "",
         *differences(tested, *pairs),
@@ -159,13 +162,12 @@ def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
     )
 
 
-_WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
+_RERANKER_WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))
 _MIX = "BM25 and dense"
-_ALONE = "Reranked, cross-encoder score only"
+_RERANKER_ONLY = "Reranked, cross-encoder score only"
 _RERANKED = "Reranked, mixed score"
-# passages read for a question while training, and of the mix's first
-_MEASURED = 10
-_DEPTH = 5
+_EVALUATION_DEPTH = 10  # passages per question during training
+_DEPTH = 5  # reranked passages of the mix
 # one hard negative per question, from BM25's top 4
 RERANKER = CrossEncoderOptions(
     base=DEFAULT.reference,
@@ -181,13 +183,13 @@ RERANKER = CrossEncoderOptions(
     frozen_layers=2,
     evaluation_limit=60,
     evaluation_steps=74,
-    depth=_MEASURED,
+    depth=_EVALUATION_DEPTH,
     save_minutes=5,
 )
 
 
 def pretrained_reranking() -> list[str]:
-    """Train, choose shares and weights on validation questions, ask the test questions once; a Markdown table."""
+    """Train, select weights on validation questions, evaluate the test questions once; returns a Markdown table."""
     with workspace():
         question_set = read_file(korquad()).question_set
         run = train_or_resume(CROSS_ENCODER, "reranker", question_set, RERANKER, SPLIT)
@@ -203,12 +205,12 @@ def pretrained_reranking() -> list[str]:
         weight = best_value(
             question_set,
             first,
-            {candidate: _rerank_spec(f"{candidate}", model, candidate) for candidate in _WEIGHTS},
+            {candidate: _rerank_spec(f"{candidate}", model, candidate) for candidate in _RERANKER_WEIGHTS},
             SPLIT,
         )
-        last = (_rerank_spec(_ALONE, model, 1.0), _rerank_spec(_RERANKED, model, weight))
+        last = (_rerank_spec(_RERANKER_ONLY, model, 1.0), _rerank_spec(_RERANKED, model, weight))
         tested = compare_part(question_set, Part.TEST, *first, *last)
-    pairs = [(_BM25, _RERANKED), (_MIX, _RERANKED), (_BM25, _ALONE)]
+    pairs = [(_BM25, _RERANKED), (_MIX, _RERANKED), (_BM25, _RERANKER_ONLY)]
     return [
         *table(tested),
         "",
@@ -231,7 +233,7 @@ _KS = (1, 2, 3, 5)
 
 
 def reader_training() -> list[str]:
-    """Train, choose weights on validation questions, read for the test questions once; returns Markdown tables."""
+    """Train a reader, and evaluate the test questions once; returns a Markdown table and the outcomes."""
     options = replace(ReaderOptions.defaults_for(DEFAULT.reference), batch_size=8, epochs=2.0, evaluation_steps=400)
     with workspace():
         question_set = read_file(korquad()).question_set

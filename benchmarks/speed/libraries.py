@@ -1,10 +1,9 @@
-"""Compare encoding, reranking and analysis with the libraries' defaults: `python -m benchmarks encoding`, `reranking`,
-`analyzers`.
+"""Compare encoding, reranking and analysis with the libraries' defaults.
 
-`encoding` encodes `ENCODING_TEXTS` (64) passages of KorQuAD with a BERT of base size. `reranking` reranks BM25's top
-50; larger models get fewer questions, since the library would take hours. `analyzers` compares Korean morphological
-analysis with a loop over Kiwi, and measures how fast stored tokens are read, of KorQuAD and of `ANALYZED_PASSAGES`
-(50000) synthetic passages.
+`python -m benchmarks encoding reranking analyzers` runs all. `encoding` encodes `ENCODING_TEXTS` (64) passages of
+KorQuAD with a BERT of base size. `reranking` reranks BM25's top 50; larger models get fewer questions, since the
+library would take hours. `analyzers` compares Korean morphological analysis with a loop over Kiwi, and measures how
+fast stored tokens are read, of KorQuAD and of `ANALYZED_PASSAGES` (50000) synthetic passages.
 """
 
 import os

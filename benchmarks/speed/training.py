@@ -1,11 +1,11 @@
-"""Compare training with sentence-transformers, and estimates with measurements: `python -m benchmarks laptop_training`,
-`training_estimate`.
+"""Compare training with sentence-transformers, and estimates of training with measurements.
 
-The library's trainer has its defaults: float32, the dropout of the base, all weights, random batches padded to their
-longest text, and the C library's allocator. Ours has this project's defaults for the packaged base. Both train on
-KorQuAD's training pairs, a bi-encoder with MultipleNegativesRankingLoss, a cross-encoder with BinaryCrossEntropyLoss,
-each in a new process. If a batch does not fit into memory with the library, both use half of it; our memory with the
-full batch is reported, too. `training_estimate` compares the estimates of `mrc train --estimate` with measured steps.
+`python -m benchmarks laptop_training training_estimate` runs both. The library's trainer has its defaults: float32, the
+dropout of the base, all weights, random batches padded to their longest text, and the C library's allocator. Ours has
+this project's defaults for the packaged base. Both train on KorQuAD's training pairs, a bi-encoder with
+MultipleNegativesRankingLoss, a cross-encoder with BinaryCrossEntropyLoss, each in a new process. If a batch does not
+fit into memory with the library, both use half of it; our memory with the full batch is reported, too.
+`training_estimate` compares the estimates of `mrc train --estimate` with measured steps.
 
 `LAPTOP_BATCH` sets the batch size (32), `LAPTOP_STEPS` the number of timed steps (3), `ESTIMATE_STEPS` those of
 `training_estimate` (15).

@@ -1,4 +1,4 @@
-"""BM25 engines find the same hits with the scores of the formula; results become lines, a table and a chart."""
+"""BM25 engines return the same results with the scores of the formula; tables and the chart show their times."""
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -31,7 +31,7 @@ K = 10
 
 @pytest.fixture(scope="module")
 def clones() -> Clones:
-    """Sixty passages of words by Zipf's law, and five of their beginnings, asked."""
+    """Sixty passages with words sampled by Zipf's law, and the first words of five passages as questions."""
     rng = np.random.default_rng(0)
     vocabulary = [f"말{number}" for number in range(200)]
     lengths = rng.integers(5, 40, 60)
@@ -53,7 +53,7 @@ def opened(clones: Clones, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def reference_scores(clones: Clones, question: list[str]) -> np.ndarray:
-    """Lucene's BM25, passage by passage."""
+    """Return Lucene's BM25 scores, computed passage by passage."""
     passages = [Counter(text) for text in clones.tokens.texts()]
     mean = sum(passage.total() for passage in passages) / len(passages)
     scores = np.zeros(len(passages))
@@ -83,9 +83,8 @@ def test_tantivy_ranks_nearly_the_same_with_any_number_of_segments(clones: Clone
         assert overlap(opened["BM25S"], opened[name], questions) > 0.8
     _, scores = opened["TantivySingleSegment"].top_k(questions, K)
     expected = [(K1 + 1) * reference_scores(clones, question).max() for question in map(list, questions)]
-    assert scores[:, 0] == pytest.approx(
-        np.array(expected), rel=0.1
-    )  # lengths are held in a byte, but k1 and b are ours
+    # lengths are stored in one byte, but k1 and b are equal
+    assert scores[:, 0] == pytest.approx(np.array(expected), rel=0.1)
 
 
 @pytest.mark.slow
@@ -115,7 +114,7 @@ def test_counts_document_frequencies(clones: Clones) -> None:
 
 
 def scores_of(result: object) -> np.ndarray:
-    """The scores in what an engine returns."""
+    """Return the scores in the result of an engine."""
     if hasattr(result, "scores"):
         return np.asarray(result.scores)
     return np.array([[score for score, _ in hits] for hits in result])
@@ -172,21 +171,21 @@ def test_case_limits_questions_and_terms() -> None:
 
 
 def allocate_and_measure_peak() -> int:
-    with track_peak_memory() as most:
+    with track_peak_memory() as peak:
         array = np.ones(1 << 24)  # 128 MiB
         sleep(0.2)
         del array
-    return most[0]
+    return peak[0]
 
 
 @pytest.mark.slow
 def test_measures_peak_memory() -> None:
-    # a process that did other work may have had room for it before
+    # a new process has no free memory left from other work
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        most = process.submit(allocate_and_measure_peak).result()
-    assert 2**27 * 0.9 < most < 2**27 * 1.5
+        peak = process.submit(allocate_and_measure_peak).result()
+    assert 2**27 * 0.9 < peak < 2**27 * 1.5
 
 
 @pytest.mark.slow
-def test_memory_is_read_at_some_gigabytes_a_second() -> None:
+def test_measures_a_realistic_memory_bandwidth() -> None:
     assert 10**8 < bandwidth(1) < 10**12

@@ -1,4 +1,4 @@
-"""Rules for k1 and b are fitted to other sets than the one that they are measured on; segmenters count as written."""
+"""Rules for k1 and b are evaluated on datasets that they are not fitted on; segmenters count tokens correctly."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ N_QUESTIONS = 4
 
 
 def set_result(gains: Mapping[tuple[float, float], float], **statistics: float) -> SetResult:
-    """A set whose every question gains so much with these pairs, and nothing with others."""
+    """Return a dataset on which each question has these gains by pair, and no gain with other pairs."""
     values = np.full((len(PAIRS), N_QUESTIONS), 0.5)
     for pair, gain in gains.items():
         values[PAIRS.index(pair)] += gain
@@ -20,7 +20,7 @@ def set_result(gains: Mapping[tuple[float, float], float], **statistics: float) 
     return SetResult(small_set(), values, groups, statistics, (0.01, -0.02, 0.04))
 
 
-def test_the_pair_of_other_sets_loses_on_none_of_them() -> None:
+def test_pair_from_other_datasets_loses_on_none_of_them() -> None:
     first = set_result({(1.2, 0.4): 0.3, (0.6, 0.4): 0.1})
     second = set_result({(1.2, 0.4): -0.01, (0.6, 0.4): 0.1})
     assert PAIRS[harmless_pair([first])] == (1.2, 0.4)
@@ -28,7 +28,7 @@ def test_the_pair_of_other_sets_loses_on_none_of_them() -> None:
     assert PAIRS[harmless_pair([set_result({pair: -0.1 for pair in PAIRS if pair != DEFAULT})])] == DEFAULT
 
 
-def test_rule_splits_sets_by_the_statistic_with_the_largest_gain() -> None:
+def test_rule_splits_datasets_by_the_statistic_with_the_largest_gain() -> None:
     short = [set_result({(0.3, 0.0): 0.2}, length=value, other=other) for value, other in ((5.0, 1.0), (10.0, 4.0))]
     long = [set_result({(2.0, 1.0): 0.2}, length=value, other=other) for value, other in ((30.0, 2.0), (60.0, 3.0))]
     rule = threshold_rule([*short, *long])
@@ -37,7 +37,7 @@ def test_rule_splits_sets_by_the_statistic_with_the_largest_gain() -> None:
     assert Rule("length", 20.0, 1, 2).pair({"length": 20.0}) == 2
 
 
-def test_the_report_measures_the_pair_of_the_other_sets() -> None:
+def test_report_evaluates_the_pair_from_other_datasets() -> None:
     sets = {
         "first": set_result({(1.2, 0.4): 0.1}, length=1.0),
         "second": set_result({(2.0, 0.6): 0.2}, length=2.0),

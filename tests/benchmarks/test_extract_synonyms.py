@@ -1,4 +1,4 @@
-"""A term in brackets behind a word is extracted as its synonym if it can be one."""
+"""A name in brackets after a word is extracted as its synonym."""
 
 from benchmarks.quality.lexical_options import extract_synonyms
 from mrc_workbench.data.text.dictionary import format_dictionary, read_dictionary
@@ -8,7 +8,7 @@ def groups(*texts: str, min_texts: int = 1) -> set[tuple[str, ...]]:
     return set(extract_synonyms(texts, min_texts).synonyms)
 
 
-def test_names_behind_a_word_are_its_synonyms() -> None:
+def test_names_in_brackets_are_synonyms_of_the_preceding_word() -> None:
     assert groups("유엔(영어: United Nations, 국제연합)은 1945년에 섰다.") == {("유엔", "United Nations", "국제연합")}
 
 
@@ -22,7 +22,7 @@ def test_assigns_a_name_to_its_most_frequent_group() -> None:
     assert groups(*texts, min_texts=2) == {("국제연합", "UN")}
 
 
-def test_a_text_that_repeats_itself_counts_once() -> None:
+def test_counts_repetitions_in_a_text_once() -> None:
     assert groups("나토(NATO), 나토(NATO)", min_texts=2) == set()
 
 
@@ -30,6 +30,6 @@ def test_merges_synonyms_of_synonyms() -> None:
     assert groups("국제연합(UN)", "국제연합(UN)", "UN(유엔)") == {("국제연합", "UN", "유엔")}
 
 
-def test_the_groups_can_be_read_as_a_dictionary() -> None:
+def test_writes_groups_that_can_be_read_as_a_dictionary() -> None:
     dictionary = extract_synonyms(["국제연합(UN)", "UN(유엔, 국제기구)", "국제기구(기구)", "블랙펄(Black Pearl)"], 1)
     assert read_dictionary(format_dictionary(dictionary).encode()) == dictionary

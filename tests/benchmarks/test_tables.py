@@ -1,4 +1,4 @@
-"""What benchmarks tell: tables, sentences and charts, and the numbers in them."""
+"""Benchmarks write tables, sentences and charts with the measured numbers."""
 
 from pathlib import Path
 
@@ -41,8 +41,8 @@ def test_table_lists_slow_clicks() -> None:
 
     alone = {"quick": ClickCost([0.1], 0, 0), "slow": ClickCost([0.4, 0.6, 0.7], 0, 0)}
     at_once = {"quick": ClickCost([0.2, 0.4, 0.9], 0.05, 0.1), "slow": ClickCost([0.9, 1.0, 1.5], 0.07, 0.2)}
-    bare = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
-    lines = ten_sessions.table(alone, at_once, bare, 3)
+    without_browser = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
+    lines = ten_sessions.table(alone, at_once, without_browser, 3)
     assert lines[2] == "| quick | 0.10 | 0.40 | 0.90 | 0.05 | 0.10 | 0.20 | 0.30 |"
     assert lines[3] == "| slow | 0.60 | 1.00 | 1.50 | 0.07 | 0.20 | 0.20 | 1.10 |"
     assert (
@@ -51,7 +51,7 @@ def test_table_lists_slow_clicks() -> None:
     )
 
 
-def test_tokens_are_as_large_as_their_arrays_and_their_words() -> None:
+def test_size_of_tokens_counts_arrays_and_words() -> None:
     tokens = Tokens(["가", "ab"], np.array([0, 1, 1], dtype=np.int32), np.array([0, 3], dtype=np.int64))
     assert token_bytes(tokens) == 3 * 4 + 2 * 8 + (3 + 1) + (2 + 1)
 
@@ -73,7 +73,7 @@ def test_exponents_are_slopes_of_the_logarithms() -> None:
     assert growth.exponents(SECONDS["once"]) == {}
 
 
-def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
+def test_table_has_a_dash_without_a_measurement() -> None:
     assert growth.table(SECONDS)[2:] == [
         "| linear | 0.1 | 1 (1.00) |",
         "| square | 0.2 | 20 (2.00) |",
@@ -100,7 +100,7 @@ def test_chart_names_every_stage_on_a_white_background(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # its module imports Streamlit
-def test_heaps_law_goes_through_the_half_and_the_whole() -> None:
+def test_heaps_law_fits_the_half_and_the_whole() -> None:
     from benchmarks.large import fit_heaps_law
 
     exponent, scale = fit_heaps_law(["a", "b", "a", "c", "b", "d", "a", "e"])  # 3 distinct of 4, 5 of 8

@@ -1,4 +1,4 @@
-"""Over the same batches and without random dropping, ours has the losses of the library's plain training."""
+"""On the same batches without dropout, our trainer has the losses of the library's trainer."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
-def test_losses_equal_plain_training(*, kind: str, frozen: bool, tmp_path: Path) -> None:
+def test_losses_equal_those_of_the_library(*, kind: str, frozen: bool, tmp_path: Path) -> None:
     from mrc_workbench.training.engine.speed import cached_tokenization, passes_by_length
 
     build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
@@ -45,6 +45,6 @@ def test_losses_equal_plain_training(*, kind: str, frozen: bool, tmp_path: Path)
     trainer = project_trainer(setup, options, training_data, tmp_path / "ours")
     with cached_tokenization(trainer.model), passes_by_length(trainer.model):
         losses = train_timed(trainer, setup).losses
-    expected = train_timed(library_trainer(replace(setup, side=LIBRARY), tmp_path / "plain"), setup).losses
+    expected = train_timed(library_trainer(replace(setup, side=LIBRARY), tmp_path / "library"), setup).losses
     assert len(set(expected)) == 4
     assert losses == pytest.approx(expected, rel=1e-4)

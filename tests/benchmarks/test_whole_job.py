@@ -1,3 +1,5 @@
+"""The whole comparison is split into stages, and compared with a script that uses the libraries' defaults."""
+
 import json
 from pathlib import Path
 
@@ -20,7 +22,7 @@ def test_counts_seconds_of_components_once() -> None:
     assert own_seconds(retrievers) == pytest.approx({"BM25": 3.0, "Dense": 12.0, "Hybrid": 0.5, "Reranked": 18.5})
 
 
-def test_the_stages_and_the_rest_make_the_whole() -> None:
+def test_stages_and_the_rest_add_up_to_the_total() -> None:
     lines = stage_table(process_result(5.0, 1.0), process_result(50.0, 10.0))
     assert lines[-2:] == ["| other | 1.00 | 10.00 | 10.0 |", "| total | 5.00 | 50.00 | 10.0 |"]
     assert [line.split(" | ")[1:] for line in lines[2:6]] == [["1.00", "10.00", "10.0 |"]] * 4
@@ -30,7 +32,7 @@ def test_metric_table_shows_both_sides() -> None:
     assert metric_table(process_result(1, 0), process_result(1, 0))[2] == "| BM25 | 50.00 | 50.00 | 75.00 | 75.00 |"
 
 
-def test_the_script_reads_fuses_and_measures(tmp_path: Path) -> None:
+def test_script_reads_fuses_and_evaluates(tmp_path: Path) -> None:
     paragraphs = [{"context": text, "qas": [{"question": f"{text}?"}]} for text in ("a", "b", "a")]
     file = tmp_path / "set.json"
     file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), encoding="utf-8")
