@@ -42,8 +42,8 @@ def growth() -> list[str]:
     """Measure all sizes and draw the chart; returns a Markdown table, and a sentence on the steepest stages."""
     seconds: Seconds = {}
     for size in sorted(int(word) for word in os.environ.get("GROWTH_SIZES", _SIZES).split(",")):
-        for stage, took in _run_in_subprocess(size, _is_kiwi_measured(size, seconds.get("analyze, Kiwi", {}))).items():
-            seconds.setdefault(stage, {})[size] = took
+        for stage, value in _run_in_subprocess(size, _is_kiwi_measured(size, seconds.get("analyze, Kiwi", {}))).items():
+            seconds.setdefault(stage, {})[size] = value
     draw(seconds, _PICTURE)
     return [*table(seconds), "", sentence(seconds)]
 
@@ -100,7 +100,7 @@ def draw(seconds: Seconds, path: Path) -> None:
     from mrc_workbench.retrieval.report.charts import PALETTE, SHAPES
 
     stages = list(seconds)
-    rows = [(stage, size, took) for stage in stages for size, took in seconds[stage].items() if took > 0]
+    rows = [(stage, size, value) for stage in stages for size, value in seconds[stage].items() if value > 0]
     points = pd.DataFrame(rows, columns=["stage", "passages", "seconds"])
     sizes = [float(points["passages"].min()), float(points["passages"].max())]
     low = float(points["seconds"].min())
@@ -124,10 +124,10 @@ def draw(seconds: Seconds, path: Path) -> None:
     path.write_text(vl_convert.vegalite_to_svg(chart.to_dict()), encoding="utf-8")
 
 
-def _cell(took: float | None, exponent: float | None) -> str:
-    if took is None:
+def _cell(seconds: float | None, exponent: float | None) -> str:
+    if seconds is None:
         return "–"
-    return f"{took:.3g}" + (f" ({exponent:.2f})" if exponent is not None else "")
+    return f"{seconds:.3g}" + (f" ({exponent:.2f})" if exponent is not None else "")
 
 
 def _is_kiwi_measured(size: int, known: dict[int, float]) -> bool:

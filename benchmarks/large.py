@@ -252,9 +252,8 @@ def tokenizer_training() -> list[str]:
             (TokenizerKind.BPE, PreTokenization.MORPHEMES),
         ]:
             arguments = ["--data", str(text), "--kind", kind, "--split", split, "--vocabulary", vocabulary]
-            seconds, memory = _run_command(
-                [sys.executable, "-m", "mrc_workbench", "language", "tokenizers", "--json", *arguments]
-            )
+            command = [sys.executable, "-m", "mrc_workbench", "language", "compare-tokenizers", "--json", *arguments]
+            seconds, memory = _run_command(command)
             lines.append(f"| {kind}, {split} | {seconds:,.0f} | {memory / _GIB:.2f} GiB |")
     return [*lines, "", f"From a larger text, tokenizers learn from about {MAX_CHARACTERS:,} characters."]
 

@@ -60,8 +60,8 @@ def serve() -> list[str]:
         write_text(file, write_experiment(Experiment(data=str(korquad()), retriever=specs)))
         search = partial(open_searcher(file, _NAME).search, k=_K)
         for size, name in ((1, "in-process, one at a time"), (_BATCH_SIZE, f"in-process, batches of {_BATCH_SIZE}")):
-            took = _time_in_process(search, questions, size, seconds / 3)
-            lines.append(_line(name, size * len(took) / sum(took), took))
+            latencies = _time_in_process(search, questions, size, seconds / 3)
+            lines.append(_line(name, size * len(latencies) / sum(latencies), latencies))
         del search
         with _running_server(file) as (address, process):
             # not counted: memory grows during the first questions
@@ -69,16 +69,16 @@ def serve() -> list[str]:
             for count in (1, clients):
                 asyncio.run(_measure_load(address, questions, count, seconds / 10))
                 before = _memory(process)
-                took, errors, passed = asyncio.run(_measure_load(address, questions, count, seconds))
+                latencies, errors, total = asyncio.run(_measure_load(address, questions, count, seconds))
                 memory = f"{before:,.0f} MiB | {_memory(process):,.0f} MiB"
                 name = f"`mrc serve`, {count} client{'s'[: count - 1]}"
-                lines.append(_line(name, len(took) / passed, took, str(errors), memory))
+                lines.append(_line(name, len(latencies) / total, latencies, str(errors), memory))
     return lines
 
 
-def _line(name: str, rate: float, took: Sequence[float], errors: str = "–", memory: str = "– | –") -> str:
-    middle, late = (1000 * float(percentile) for percentile in np.percentile(took, (50, 99)))
-    return f"| {name} | {rate:,.1f} | {middle:,.1f} ms | {late:,.1f} ms | {errors} | {memory} |"
+def _line(name: str, rate: float, latencies: Sequence[float], errors: str = "–", memory: str = "– | –") -> str:
+    p50, p99 = (1000 * float(percentile) for percentile in np.percentile(latencies, (50, 99)))
+    return f"| {name} | {rate:,.1f} | {p50:,.1f} ms | {p99:,.1f} ms | {errors} | {memory} |"
 
 
 def _time_in_process(
@@ -86,14 +86,14 @@ def _time_in_process(
 ) -> list[float]:
     """Search batches of `size` questions for `seconds`; returns the seconds of each batch."""
     questions = cycle(texts)
-    took = list[float]()
+    latencies = list[float]()
     end = perf_counter() + seconds
     while perf_counter() < end:
         batch = [next(questions) for _ in range(size)]
         began = perf_counter()
         search(batch)
-        took.append(perf_counter() - began)
-    return took
+        latencies.append(perf_counter() - began)
+    return latencies
 
 
 @contextmanager
@@ -126,7 +126,7 @@ async def _measure_load(
 ) -> tuple[list[float], int, float]:
     """Search with several clients; returns the seconds of each answer, the number of errors, and the total seconds."""
     questions = cycle(texts)
-    took = list[float]()
+    latencies = list[float]()
     errors = 0
     began = perf_counter()
 
@@ -137,14 +137,14 @@ async def _measure_load(
             try:
                 answer = await client.post("/search", json={"question": next(questions), "k": _K})
                 answer.raise_for_status()
-                took.append(perf_counter() - start)
+                latencies.append(perf_counter() - start)
             except httpx.HTTPError:
                 errors += 1
 
     limits = httpx.Limits(max_connections=clients)
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits, trust_env=False) as client:
         await asyncio.gather(*(search_repeatedly(client) for _ in range(clients)))
-    return took, errors, perf_counter() - began
+    return latencies, errors, perf_counter() - began
 
 
 _GIB = 2**30

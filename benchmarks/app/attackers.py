@@ -72,8 +72,8 @@ def attackers() -> list[str]:
             during: dict[str, list[float]] = {name: [] for name in pages}
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                for name, took in _time_visits(app, pages, rounds=1).items():
-                    during[name] += took
+                for name, times in _time_visits(app, pages, rounds=1).items():
+                    during[name] += times
             attack.is_finished.set()
             for thread in (*threads, watcher):
                 thread.join()
@@ -103,7 +103,7 @@ def _pages() -> dict[str, tuple[str, str]]:
 
 def _time_visits(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: int) -> dict[str, list[float]]:
     return {
-        name: [took for _ in range(rounds) for took in visits(app.address, page, query, _VISITORS)]
+        name: [times for _ in range(rounds) for times in visits(app.address, page, query, _VISITORS)]
         for name, (page, query) in pages.items()
     }
 
@@ -221,10 +221,10 @@ def _report(before: dict[str, list[float]], during: dict[str, list[float]], atta
         f"| seconds of {_VISITORS} visitors at once | before, median | slowest | during the attack, median | slowest |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, took in during.items():
-        cells = (median(before[name]), max(before[name]), median(took), max(took))
+    for name, times in during.items():
+        cells = (median(before[name]), max(before[name]), median(times), max(times))
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    slow = [name for name, took in during.items() if max(took) > _TARGET_SECONDS]
+    slow = [name for name, times in during.items() if max(times) > _TARGET_SECONDS]
     memory = f"peak memory {attack.server / _GIB:.2f} GiB (server), {attack.reader / _GIB:.2f} GiB (reading process)"
     return [
         *lines,

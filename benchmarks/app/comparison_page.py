@@ -62,7 +62,7 @@ def deeper_comparison() -> list[str]:
     lines = [
         f"| {n_questions:,} questions, {len(comparison.results)} retrievers, depth 100 | seconds |",
         "|---|---:|",
-        *(f"| {name} | {took:.2f} |" for name, took in seconds.items()),
+        *(f"| {name} | {value:.2f} |" for name, value in seconds.items()),
     ]
     return [
         *lines,
@@ -93,7 +93,7 @@ _PARTS: dict[str, Callable[[Comparison], object]] = {
 
 
 _REPETITIONS = 6
-_SLICES = ["Question length (characters)", "Passage length (characters)", "Wording shared with the passage"]
+_SLICES = ["Question length (characters)", "Passage length (characters)", "Word overlap with the passage"]
 # the app displays whether its script runs; record when a run ends
 _RECORD_RUNS = """() => {
   const app = document.querySelector('[data-testid=stApp]');
@@ -123,7 +123,7 @@ def interactions() -> list[str]:
     return [
         "| after the first round | median, seconds | slowest |",
         "|---|---:|---:|",
-        *(f"| {name} | {statistics.median(took):.2f} | {max(took):.2f} |" for name, took in rows),
+        *(f"| {name} | {statistics.median(times):.2f} | {max(times):.2f} |" for name, times in rows),
     ]
 
 

@@ -100,7 +100,7 @@ def ten_sessions() -> list[str]:
             app.wait()
             with opened_browser() as browser:
                 pages = [_open_session(browser, app)]
-                alone = _click_rounds(app, pages, clicks, _ROUNDS[0])
+                single = _click_rounds(app, pages, clicks, _ROUNDS[0])
                 memory = [_memory(app)]
                 pages += [_open_session(browser, app) for _ in range(count - 1)]
                 at_once = _click_rounds(app, pages, clicks, _ROUNDS[1])
@@ -109,7 +109,7 @@ def ten_sessions() -> list[str]:
     growth = (memory[1] - memory[0]) / max(1, count - 1)
     memory_text = f"{memory[0] / 10**6:,.0f} MB with one session and {memory[1] / 10**6:,.0f} MB with {count}"
     return [
-        *table(alone, at_once, without_browser, count),
+        *table(single, at_once, without_browser, count),
         "",
         f"The server holds {memory_text}: {growth / 10**6:.1f} MB per additional session; sessions share models and "
         "indexes.",
@@ -117,7 +117,7 @@ def ten_sessions() -> list[str]:
 
 
 def table(
-    alone: dict[str, ClickCost], at_once: dict[str, ClickCost], without_browser: dict[str, list[float]], count: int
+    single: dict[str, ClickCost], at_once: dict[str, ClickCost], without_browser: dict[str, list[float]], count: int
 ) -> list[str]:
     """Return a Markdown table with a row per click, and the clicks that miss their target."""
     columns = (
@@ -133,14 +133,14 @@ def table(
     lines = [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(columns) - 1)}"]
     for name, cost in at_once.items():
         cells = (
-            *(median(alone[name].seconds), median(cost.seconds), max(cost.seconds), cost.server, cost.browser),
+            *(median(single[name].seconds), median(cost.seconds), max(cost.seconds), cost.server, cost.browser),
             *(median(without_browser[name]), max(without_browser[name])),
         )
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
     slow = (
         _describe_slow(
             f"Above {_TARGET_SECONDS_ALONE} s with one session",
-            {name: median(cost.seconds) for name, cost in alone.items()},
+            {name: median(cost.seconds) for name, cost in single.items()},
             _TARGET_SECONDS_ALONE,
         ),
         _describe_slow(
@@ -158,7 +158,7 @@ def table(
 
 
 def _describe_slow(condition: str, seconds: dict[str, float], target: float) -> str:
-    return f"{condition}: {', '.join(name for name, took in seconds.items() if took > target) or 'none'}"
+    return f"{condition}: {', '.join(name for name, value in seconds.items() if value > target) or 'none'}"
 
 
 def _store_comparison() -> str:
@@ -222,7 +222,7 @@ def _click_rounds(app: RunningApp, pages: Sequence[Page], clicks: Sequence[Click
 
 
 def _median_cost(costs: Sequence[ClickCost]) -> ClickCost:
-    seconds = [took for cost in costs for took in cost.seconds]
+    seconds = [value for cost in costs for value in cost.seconds]
     return ClickCost(seconds, median(cost.server for cost in costs), median(cost.browser for cost in costs))
 
 
@@ -263,4 +263,4 @@ def _memory(app: RunningApp) -> int:
 def _visit_without_browser(app: RunningApp, click: Click, count: int) -> list[float]:
     query = urlencode(click.query)
     visits(app.address, click.page, query, count)
-    return [took for _ in range(max(_ROUNDS)) for took in visits(app.address, click.page, query, count)]
+    return [seconds for _ in range(max(_ROUNDS)) for seconds in visits(app.address, click.page, query, count)]

@@ -146,13 +146,13 @@ def own_set() -> list[str]:
         app.wait()
         page.goto(app.address)
         wait_until_visible(page, PAGE_COMPLETE)
-        used = _upload_and_select(page, f"{app.address}/data", path)
+        selected = _upload_and_select(page, f"{app.address}/data", path)
         page.get_by_role("link", name="Compare").first.click()
-        estimates = list(_watch_time_left(page, Path(folder) / "workspace", used, BM25_SCORES))
-        first = time.perf_counter() - used
-        estimates += _watch_time_left(page, Path(folder) / "workspace", used, PAGE_COMPLETE)
-        whole = time.perf_counter() - used
-    return _report(first, whole, estimates)
+        estimates = list(_watch_time_left(page, Path(folder) / "workspace", selected, BM25_SCORES))
+        first = time.perf_counter() - selected
+        estimates += _watch_time_left(page, Path(folder) / "workspace", selected, PAGE_COMPLETE)
+        total = time.perf_counter() - selected
+    return _report(first, total, estimates)
 
 
 def _rows() -> Iterator[dict[str, str]]:
@@ -183,10 +183,10 @@ def _upload_and_select(page: Page, address: str, path: Path) -> float:
     page.locator("input[type=file]").set_input_files(path)
     use = "[data-test-script-state=notRunning] button:has-text('Use this dataset'):enabled"
     wait_until_visible(page, use)
-    used = time.perf_counter()
+    selected = time.perf_counter()
     page.locator(use).first.click()
-    wait_until_visible(page, ":text('Every page now uses')")
-    return used
+    wait_until_visible(page, ":text('All pages now use')")
+    return selected
 
 
 def _watch_time_left(page: Page, workspace: Path, began: float, selector: str) -> Iterator[_TimeLeft]:
@@ -199,25 +199,25 @@ def _watch_time_left(page: Page, workspace: Path, began: float, selector: str) -
         time.sleep(0.25)
 
 
-def _report(first: float, whole: float, estimates: list[_TimeLeft]) -> list[str]:
+def _report(first: float, total: float, estimates: list[_TimeLeft]) -> list[str]:
     evaluated = [
         estimate
         for estimate in estimates
-        if estimate.second > _FIRST_SECONDS and whole - estimate.second > _LAST_SECONDS
+        if estimate.second > _FIRST_SECONDS and total - estimate.second > _LAST_SECONDS
     ]
     known = [
-        (estimate.second, estimate.left, whole - estimate.second) for estimate in evaluated if estimate.left is not None
+        (estimate.second, estimate.left, total - estimate.second) for estimate in evaluated if estimate.left is not None
     ]
     errors = [abs(left - actual) / actual for _, left, actual in known]
     rises = [after - before for (_, before, _), (_, after, _) in pairwise(known)]
     displayed = (
-        [min(known, key=lambda estimate: abs(estimate[0] - second)) for second in range(5, int(whole), 5)]
+        [min(known, key=lambda estimate: abs(estimate[0] - second)) for second in range(5, int(total), 5)]
         if known
         else []
     )
     return [
         f"BM25's scores appear {first:.1f} s after the dataset is selected (target: 6), "
-        f"everything after {whole:.1f} s.",
+        f"everything after {total:.1f} s.",
         "",
         "| second | displayed time left | actual time left |",
         "|---:|---:|---:|",

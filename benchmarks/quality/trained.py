@@ -93,7 +93,7 @@ def starter_training() -> list[str]:
         cells = " | ".join(f"{means[name] * 100:.2f}" for name in ("recall@1", "recall@10", "ndcg@10"))
         trained = f"{seconds[result.name]:.0f}" if result.name in seconds else ""
         lines.append(f"| {result.name} | {cells} | {trained} |")
-    total = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
+    total = ", ".join(f"{kind} {seconds:.0f} s" for kind, (_, seconds) in runs.items())
     return [*lines, "", f"Including loading, and evaluation before and after, on {os.cpu_count()} CPU cores: {total}."]
 
 

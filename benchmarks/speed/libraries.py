@@ -214,9 +214,9 @@ def _measure_rereading(analyzer: Analyzer, texts: Sequence[str]) -> list[peers.P
     sizes = {"of tokens": token_bytes(tokens), "of text": sum(len(text.encode()) for text in texts)}
     return [
         peers.PeerResult(
-            f"Reading stored tokens, MB {what}", "", size_label, size / 10**6 / seconds, unit="MB/s", note=note
+            f"Reading stored tokens, MB {unit}", "", size_label, size / 10**6 / seconds, unit="MB/s", note=note
         )
-        for what, size in sizes.items()
+        for unit, size in sizes.items()
     ]
 
 

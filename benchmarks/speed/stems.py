@@ -50,10 +50,10 @@ def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
     ]
     words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # the first round loads and compiles
     lines: list[str] = []
-    for (what, amount), word_seconds, stem_seconds in zip(amounts.items(), words, stemmed, strict=True):
+    for (rate, amount), word_seconds, stem_seconds in zip(amounts.items(), words, stemmed, strict=True):
         first = f"{name} | {n_tokens:,}" if not lines else " | "
         rates = f"{amount / word_seconds:,.0f} | {amount / stem_seconds:,.0f} | {word_seconds / stem_seconds:.2f}"
-        lines.append(f"| {first} | {what} | {rates} |")
+        lines.append(f"| {first} | {rate} | {rates} |")
     return lines
 
 

@@ -39,10 +39,10 @@ def test_table_lists_slow_clicks() -> None:
     from benchmarks.app import ten_sessions
     from benchmarks.app.ten_sessions import ClickCost
 
-    alone = {"quick": ClickCost([0.1], 0, 0), "slow": ClickCost([0.4, 0.6, 0.7], 0, 0)}
+    single = {"quick": ClickCost([0.1], 0, 0), "slow": ClickCost([0.4, 0.6, 0.7], 0, 0)}
     at_once = {"quick": ClickCost([0.2, 0.4, 0.9], 0.05, 0.1), "slow": ClickCost([0.9, 1.0, 1.5], 0.07, 0.2)}
     without_browser = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
-    lines = ten_sessions.table(alone, at_once, without_browser, 3)
+    lines = ten_sessions.table(single, at_once, without_browser, 3)
     assert lines[2] == "| quick | 0.10 | 0.40 | 0.90 | 0.05 | 0.10 | 0.20 | 0.30 |"
     assert lines[3] == "| slow | 0.60 | 1.00 | 1.50 | 0.07 | 0.20 | 0.20 | 1.10 |"
     assert (
