@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import Pair, PairTest, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.options import TrainingOptions
-from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.runs import Run, TrainingPlan, all_runs, create_run, new_plan
 from mrc_workbench.training.train import train
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)
@@ -88,20 +88,18 @@ def differences(tested: Comparison, *pairs: tuple[str, str]) -> list[str]:
     """Return a sentence per pair with the difference of the second retriever from the first, and its test."""
     values = {name: retriever_scores.per_question[MEASURE] for name, retriever_scores in scores(tested).items()}
     family = [Pair(second, first, MEASURE, values[second], values[first]) for first, second in pairs]
-    correction = f", corrected for {len(pairs)} tests" if len(pairs) > 1 else ""
-    return [
-        f"{_describe_difference(test)}; p = {test.p_family:.4f}{correction}); better for {test.wins} questions, "
-        f"worse for {test.losses}."
-        for test in paired_tests(family, question_groups(tested.question_set))
-    ]
+    return [describe_test(test, len(pairs)) for test in paired_tests(family, question_groups(tested.question_set))]
 
 
-def _describe_difference(test: PairTest) -> str:
+def describe_test(test: PairTest, n_tests: int) -> str:
+    """Return a sentence with the difference in points, its interval and its p-value, corrected for `n_tests`."""
     is_above = test.difference >= 0
     ends = (test.low, test.high) if is_above else (0 - test.high, 0 - test.low)  # 0 - x: no "-0.00"
     low, high = (f"{100 * end:.2f}" for end in ends)
-    direction = "above" if is_above else "below"
-    return f"{test.a} is {100 * abs(test.difference):.2f} points of nDCG@10 {direction} {test.b} ({low} to {high}"
+    points = f"{100 * abs(test.difference):.2f} points of nDCG@10 {'above' if is_above else 'below'} {test.b}"
+    p = f"p = {test.p_family:.4f}" + (f", corrected for {n_tests} tests" if n_tests > 1 else "")
+    wins = f"better for {test.wins} questions, worse for {test.losses}"
+    return f"{test.a} is {points} ({low} to {high}; {p}); {wins}."
 
 
 @contextmanager
@@ -119,18 +117,17 @@ def workspace() -> Iterator[None]:
 def train_or_resume(
     kind: str, name: str, question_set: QuestionSet, options: TrainingOptions, split: SplitOptions
 ) -> Run:
-    """Return the finished run of these options on this question set, after training or resuming it if necessary."""
+    """Return the finished run of these options on KorQuAD; see `finish_run`."""
     return finish_run(kind, name, (str(korquad()), question_set.name, question_set.fingerprint), split, options)
 
 
 def finish_run(kind: str, name: str, data: tuple[str, str, str], split: SplitOptions, options: TrainingOptions) -> Run:
-    """Return the finished run of these options on `data` (reference, name, fingerprint), as `train_or_resume` does.
+    """Return the run of these options on `data` (reference, name, fingerprint); train or resume it if necessary.
 
     Raises `RuntimeError` if the training fails.
     """
-    identity = (options, split, data[2])
-    run = next((run for run in all_runs() if _identity(run) == identity), None)
-    run = run or create_run(new_plan(kind, name, data, split, options))
+    plan = new_plan(kind, name, data, split, options)
+    run = next((run for run in all_runs() if _identity(run.plan()) == _identity(plan)), None) or create_run(plan)
     status = run.status()
     if status.state in RESUMABLE:
         run.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.total_seconds))
@@ -139,8 +136,7 @@ def finish_run(kind: str, name: str, data: tuple[str, str, str], split: SplitOpt
     return run
 
 
-def _identity(run: Run) -> tuple[TrainingOptions, SplitOptions, str]:
-    plan = run.plan()
+def _identity(plan: TrainingPlan) -> tuple[TrainingOptions, SplitOptions, str]:
     return plan.options, plan.split, plan.fingerprint
 
 

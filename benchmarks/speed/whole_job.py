@@ -1,7 +1,7 @@
 """Time a whole comparison: `python -m benchmarks cold_and_warm`, `whole_job`.
 
 `cold_and_warm` runs `mrc compare` on KorQuAD dev with BM25, the starter and their hybrid, in an empty workspace and
-again. `whole_job` compares the command with `student_script.py`, a script with the libraries' defaults: BM25, dense,
+again. `whole_job` compares the command with `reference_script.py`, a script with the libraries' defaults: BM25, dense,
 hybrid, and BM25's top `WHOLE_JOB_DEPTH` (8) reranked, then both again with another weight in the hybrid. Both use two
 random BERTs of 2 layers of width 128, since real models take most of an hour in the script. Each is a whole process;
 the command also computes intervals and tests and writes a report and files.
@@ -177,7 +177,7 @@ def _ours(folder: Path, models: dict[str, Path], depth: int, weight: float) -> P
 
 
 def _theirs(models: dict[str, Path], depth: int, weight: float) -> ProcessResult:
-    script = Path(__file__).parent / "student_script.py"
+    script = Path(__file__).parent / "reference_script.py"
     seconds, printed = _run(
         [sys.executable, str(script), str(korquad()), *map(str, models.values()), str(depth), str(weight)], {}
     )

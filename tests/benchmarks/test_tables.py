@@ -1,16 +1,19 @@
 """Benchmarks write tables, sentences and charts with the measured numbers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import growth, peers
+from benchmarks.quality.article_split import describe_test
 from benchmarks.quality.language_models import SPLIT, _move_test_to_training
 from benchmarks.speed.libraries import token_bytes
 from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analysis import Tokens
+from mrc_workbench.retrieval.significance import PairTest
 
 ROUNDS = [(2.0, 4.0), (1.0, 3.0), (1.0, 5.0)]
 
@@ -61,6 +64,19 @@ def test_moves_test_pairs_to_training() -> None:
     nli = PairSet.from_columns("nli", PairKind.LABELLED, columns, [0, 1, 2] * 2, published=[1, 1, 2, 2, 2, 2])
     rows = split_pairs(_move_test_to_training(nli), SPLIT)
     assert [rows[part].tolist() for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)] == [[2, 3, 4, 5], [0, 1], []]
+
+
+def test_describes_a_negative_difference_as_below_with_a_reversed_interval() -> None:
+    test = PairTest(
+        "new", "old", -0.0033, -0.0126, 0.0061, 0.5, 0.7456, measure="ndcg@10", wins=101, ties=0, losses=116
+    )
+    assert describe_test(test, 3) == (
+        "new is 0.33 points of nDCG@10 below old (-0.61 to 1.26; p = 0.7456, corrected for 3 tests); "
+        "better for 101 questions, worse for 116."
+    )
+    assert describe_test(replace(test, difference=0.0033), 1).startswith(
+        "new is 0.33 points of nDCG@10 above old (-1.26 "
+    )
 
 
 SECONDS = {"linear": {1000: 0.1, 10_000: 1.0}, "square": {1000: 0.2, 10_000: 20.0}, "once": {1000: 5.0}}

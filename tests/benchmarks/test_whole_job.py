@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speed.student_script import fuse, read, recall
+from benchmarks.speed.reference_script import fuse, read, recall
 from benchmarks.speed.whole_job import ProcessResult, metric_table, own_seconds, stage_table
 
 NAMES = ("BM25", "Dense", "Hybrid", "Reranked")
