@@ -103,7 +103,7 @@ def _pages() -> dict[str, tuple[str, str]]:
 
 def _time_visits(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: int) -> dict[str, list[float]]:
     return {
-        name: [times for _ in range(rounds) for times in visits(app.address, page, query, _VISITORS)]
+        name: [seconds for _ in range(rounds) for seconds in visits(app.address, page, query, _VISITORS)]
         for name, (page, query) in pages.items()
     }
 

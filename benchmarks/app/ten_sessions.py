@@ -111,7 +111,7 @@ def ten_sessions() -> list[str]:
     return [
         *table(single, at_once, without_browser, count),
         "",
-        f"The server holds {memory_text}: {growth / 10**6:.1f} MB per additional session; sessions share models and "
+        f"The server uses {memory_text}: {growth / 10**6:.1f} MB per additional session; sessions share models and "
         "indexes.",
     ]
 
