@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def deeper_comparison() -> list[str]:
         start = time.perf_counter()
         comparison = load(comparison_folder, question_set)
         seconds = {"loading the stored comparison": time.perf_counter() - start}
-        seconds |= {name: measure_seconds(lambda part=part: part(comparison)) for name, part in _PARTS.items()}
+        seconds |= {name: measure_seconds(partial(part, comparison)) for name, part in _PARTS.items()}
     analysis_seconds = sum(
         seconds[name] for name in ("intervals and tests", "slices", "waterfall and ceilings", "map of ranks")
     )

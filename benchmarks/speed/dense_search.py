@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -84,7 +85,7 @@ def _measure_index(kind: str, folder: Path) -> None:
     index: Any = _flat_index(vectors) if kind == _FLAT else VectorIndex(vectors, IndexKind(kind))
     build_seconds = perf_counter() - start
     index.search(questions[:1], _DEPTH)
-    single = [measure_seconds(lambda row=row: index.search(questions[row : row + 1], _DEPTH)) for row in range(_SINGLE)]
+    single = [measure_seconds(partial(index.search, questions[row : row + 1], _DEPTH)) for row in range(_SINGLE)]
     batch = [measure_seconds(lambda: index.search(questions, _DEPTH)) for _ in range(3)]
     rows = index.search(questions, _DEPTH)[1]
     if kind == IndexKind.EXACT:
