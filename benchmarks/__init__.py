@@ -1,1 +1,1 @@
-"""Measured comparisons: speed as ratios within one run, quality on real data. `make bench` runs them all."""
+"""Benchmarks of speed, as ratios of alternating runs, and of quality, on real data. `make bench` runs all."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]` runs all benchmarks, or those named, and writes their tables into the documents."""
+"""Run the named benchmarks, or all, and write their tables into `docs/`: `python -m benchmarks [NAME ...]`."""
 
 import logging
 import platform
@@ -94,10 +94,10 @@ _BENCHMARKS = {
 
 
 def main(names: list[str]) -> int:
-    """Measure and print; returns the exit status."""
+    """Run benchmarks, print their tables and write them into `docs/`; returns the exit status."""
     logging.basicConfig(level=logging.WARNING)
     if unknown := set(names) - set(_BENCHMARKS):
-        print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(_BENCHMARKS)}", file=sys.stderr)
+        print(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(_BENCHMARKS)}", file=sys.stderr)
         return 2
     machine = _machine()
     print(machine)
@@ -105,7 +105,7 @@ def main(names: list[str]) -> int:
         peers.replace_section("machine", [machine])
     for name in names or _BENCHMARKS:
         print(f"\n## {name}", flush=True)
-        lines = _BENCHMARKS[name]() + (["", f"Measured on its own on: {machine}."] if names else [])
+        lines = _BENCHMARKS[name]() + (["", f"Measured with no other load on: {machine}."] if names else [])
         print("\n".join(lines), flush=True)
         peers.replace_section(name, lines)
     if peers.RESULTS.is_file():

@@ -1,13 +1,13 @@
-"""Analyzed passages and questions of any number, made of KorQuAD dev: its articles again and again, in other words.
+"""Generate any number of analyzed passages and questions: clones of KorQuAD dev's articles with other words.
 
-A clone of an article holds its sentences, from any of them on, cut into passages anew, each under the title: words
-stand together as people put them, passages that follow each other are of one article, and lengths are KorQuAD's. A
-sentence of a clone takes its words from an earlier clone, any of them, and some are given names that stood nowhere
-before. After r rounds of all articles the vocabulary is `V * r ** beta` (Heaps' law; beta between KorQuAD's first half
-and all of it), and the rarer a word the sooner it is renamed: in inverse proportion to the articles that hold it, which
-is what Good and Turing expect of KorQuAD's words (of those in 1, 2, 3, 4 articles 0.47, 0.22, 0.19, 0.14 are missing
-from as much text again). So what stands in many articles stands in as large a share of a million passages; what stands
-in few names a subject, which a few clones share and most do not."""
+A clone of an article contains its sentences, rotated by a random offset and split into different passages, each with
+the title. Co-occurring words stay together, consecutive passages belong to one article, and lengths are KorQuAD's.
+Each sentence copies the words of a random earlier clone, with some words replaced by new ones. After r rounds of all
+articles, the vocabulary has `V * r ** beta` words (Heaps' law; beta is measured between KorQuAD's first half and all of
+it). The rate of replacement is inversely proportional to the number of articles that contain the word, as Good-Turing
+estimates it: of KorQuAD's words in 1, 2, 3, 4 articles, another text of the same size lacks 0.47, 0.22, 0.19, 0.14. So
+a general word is in the same fraction of a million passages, and a rare one names a subject of a few clones.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -28,34 +28,34 @@ from mrc_workbench.data.text.marking import sentence_spans
 
 @dataclass(frozen=True)
 class Articles:
-    """Analyzed articles: pieces are their sentences, in order, and then their titles."""
+    """Analyzed articles; `pieces` are all sentences in order, then all titles."""
 
     pieces: Tokens
     passage_article: np.ndarray  # (n_passages,), ascending
-    passage_sentences: np.ndarray  # (n_passages,) how many
+    passage_sentences: np.ndarray  # (n_passages,) counts
     questions: Tokens
-    answer_sentence: np.ndarray  # (n_questions,) which holds the answer
+    answer_sentence: np.ndarray  # (n_questions,) sentence that contains the answer
 
     @cached_property
     def sentence_article(self) -> np.ndarray:
-        """Article of each sentence, `(n_sentences,)`."""
+        """The article of each sentence, `(n_sentences,)`."""
         return np.repeat(self.passage_article, self.passage_sentences)
 
     @cached_property
     def sentence_position(self) -> np.ndarray:
-        """Where in its article each sentence begins, from 0 to below 1, `(n_sentences,)`."""
+        """The relative position of each sentence in its article, 0 to below 1, `(n_sentences,)`."""
         _, starts, sizes = np.unique(self.sentence_article, return_index=True, return_counts=True)
         return (np.arange(len(self.sentence_article)) - np.repeat(starts, sizes)) / np.repeat(sizes, sizes)
 
     @cached_property
     def passage_tokens(self) -> np.ndarray:
-        """Tokens of each passage without its title, `(n_passages,)`."""
+        """The number of tokens of each passage without its title, `(n_passages,)`."""
         ends = np.cumsum(self.passage_sentences)
         return np.diff(self.pieces.offsets[np.concatenate([[0], ends])])
 
     @cached_property
     def n_articles(self) -> int:
-        """How many articles there are."""
+        """The number of articles."""
         return int(self.passage_article[-1]) + 1
 
     def heaps_exponent(self) -> float:
@@ -67,12 +67,12 @@ class Articles:
 
 
 def load_korquad_articles(analyzer: Analyzer = Analyzer.KIWI_BIGRAM) -> Articles:
-    """Analyze KorQuAD dev sentence by sentence (kept in the workspace)."""
+    """Analyze the sentences of KorQuAD dev; the workspace caches the tokens."""
     return analyze_articles(read_file(korquad()).question_set, analyzer)
 
 
 def analyze_articles(question_set: QuestionSet, analyzer: Analyzer) -> Articles:
-    """Analyze a question set whose passages stand by article, sentence by sentence."""
+    """Analyze the sentences of a question set whose passages are sorted by article."""
     passages = question_set.passages
     spans = [sentence_spans(text) for text in passages.texts]
     sentences = [
@@ -101,12 +101,12 @@ def analyze_articles(question_set: QuestionSet, analyzer: Analyzer) -> Articles:
     )
 
 
-_RESERVOIR_SIZE = 128  # earlier clones of each article to take words from: a fair sample of any number
+_RESERVOIR_SIZE = 128  # earlier clones of each article, a uniform sample, whose words are copied
 
 
 @dataclass(frozen=True)
 class Clones:
-    """`tokens` of passages, `questions` in the same vocabulary, and the passage each is about, `(n_questions,)`."""
+    """`tokens` of passages, `questions` in the same vocabulary, and their `relevant` passage, `(n_questions,)`."""
 
     tokens: Tokens
     questions: Tokens
@@ -123,9 +123,9 @@ class Clones:
             yield Tokens([self.tokens.vocabulary[word] for word in words.tolist()], number[ids], offsets - offsets[0])
 
     def save(self, folder: Path) -> None:
-        """Write everything into a folder, for `load`."""
+        """Write the arrays and the vocabulary into a folder."""
         arrays = {"ids": self.tokens.ids, "offsets": self.tokens.offsets, "relevant": self.relevant}
-        arrays |= {"asked_ids": self.questions.ids, "asked_offsets": self.questions.offsets}
+        arrays |= {"question_ids": self.questions.ids, "question_offsets": self.questions.offsets}
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
         (folder / "vocabulary.txt").write_text("\n".join(self.tokens.vocabulary), encoding="utf-8")
@@ -135,18 +135,18 @@ class Clones:
         """Read what `save` wrote; the tokens of passages are memory-mapped."""
         vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
         passages = (np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in ("ids", "offsets"))
-        questions = (np.load(folder / f"{name}.npy") for name in ("asked_ids", "asked_offsets"))
+        questions = (np.load(folder / f"{name}.npy") for name in ("question_ids", "question_offsets"))
         return cls(Tokens(vocabulary, *passages), Tokens(vocabulary, *questions), np.load(folder / "relevant.npy"))
 
 
 def clone_articles(source: Articles, n_passages: int, seed: int = 0) -> Clones:
-    """Return `count` passages, at least as many as `source` has, with their questions; the same for the same seed.
+    """Return `n_passages` passages, at least as many as `source` has, and its questions in the words of their clone.
 
-    Each question is about one clone and uses its words; these clones are spread over the corpus.
+    The clones that questions are about are spread over the corpus. The seed determines the result.
     """
     n_source_passages = len(source.passage_article)
     if n_passages < n_source_passages:
-        raise ValueError(f"{n_passages} passages cannot hold the {n_source_passages} that are cloned")
+        raise ValueError(f"{n_passages} passages cannot contain the {n_source_passages} that are cloned")
     rng = np.random.default_rng(seed)
     clone_names = _CloneNames(source, rng)
     cloned_questions = _ClonedQuestions(
@@ -167,7 +167,7 @@ def clone_articles(source: Articles, n_passages: int, seed: int = 0) -> Clones:
 
 
 class _CloneNames:
-    """Map each word of each article to its word in a clone; `slots` `(n_tokens,)` has the article of each token."""
+    """Map each word of each article (a slot) to its word in a clone; `slots` `(n_tokens,)` has the token's slot."""
 
     def __init__(self, source: Articles, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -187,7 +187,7 @@ class _CloneNames:
         self._earlier = np.empty((_RESERVOIR_SIZE, len(self._pairs)), dtype=np.int32)
 
     def next_round(self) -> np.ndarray:
-        """Name the words of a clone of every article, `(n_slots,)` int32: the first ones are called as they are."""
+        """Return the words of each article's next clone, `(n_slots,)` int32; the first clone keeps the originals."""
         if self._round == 0:
             table = self._word.astype(np.int32)
         else:
@@ -204,14 +204,14 @@ class _CloneNames:
         return table
 
     def find_slots(self, articles: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the slot of each word in its article, -1 where the article does not hold it."""
+        """Return the slot of each word in its article, -1 if the article does not contain it."""
         keys = articles * self._n_words + words
         positions = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
         return np.where(self._pairs[positions] == keys, positions, -1)
 
 
 class _ClonedQuestions:
-    """The questions, each asked of a clone of some round: their words `ids`, and the passages asked about, `rows`."""
+    """The questions, each about the clone of one round: word `ids`, and the `rows` of the relevant passages."""
 
     def __init__(self, source: Articles, rounds: np.ndarray) -> None:
         id_of_word = {word: number for number, word in enumerate(source.pieces.vocabulary)}
@@ -223,9 +223,7 @@ class _ClonedQuestions:
         self._question_of_token = np.repeat(np.arange(len(rounds)), np.diff(self.offsets))
 
     def add_round(self, round_number: int, names: _CloneNames, table: np.ndarray, row_of_sentence: np.ndarray) -> None:
-        """Put the questions of a round into the words of their clones, and record the row of the passage each one is
-        about.
-        """
+        """Translate the questions of a round into the words of their clones, and record their relevant passages."""
         questions = np.flatnonzero(self._rounds == round_number)
         self.rows[questions] = row_of_sentence[self._source.answer_sentence[questions]]
         tokens = np.flatnonzero(self._rounds[self._question_of_token] == round_number)
@@ -235,10 +233,10 @@ class _ClonedQuestions:
 
 
 def _recut_passages(source: Articles, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Begin each article at any of its sentences, go round, and cut it into passages as long as its own in any order.
+    """Rotate the sentences of each article, and split it into passages with its own lengths in random order.
 
-    Articles stand in another order each time. Returns the pieces of all passages one after another, each begun by its
-    title; the passage of each sentence, `(n_sentences,)`; and the tokens of each passage.
+    The articles are shuffled. Returns the concatenated pieces of all passages, each with its title first; the passage
+    of each sentence, `(n_sentences,)`; and the number of tokens of each passage.
     """
     rank = rng.permutation(source.n_articles)
     begin = rng.random(source.n_articles)[source.sentence_article]
@@ -256,7 +254,7 @@ def _recut_passages(source: Articles, rng: np.random.Generator) -> tuple[np.ndar
 
 
 def _token_positions(offsets: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """Places of all tokens of some pieces, one after another."""
+    """Return the positions of all tokens of the pieces, concatenated."""
     lengths = np.diff(offsets)[pieces]
     ends = np.cumsum(lengths)
     positions: np.ndarray = np.arange(ends[-1]) + np.repeat(offsets[pieces] - (ends - lengths), lengths)
@@ -264,7 +262,7 @@ def _token_positions(offsets: np.ndarray, pieces: np.ndarray) -> np.ndarray:
 
 
 def _concatenate(parts: list[np.ndarray]) -> np.ndarray:
-    """Join parts, letting go of each as it is taken."""
+    """Concatenate the parts, and free the memory of each one once it is copied."""
     whole = np.empty(sum(map(len, parts)), dtype=parts[0].dtype)
     ends = np.cumsum([0, *map(len, parts)])
     for index, (begin, end) in enumerate(pairwise(ends.tolist())):

@@ -1,8 +1,8 @@
-"""A scenario for the core without extras, in an environment that has only the core: `python core_scenario.py FOLDER`.
+"""Exercise the core in an environment without extras: `python core_scenario.py FOLDER`.
 
-It works in an empty folder that holds modules named like the rooms, reads a dataset in six formats, compares BM25 with
-an imported TREC run through `mrc compare`, tests the difference, and checks that no library of an extra was imported.
-The standard output is one line of JSON: seconds by step. At its top this file imports only the standard library.
+The script works in a new folder with decoy modules named like the packages of the project. It reads a dataset in six
+formats, compares BM25 with an imported TREC run by `mrc compare`, tests the difference, and checks that no library of
+an extra is imported. It prints the seconds by step as a line of JSON. The module imports only the standard library.
 """
 
 import csv
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 DECOYS = ("data", "models", "jobs", "text", "retrieval", "training", "labs", "workbench", "views", "serving")
-# large libraries of the extras, and what training and tokenizers bring
+# large libraries of the extras, and libraries that training and tokenizers require
 ABSENT = (
     *("torch", "streamlit", "transformers", "sentence_transformers", "faiss", "datasets", "sklearn", "tokenizers"),
     *("huggingface_hub", "accelerate", "peft", "openai", "fastapi", "vl_convert", "umap", "onnxruntime", "pymilvus"),
@@ -51,7 +51,7 @@ path = "run.trec"
 
 
 def main() -> None:
-    """Run every step; the first that fails raises."""
+    """Run all steps, and stop at the first error."""
     folder = Path(sys.argv[1])
     seconds = dict[str, float]()
     folder.mkdir(parents=True)
@@ -128,7 +128,7 @@ def _compare() -> None:
     from mrc_workbench.retrieval.trec import trec_ids
     from mrc_workbench.workbench.cli import main as mrc
 
-    # the run of an engine that ranks the relevant passage second for every question
+    # the run ranks the relevant passage second for every question
     questions, passages = trec_ids(find("questions.csv", Path.cwd()))
     lines = []
     for row, question in enumerate(questions):

@@ -1,8 +1,9 @@
-"""How the cost of each stage grows with the number of passages: a table, and the chart `docs/growth.svg`.
+"""Measure how the time of each stage grows with the number of passages: `python -m benchmarks growth`.
 
-`GROWTH_SIZES` has the numbers of passages ("1000,10000,100000"; a million takes some minutes). Passages are synthetic,
-with KorQuAD's words and lengths; vectors are random. Each size runs in a new process and uses the stored output of the
-stages before. Kiwi runs only if it is expected to take less than a minute.
+The result is a table and the chart `docs/growth.svg`. `GROWTH_SIZES` sets the numbers of passages
+("1000,10000,100000"; a million takes some minutes). Passages are synthetic, with KorQuAD's words and lengths; vectors
+are random. Each size runs in a new process, and a stage uses the stored output of earlier ones. Kiwi runs only if it is
+expected to take less than a minute.
 """
 
 import json
@@ -14,11 +15,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import measure_seconds
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.rankings import Rankings
 
@@ -29,28 +30,28 @@ _K = 100
 _FUSED = 1000  # questions
 _DIMENSIONS = 384
 _LONGEST_KIWI = 60.0  # seconds
-_SUPERLINEAR_EXPONENT = 1.15  # an exponent above it is more than in proportion
-# what takes less than a second is done so often, and the fastest counts
+_SUPERLINEAR_EXPONENT = 1.15  # stages with a larger exponent are reported
+# stages below one second are repeated; the fastest round counts
 _ROUNDS = 3
 _REPEATED_BELOW_SECONDS = 1.0
 
-Seconds = dict[str, dict[int, float]]  # of every stage, by number of passages
+Seconds = dict[str, dict[int, float]]  # by stage and number of passages
 
 
 def growth() -> list[str]:
-    """Measure all sizes and draw the chart; returns a Markdown table, and the chart's message in a sentence."""
+    """Measure all sizes and draw the chart; returns a Markdown table, and a sentence on the steepest stages."""
     seconds: Seconds = {}
     for size in sorted(int(word) for word in os.environ.get("GROWTH_SIZES", _SIZES).split(",")):
-        for stage, took in _run_in_subprocess(size, _is_kiwi_measured(size, seconds.get("analyze, Kiwi", {}))).items():
-            seconds.setdefault(stage, {})[size] = took
+        for stage, value in _run_in_subprocess(size, _is_kiwi_measured(size, seconds.get("analyze, Kiwi", {}))).items():
+            seconds.setdefault(stage, {})[size] = value
     draw(seconds, _PICTURE)
     return [*table(seconds), "", sentence(seconds)]
 
 
 def exponents(by_size: dict[int, float]) -> dict[int, float]:
-    """Return the exponent e of `seconds ~ passages^e` from each size to the next, by the larger one.
+    """Return the exponent e of `seconds ~ passages^e` between consecutive sizes, by the larger size.
 
-    1 is in proportion, 0 does not grow: `log(seconds ratio) / log(size ratio)`.
+    e is `log(seconds ratio) / log(size ratio)`: 1 is proportional, 0 is constant.
     """
     return {
         b: math.log(by_size[b] / by_size[a]) / math.log(b / a) for a, b in pairwise(sorted(by_size)) if by_size[a] > 0
@@ -58,10 +59,10 @@ def exponents(by_size: dict[int, float]) -> dict[int, float]:
 
 
 def table(seconds: Seconds) -> list[str]:
-    """Return a row a stage: seconds at each size, and in brackets the exponent since the size before."""
+    """Return a row per stage: seconds at each size, with the exponent since the previous size in brackets."""
     sizes = sorted({size for by_size in seconds.values() for size in by_size})
     lines = [
-        f"| seconds (exponent) for passages | {' | '.join(f'{size:,}' for size in sizes)} |",
+        f"| seconds (exponent) by number of passages | {' | '.join(f'{size:,}' for size in sizes)} |",
         f"|---|{'---:|' * len(sizes)}",
     ]
     for stage, by_size in seconds.items():
@@ -72,23 +73,26 @@ def table(seconds: Seconds) -> list[str]:
 
 
 def sentence(seconds: Seconds) -> str:
-    """Say which stages bend upwards in the last step, and which hardly grow."""
+    """Name the stages whose exponent between the last two sizes is superlinear."""
     last = {
         stage: list(by_larger_size.items())[-1]
         for stage, by_size in seconds.items()
         if (by_larger_size := exponents(by_size))
     }
     if not last:
-        return "One size tells nothing of growth."
-    superlinear = [f"{stage} ({e:.2f}, to {size:,})" for stage, (size, e) in last.items() if e > _SUPERLINEAR_EXPONENT]
+        return "Growth needs at least two sizes."
+    superlinear = [
+        f"{stage} (exponent {e:.2f} at {size:,})" for stage, (size, e) in last.items() if e > _SUPERLINEAR_EXPONENT
+    ]
     steepest, e = max(((stage, e) for stage, (_, e) in last.items()), key=lambda item: item[1])
     if not superlinear:
-        return f"Up to the largest size nothing grows faster than the passages: steepest is {steepest}, {e:.2f}."
-    return f"In the last step these grow faster than the passages: {'; '.join(superlinear)}. The others do not."
+        return f"No stage grows faster than the number of passages; {steepest} has the largest exponent, {e:.2f}."
+    names = "; ".join(superlinear)
+    return f"Up to the largest size, these stages grow faster than the number of passages: {names}. The others do not."
 
 
 def draw(seconds: Seconds, path: Path) -> None:
-    """Draw seconds over passages, both axes logarithmic: a line that rises as the dotted one is in proportion."""
+    """Draw seconds over passages with logarithmic axes; the dotted line is proportional growth."""
     import altair as alt
     import pandas as pd
     import vl_convert
@@ -96,7 +100,7 @@ def draw(seconds: Seconds, path: Path) -> None:
     from mrc_workbench.retrieval.report.charts import PALETTE, SHAPES
 
     stages = list(seconds)
-    rows = [(stage, size, took) for stage in stages for size, took in seconds[stage].items() if took > 0]
+    rows = [(stage, size, value) for stage in stages for size, value in seconds[stage].items() if value > 0]
     points = pd.DataFrame(rows, columns=["stage", "passages", "seconds"])
     sizes = [float(points["passages"].min()), float(points["passages"].max())]
     low = float(points["seconds"].min())
@@ -120,10 +124,10 @@ def draw(seconds: Seconds, path: Path) -> None:
     path.write_text(vl_convert.vegalite_to_svg(chart.to_dict()), encoding="utf-8")
 
 
-def _cell(took: float | None, exponent: float | None) -> str:
-    if took is None:
+def _cell(seconds: float | None, exponent: float | None) -> str:
+    if seconds is None:
         return "–"
-    return f"{took:.3g}" + (f" ({exponent:.2f})" if exponent is not None else "")
+    return f"{seconds:.3g}" + (f" ({exponent:.2f})" if exponent is not None else "")
 
 
 def _is_kiwi_measured(size: int, known: dict[int, float]) -> bool:
@@ -143,7 +147,7 @@ def _run_in_subprocess(size: int, kiwi: bool) -> dict[str, float]:
 
 
 def _measure_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
-    """Go through the stages; returns the seconds of each."""
+    """Run all stages; returns the seconds of each."""
     from benchmarks import synthetic_data
 
     file = folder / "set.jsonl"
@@ -156,7 +160,7 @@ def _reading(file: Path) -> Iterator[tuple[str, float]]:
     from mrc_workbench.data.questions.read import read_file
     from mrc_workbench.data.store import load, save_question_set, stored
 
-    yield "read and keep", _seconds(lambda: save_question_set(read_file(file).question_set))
+    yield "read and store", _seconds(lambda: save_question_set(read_file(file).question_set))
     yield "open", _seconds(lambda: load(stored()[0].key))
 
 
@@ -168,16 +172,16 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
 
     question_set = load(stored()[0].key)
     texts = question_set.passages.indexed_texts(title=True)
-    yield "analyze, words", _seconds_once(lambda: tokens_of(Analyzer.WORD, texts))
+    yield "analyze, words", measure_seconds(lambda: tokens_of(Analyzer.WORD, texts))
     if kiwi:
-        analyze(Analyzer.KIWI, [""])  # loads its dictionary
-        yield "analyze, Kiwi", _seconds_once(lambda: tokens_of(Analyzer.KIWI, texts))
-    yield "kept tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
+        analyze(Analyzer.KIWI, [""])  # loads the dictionary
+        yield "analyze, Kiwi", measure_seconds(lambda: tokens_of(Analyzer.KIWI, texts))
+    yield "read stored tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
     options = BM25Options(Analyzer.WORD)
-    yield "BM25 build", _seconds_once(lambda: BM25("", question_set.passages, options))
+    yield "BM25 build", measure_seconds(lambda: BM25("", question_set.passages, options))
     index = BM25("", question_set.passages, options)
     questions = [question.text for question in question_set.questions[:_QUESTIONS]]
-    tokens_of(Analyzer.WORD, questions)  # keeps them
+    tokens_of(Analyzer.WORD, questions)  # stores the tokens
     yield f"BM25 search, {_QUESTIONS} questions", _seconds(lambda: index.search(questions, _K))
 
 
@@ -198,7 +202,7 @@ def _fusion(size: int) -> Iterator[tuple[str, float]]:
 
     rng = np.random.default_rng(0)
     rankings = [_random_rankings(rng, size) for _ in range(2)]
-    yield f"fusion of two, {_FUSED:,} questions", _seconds(lambda: fuse(rankings, size, Fusion.RRF, None, _K))
+    yield f"rank fusion, {_FUSED:,} questions", _seconds(lambda: fuse(rankings, size, Fusion.RRF, None, _K))
 
 
 def _random_rankings(rng: np.random.Generator, size: int) -> Rankings:
@@ -208,7 +212,7 @@ def _random_rankings(rng: np.random.Generator, size: int) -> Rankings:
 
 
 def _compile() -> None:
-    """Have everything compiled and imported that would count to the first stage that needs it."""
+    """Compile and import everything before a stage is timed."""
     from mrc_workbench.data.passages import Passage
     from mrc_workbench.data.text.analyzers import Analyzer
     from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
@@ -218,14 +222,10 @@ def _compile() -> None:
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    took = _seconds_once(work)
-    return min(took, *(_seconds_once(work) for _ in range(_ROUNDS - 1))) if took < _REPEATED_BELOW_SECONDS else took
-
-
-def _seconds_once(work: Callable[[], Any]) -> float:
-    start = perf_counter()
-    work()
-    return perf_counter() - start
+    seconds = measure_seconds(work)
+    if seconds >= _REPEATED_BELOW_SECONDS:
+        return seconds
+    return min(seconds, *(measure_seconds(work) for _ in range(_ROUNDS - 1)))
 
 
 if __name__ == "__main__":

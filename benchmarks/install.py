@@ -1,7 +1,7 @@
-"""Size and time of `pip install mrc-workbench` and its extras: the wheel is built and installed into empty
-environments.
+"""Measure the size and time of `pip install` for the core and each extra: `python -m benchmarks install`.
 
-This needs a package registry. `core_scenario.py` runs in the environment of the core.
+The wheel is built and installed into empty environments, which needs a package registry. `core_scenario.py` runs in the
+environment of the core.
 """
 
 import json
@@ -28,7 +28,7 @@ _EXTRAS = ("app", "models", "train", "serve", "llm", "onnx", "milvus", "ray")
 
 
 def install() -> list[str]:
-    """Return a Markdown table: packages and megabytes of the core and with each extra, and the seconds of the core."""
+    """Return a Markdown table: packages and megabytes of the core and each extra, and the seconds of the core."""
     with tempfile.TemporaryDirectory() as folder:
         wheel = _build_wheel(Path(folder))
         python, seconds = _install_wheel(Path(folder) / "core", wheel, "")
@@ -50,8 +50,8 @@ def _row(extra: str, python: Path) -> str:
 
 def _timing(seconds: float, steps: dict[str, float]) -> str:
     read = f"reading six files takes {steps['read']:.1f} s"
-    compare = f"a first comparison {steps['compare']:.1f} s"
-    return f"The core installs in {seconds:.0f} s. In a fresh process, {read} and {compare}, its report included."
+    compare = f"a first comparison with its report {steps['compare']:.1f} s"
+    return f"The core installs in {seconds:.0f} s. In a fresh process, {read} and {compare}."
 
 
 def core_packages() -> list[str]:
@@ -60,7 +60,7 @@ def core_packages() -> list[str]:
     names = [canonicalize_name(Requirement(line).name) for line in project["dependencies"]]
     installed: dict[str, Distribution] = {canonicalize_name(package.name): package for package in distributions()}
     sizes: dict[str, float] = {name: _package_bytes(package) / _MEGABYTE for name, package in installed.items()}
-    lines = ["| package | MB | with what it requires |", "|---|---:|---:|"]
+    lines = ["| package | MB | MB with requirements |", "|---|---:|---:|"]
     for name in sorted(names, key=lambda name: -sizes[name]):
         total = sum(sizes[package] for package in _closure([name], installed))
         lines.append(f"| {name} | {sizes[name]:,.1f} | {total:,.1f} |")
@@ -75,7 +75,7 @@ def _build_wheel(folder: Path) -> Path:
 
 
 def _install_wheel(folder: Path, wheel: Path, extra: str) -> tuple[Path, float]:
-    """Install the wheel into an empty environment, nothing read from pip's cache; return its Python and the seconds."""
+    """Install the wheel into an empty environment without pip's cache; returns its Python and the seconds."""
     venv.create(folder)
     python = folder / "bin" / "python"
     start = perf_counter()
@@ -96,8 +96,8 @@ def _site_packages(python: Path) -> Path:
 def _run_scenario(python: Path, folder: Path) -> dict[str, float]:
     environment = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
     command = [str(python), str(_SCENARIO), str(folder)]
-    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
-    steps: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    completed = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    steps: dict[str, float] = json.loads(completed.stdout.splitlines()[-1])
     return steps
 
 
@@ -111,7 +111,7 @@ def _package_bytes(package: Distribution) -> int:
 
 
 def _closure(names: Sequence[str], installed: dict[str, Distribution]) -> set[str]:
-    """Return the packages that these require on this machine, without extras, and they themselves."""
+    """Return these packages and all their requirements on this machine, without extras."""
     required: set[str] = set()
     pending = list(names)
     while pending:

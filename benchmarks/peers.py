@@ -1,6 +1,6 @@
-"""This project against other tools on the same data and machine, in turns: the lines of `results.json`.
+"""Comparisons with other tools, timed alternately on the same data and machine, and stored in `results.json`.
 
-Results are written between two marks of README.md or of a page of docs.
+`replace_section` writes a result between two comments of a page of `docs/`.
 """
 
 import gc
@@ -16,30 +16,30 @@ from typing import Any
 from mrc_workbench.data.workspace import PROJECT
 
 RESULTS = Path(__file__).parent / "results.json"
-_SEPARATE_TABLE_PREFIX = "BM25 "  # prefixes of the names that have their own table
+_SEPARATE_TABLE_PREFIX = "BM25 "  # of results that have a separate table
 
 
 @dataclass(frozen=True)
 class PeerResult:
-    """One comparison. `ours` and `theirs` are in `unit`; `ratio` is how many times better ours is (seconds and bytes:
-    theirs / ours; a rate: ours / theirs), the median over the rounds, and `spread` its lowest and highest.
+    """One comparison; `ours` and `theirs` are in `unit`.
 
-    If no peer can do the task, `theirs`, `ratio` and `spread` are None and `note` says why.
+    `ratio` is the median over the rounds of theirs / ours, above 1 if ours is better; `spread` is its range. If there
+    is no peer, `theirs`, `ratio` and `spread` are None.
     """
 
-    name: str  # the task: "BM25 search"
-    peer: str  # who else does it: "rank-bm25 0.2.2"
-    size: str  # of what: "100,000 passages"
+    name: str  # "BM25 search"
+    peer: str  # "rank-bm25 0.2.2"
+    size: str  # of the workload: "100,000 passages"
     ours: float
     theirs: float | None = None
     ratio: float | None = None
     spread: tuple[float, float] | None = None
     unit: str = "seconds"
-    target: float | None = None  # the ratio it should reach
+    target: float | None = None  # of the ratio
     note: str = ""
 
 
-def compare_in_turns(
+def compare_alternately(
     name: str,
     peer: str,
     size: str,
@@ -50,20 +50,15 @@ def compare_in_turns(
     target: float | None = None,
     note: str = "",
 ) -> PeerResult:
-    """Time both in turns, after one round that is not counted."""
-    seconds = time_in_turns([ours, theirs], rounds)
-    return summarize_rounds(
-        name,
-        peer,
-        size,
-        [(our_seconds, their_seconds) for our_seconds, their_seconds in seconds],
-        target=target,
-        note=note,
-    )
+    """Time both alternately, after a warm-up round."""
+    seconds = [
+        (ours_seconds, theirs_seconds) for ours_seconds, theirs_seconds in time_alternately([ours, theirs], rounds)
+    ]
+    return summarize_rounds(name, peer, size, seconds, target=target, note=note)
 
 
-def time_in_turns(works: Sequence[Callable[[], object]], rounds: int = 3) -> list[list[float]]:
-    """Time each work once a round; returns the seconds of each round, after one that is not counted."""
+def time_alternately(works: Sequence[Callable[[], object]], rounds: int = 3) -> list[list[float]]:
+    """Time each work once per round, after a warm-up round; returns the seconds by round and work."""
     return [[_seconds(work) for work in works] for _ in range(rounds + 1)][1:]
 
 
@@ -77,7 +72,7 @@ def summarize_rounds(
     note: str = "",
     unit: str = "seconds",
 ) -> PeerResult:
-    """Summarize rounds of `(ours, theirs)`, where less is better."""
+    """Summarize rounds of `(ours, theirs)`; lower is better."""
     ratios = [theirs / ours for ours, theirs in seconds]
     ours, theirs = (median(column) for column in zip(*seconds, strict=True))
     spread = (min(ratios), max(ratios))
@@ -85,19 +80,19 @@ def summarize_rounds(
 
 
 def save_results(results: list[PeerResult], path: Path = RESULTS) -> None:
-    """Write the lines into `results.json` in place of those of the same name, peer and size."""
+    """Write results into `results.json`; they replace those with the same name, peer and size."""
     lines = {(result.name, result.peer, result.size): asdict(result) for result in [*load_results(path), *results]}
     path.write_text(json.dumps(list(lines.values()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def load_results(path: Path = RESULTS) -> list[PeerResult]:
-    """Return all that `results.json` holds."""
+    """Return the results of `results.json`."""
     return [PeerResult(**line) for line in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
 
 
 def table(path: Path = RESULTS) -> list[str]:
     """Return a table of the results that have no separate table."""
-    lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
+    lines = ["| | compared with | workload | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for line in _sort_lines(json.loads(path.read_text(encoding="utf-8"))):
         if not line["target"] and line["name"].startswith(_SEPARATE_TABLE_PREFIX):
             continue
@@ -138,26 +133,31 @@ def _format_target(line: dict[str, Any]) -> str:
 
 
 def format_value(value: float, unit: str) -> str:
-    """Return a number as the tables have it, with its unit."""
+    """Format a number and its unit for a table."""
     if unit == "seconds":
         return f"{format_number(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
     return f"{value:,.0f} {unit}" if value >= 1000 else f"{format_number(value)} {unit}"
 
 
 def format_number(value: float) -> str:
-    """Return a number as the tables have it."""
+    """Format a number for a table."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _seconds(work: Callable[[], object]) -> float:
     gc.collect()
+    return measure_seconds(work)
+
+
+def measure_seconds(work: Callable[[], object]) -> float:
+    """Call `work`; returns the seconds."""
     start = perf_counter()
     work()
     return perf_counter() - start
 
 
 def replace_section(name: str, lines: list[str]) -> None:
-    """Replace what stands between the marks `<!-- bench: NAME -->` and `<!-- /bench -->`; without marks, do nothing."""
+    """Replace the text between `<!-- bench: NAME -->` and `<!-- /bench -->` in the page of `docs/` that contains it."""
     for page in sorted((PROJECT / "docs").rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         before, mark, rest = text.partition(f"<!-- bench: {name} -->\n")

@@ -1,10 +1,10 @@
-"""Counts of a checkout: lines, files, functions, and how five walks through the program enter and re-enter files.
+"""Count lines, files and functions of a checkout, and trace five runs of the program through its files.
 
     python benchmarks/structure.py [--root CHECKOUT]
 
-A walk runs the program and notes each function of the product when it is first called. `files` counts the files
-entered; `returns` counts how often the walk comes back to a file that it had left. The environment that runs the script
-must have the program's requirements. The figures of two checkouts compare if the same environment runs both.
+A trace records the first call of each function of the product. `files` counts the files entered; `returns` counts how
+often the trace returns to a file that it had left. The environment needs the requirements of the program; compare two
+checkouts in the same environment.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any
 
 ROOMS = ("mrc_workbench", "data", "models", "retrieval", "training", "labs", "workbench")
 QUESTIONS = 40
-WALKS = {
+RUNS = {
     "upload": """
 from importlib import import_module
 for name in ("data.questions.read", "data.questions.reading", "data.questions", "data.reading"):
@@ -29,31 +29,31 @@ for name in ("data.questions.read", "data.questions.reading", "data.questions", 
         break
     except (ImportError, AttributeError):
         continue
-with walking():
+with traced():
     read(FILE)
 """,
     "experiment": """
 import mrc_workbench as mrc
 data = mrc.load(FILE)
-with walking():
+with traced():
     mrc.compare(data, SPECS)
 """,
     "training": """
 import mrc_workbench as mrc
 data = mrc.load(FILE)
-with walking():
+with traced():
     mrc.train("bi-encoder", data, base="starter", epochs=1)
 """,
     "lab": """
 from mrc_workbench.workbench.cli import main
-with walking():
+with traced():
     main(["language", "compare-tokenizers", "--data", str(FILE), "--vocabulary", "1000", "--kind", "bpe"])
 """,
     "query": """
 import mrc_workbench as mrc
 data = mrc.load(FILE)
 result = mrc.compare(data, SPECS)
-with walking():
+with traced():
     result["BM25"].search("자격루는 누가 만들었는가?", k=5)
 """,
 }
@@ -66,9 +66,10 @@ SPECS = ["bm25", {"kind": "dense", "name": "Dense", "model": "starter"},
          {"kind": "hybrid", "name": "Hybrid", "retrievers": ["BM25", "Dense"]}]
 rooms = tuple(str(ROOT / room) + "/" for room in json.loads(sys.argv[4]))
 @contextmanager
-def walking():
-    seen, route = set(), []
-    def note(frame, event, _):
+def traced():
+    seen = set()
+    route = []
+    def record(frame, event, _):
         if event != "call":
             return
         code = frame.f_code
@@ -77,7 +78,7 @@ def walking():
         seen.add(code)
         if code.co_filename.startswith(rooms) and (not route or route[-1] != code.co_filename):
             route.append(code.co_filename)
-    sys.setprofile(note); threading.setprofile(note)
+    sys.setprofile(record); threading.setprofile(record)
     try:
         yield
     finally:
@@ -86,22 +87,22 @@ def walking():
 """
 
 
-def walk(root: Path, name: str) -> dict[str, int]:
-    """Run a walk in a new process and workspace."""
+def trace_run(root: Path, name: str) -> dict[str, int]:
+    """Trace a run in a new process and workspace."""
     with tempfile.TemporaryDirectory() as folder:
         working_folder = Path(folder)
         script = working_folder / "walk.py"
         out = working_folder / "out.json"
         file = working_folder / "questions.csv"
-        script.write_text(TRACER + WALKS[name], encoding="utf-8")
+        script.write_text(TRACER + RUNS[name], encoding="utf-8")
         passage = "자격루 {0}호는 세종 때 장영실 {0}세가 만든 물시계이다. 궁궐에 놓였다."
         rows = [f"자격루 {row}호는 누가 만들었는가?,{passage.format(row)},장영실 {row}세" for row in range(QUESTIONS)]
         file.write_text("\n".join(["question,context,answer", *rows]), encoding="utf-8")
         environment = {**os.environ, "MRC_WORKSPACE": str(working_folder / "workspace"), "PYTHONPATH": str(root)}
         words = [sys.executable, str(script), str(root), str(file), str(out), json.dumps(ROOMS)]
-        done = subprocess.run(words, check=False, cwd=root, env=environment, capture_output=True, text=True)
+        completed = subprocess.run(words, check=False, cwd=root, env=environment, capture_output=True, text=True)
         if not out.is_file():
-            raise RuntimeError(f"the walk {name} failed: {done.stderr[-2000:]}")
+            raise RuntimeError(f"the run {name} failed: {completed.stderr[-2000:]}")
         counted: dict[str, int] = json.loads(out.read_text(encoding="utf-8"))
         return counted
 
@@ -112,7 +113,7 @@ def lines_of(paths: list[Path]) -> int:
 
 
 def function_lengths(paths: list[Path]) -> list[int]:
-    """Lines of every function and method, decorators and docstring included."""
+    """Return the number of lines of each function and method, with its docstring and without its decorators."""
     lengths = []
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -151,12 +152,12 @@ def main() -> int:
     """Print the counts as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
-    parser.add_argument("--no-walks", action="store_true")
+    parser.add_argument("--no-runs", action="store_true")
     options = parser.parse_args()
     root = options.root.resolve()
     measured = counts(root)
-    if not options.no_walks:
-        measured["walks"] = {name: walk(root, name) for name in WALKS}
+    if not options.no_runs:
+        measured["runs"] = {name: trace_run(root, name) for name in RUNS}
     print(json.dumps(measured, indent=2))
     return 0
 

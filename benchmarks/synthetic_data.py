@@ -1,7 +1,7 @@
-"""Data and models of benchmarks: KorQuAD 1.0 dev, random models of real sizes, question sets of any size.
+"""Data and models of the benchmarks: KorQuAD 1.0 dev, synthetic question sets, and random models of real sizes.
 
-`python -m benchmarks.synthetic_data COUNT FILE` writes a question set whose words have KorQuAD's distribution. The cost
-of a model does not depend on its weights, so random ones serve.
+`python -m benchmarks.synthetic_data COUNT FILE` writes a question set with KorQuAD's word distribution. The cost of a
+model does not depend on its weights, so random weights suffice.
 """
 
 import json
@@ -22,10 +22,10 @@ NAME = "KorQuAD_v1.0_dev.json"
 
 
 def korquad() -> Path:
-    """Return the file's path; ends the program with a hint if it is missing."""
+    """Return the path of the file; exits with a hint if it is missing."""
     path = Path(os.environ.get("MRC_DATA", "")) / NAME
     if not path.is_file():
-        sys.exit(f"set MRC_DATA to the folder that holds {NAME}")
+        sys.exit(f"set MRC_DATA to the folder that contains {NAME}")
     return path
 
 
@@ -39,7 +39,7 @@ _DEVELOPMENT_SETS = {
 
 
 def development_sets() -> dict[str, Path]:
-    """Return the files of the sets on which methods are chosen, by name; ends the program if one is missing."""
+    """Return the files of the datasets on which methods are selected, by name; exits if a file is missing."""
     folder = korquad().parent
     paths = {name: folder / file for name, file in _DEVELOPMENT_SETS.items()}
     if missing := [path.name for path in paths.values() if not path.is_file()]:
@@ -48,9 +48,9 @@ def development_sets() -> dict[str, Path]:
 
 
 def peak_memory(pid: int | str = "self") -> int:
-    """Return the peak memory of a process in bytes, with mapped files; 0 if the process has ended.
+    """Return the peak memory of a process in bytes, including mapped files; 0 if the process has ended.
 
-    `os.wait4` reports the peak of a child including the memory that its parent had at the start.
+    Unlike `os.wait4`, this does not include the memory of the parent process at the start.
     """
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -69,10 +69,7 @@ SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, 
 def bi_encoder(
     folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE, *, has_dropout: bool = False
 ) -> Path:
-    """Write a random BERT with mean pooling and a vocabulary from the texts; return the model's folder.
-
-    With `forgets`, it has BERT's dropout, else none.
-    """
+    """Write a random BERT with mean pooling and a vocabulary from the texts; returns the model's folder."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel
@@ -86,7 +83,7 @@ def bi_encoder(
 
 
 def cross_encoder(folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE) -> Path:
-    """Write a random BERT with one score. Its layers' weights are wider than is usual, so that scores differ."""
+    """Write a random BERT with one score; its weights have a larger variance than by default, so that scores differ."""
     from transformers import BertConfig, BertForSequenceClassification
 
     settings = {"initializer_range": 0.06, "num_labels": 1, **_NO_DROPOUT, **size}
@@ -110,25 +107,25 @@ def _write_model(folder: Path, texts: Sequence[str], max_length: int, kind: type
 
 
 QUESTIONS = 2_000
-_PASSAGES_PER_ARTICLE = 7  # passages, as in KorQuAD
-_BLOCK_SIZE = 5_000  # passages made at a time
-_HASH_MULTIPLIER = 1_000_000_007  # a prime: neighbours look nothing alike
+_PASSAGES_PER_ARTICLE = 7  # as in KorQuAD
+_BLOCK_SIZE = 5_000  # passages generated at a time
+_HASH_MULTIPLIER = 1_000_000_007  # a prime: consecutive numbers get dissimilar words
 _PARTICLES = ("", "은", "이", "을", "의", "에")
 
 
 class WordModel(NamedTuple):
-    """The distribution to draw from: the words of a corpus, the count of each, and the number of words per passage."""
+    """The word distribution of a corpus, and the number of words per passage."""
 
     words: np.ndarray  # (n_words,) of objects
-    cumulative: np.ndarray  # (n_words,) float64, of the words' shares
-    rare: np.ndarray  # (n_words,) bool: which stand there once
+    cumulative: np.ndarray  # (n_words,) float64, cumulative frequencies
+    rare: np.ndarray  # (n_words,) bool: words that occur once
     lengths: np.ndarray  # (n_passages,) int64
-    growth: tuple[float, float]  # Heaps' law: n tokens hold K * n ** beta words
+    growth: tuple[float, float]  # K and beta of Heaps' law: n tokens have K * n ** beta words
     syllables: list[str]
 
 
 def word_model() -> WordModel:
-    """Count the words of KorQuAD dev; beta is taken between half of its tokens and all of them."""
+    """Count the words of KorQuAD dev; beta is measured between half of its tokens and all."""
     passages = [text.split() for text in read_file(korquad()).question_set.passages.texts]
     tokens = [word for words in passages for word in words]
     counts = Counter(tokens)
@@ -140,15 +137,15 @@ def word_model() -> WordModel:
         times == 1,
         np.array([len(words) for words in passages]),
         (len(counts) / len(tokens) ** beta, float(beta)),
-        sorted({letter for word in counts for letter in word if "가" <= letter <= "힣"}),
+        sorted({character for word in counts for character in word if "가" <= character <= "힣"}),
     )
 
 
 def generate_texts(count: int, seed: int = 0) -> Iterator[str]:
-    """Yield `count` passages, the same for the same seed.
+    """Yield `count` passages, determined by the seed, with words sampled by their frequency in KorQuAD.
 
-    Words are drawn as often as KorQuAD has them. One that it has once stands for all rare words: in its place comes a
-    word that was never there, as often as Heaps' law lets the vocabulary grow, or one that came so before.
+    A word that occurs once represents all rare words: it is replaced by a new word at the rate of Heaps' law, else by
+    an earlier replacement.
     """
     source = word_model()
     random = np.random.default_rng(seed)
@@ -161,7 +158,7 @@ def generate_texts(count: int, seed: int = 0) -> Iterator[str]:
         word_rows = np.minimum(np.searchsorted(source.cumulative, random.random(size)), len(source.words) - 1)
         words = source.words[word_rows]
         rare = np.flatnonzero(source.rare[word_rows])
-        growth = k * beta * float(tokens) ** (beta - 1)  # new words a token
+        growth = k * beta * float(tokens) ** (beta - 1)  # new words per token
         new = random.random(len(rare)) < growth * size / max(1, len(rare))
         numbers = np.where(
             new, rare_words + np.cumsum(new) - 1, (rare_words * random.random(len(rare)) ** 2).astype(int)
@@ -173,9 +170,10 @@ def generate_texts(count: int, seed: int = 0) -> Iterator[str]:
 
 
 def write_set(path: Path, count: int, *, questions: int = QUESTIONS, seed: int = 0) -> None:
-    """Write a set in SQuAD's layout, an article a line; a question is some words of its passage, the answer one more.
+    """Write a question set in SQuAD's layout, one article per line.
 
-    The passages asked about are spread evenly over the corpus.
+    A question consists of words of its passage, and another word is the answer. The relevant passages are evenly spread
+    over the corpus.
     """
     random = np.random.default_rng((seed, 1))
     every = max(1, count // questions)
@@ -201,7 +199,7 @@ def _question(row: int, text: str, random: np.random.Generator) -> dict[str, obj
 
 
 def _spell_number(number: int, syllables: list[str]) -> str:
-    """A word for a number, another one for every number below some billions."""
+    """Return a word that is unique for each number below some billions."""
     size = len(syllables)
     rest, particle = divmod(number * _HASH_MULTIPLIER % (size**3 * len(_PARTICLES)), len(_PARTICLES))
     return syllables[rest // size**2] + syllables[rest // size % size] + syllables[rest % size] + _PARTICLES[particle]

@@ -1,1 +1,1 @@
-"""Seconds a person waits in the app."""
+"""Waiting times in the app."""

@@ -1,7 +1,7 @@
-"""The app on a free port, Chromium to view it, and visitors without a browser.
+"""Start the app, open it in Chromium, and visit it without a browser.
 
-A visitor without a browser opens a page over the app's socket and waits for the whole page. This measures the server
-only: the script's run and the sending of its output.
+A visit without a browser opens a page over the app's WebSocket and waits for its end. It measures the server only: the
+run of the script and the transmission of its output.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
-_PATIENCE = 60.0
+_TIMEOUT = 60.0  # seconds
 
 
 @dataclass(frozen=True)
 class RunningApp:
-    """The server's address and process id, and how to wait until it answers."""
+    """The server's address and process id."""
 
     address: str
     pid: int
 
     def wait(self) -> None:
-        """Return once it is healthy. Raises `TimeoutError` after a minute."""
+        """Wait until the server is healthy. Raises `TimeoutError` after a minute."""
         start = time.perf_counter()
-        while time.perf_counter() - start < _PATIENCE:
+        while time.perf_counter() - start < _TIMEOUT:
             try:
                 urllib.request.urlopen(f"{self.address}/_stcore/health", timeout=2).read()  # noqa: S310 - our own address
             except OSError:
@@ -51,7 +51,7 @@ class RunningApp:
 
 @contextmanager
 def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[RunningApp]:
-    """Start the app with this workspace, and end it afterwards; or start another `script` in its place."""
+    """Run the app, or another `script`, with this workspace until the block ends."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -62,8 +62,8 @@ def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[Runn
         yield RunningApp(f"http://localhost:{port}", server.pid)
     finally:
         process = psutil.Process(server.pid)
-        process.suspend()  # it would start again what an open page misses
-        for job in process.children(recursive=True):  # they would keep running during the next measurement
+        process.suspend()  # so that it does not restart the jobs of an open page
+        for job in process.children(recursive=True):  # they would run during the next measurement
             with suppress(psutil.NoSuchProcess):
                 job.kill()
         server.kill()
@@ -72,7 +72,7 @@ def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[Runn
 
 @contextmanager
 def opened_browser() -> Iterator[Browser]:
-    """A new Chromium, ended afterwards."""
+    """Run a new Chromium until the block ends."""
     path = next((executable for name in _CHROMIUM if (executable := shutil.which(name))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
@@ -82,25 +82,22 @@ def opened_browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened_page() -> Iterator[Page]:
-    """An empty page of a new Chromium, in English."""
+    """Open an empty page of a new Chromium, in English."""
     with opened_browser() as browser:
         yield browser.new_page(locale="en-US", viewport={"width": 1280, "height": 1000})
 
 
-_VISIT_PATIENCE = 60.0
-
-
 def visits(address: str, page: str, query: str, count: int = 1) -> list[float]:
-    """Open a page of the app ("data") with a query ("view=why") in so many new sessions, all at once.
+    """Open a page of the app ("data") with a query ("view=why") in `count` new sessions at once.
 
-    Returns for each the seconds until all of it is there. Raises `TimeoutError` after a minute.
+    Returns the seconds of each until the page is complete. Raises `TimeoutError` after a minute.
     """
     return asyncio.run(_visits(address, page, query, count))
 
 
 async def _visits(address: str, page: str, query: str, count: int) -> list[float]:
     socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
-    async with AsyncExitStack() as stack, asyncio.timeout(_VISIT_PATIENCE):
+    async with AsyncExitStack() as stack, asyncio.timeout(_TIMEOUT):
         opened = [
             await stack.enter_async_context(connect(socket, subprotocols=[Subprotocol("streamlit")], max_size=None))
             for _ in range(count)
@@ -121,7 +118,7 @@ async def _visit(connection: ClientConnection, page: str, query: str) -> float:
 
 
 def _is_script_finished(content: str | bytes) -> bool:
-    """Whether a message says that the script ran to its end: one that ended early is followed by another run."""
+    """Return whether a message reports the end of the script; a run that is interrupted is followed by another."""
     message = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
     return (message.WhichOneof("type"), message.script_finished) == (
         "script_finished",

@@ -1,9 +1,9 @@
-"""Ten visitors upload demanding files repeatedly while ten others open pages; none of them uses a browser.
+"""Measure waiting times while other users upload malicious files: `python -m benchmarks attackers`.
 
-The files are those of `tests.hostile`: each once exhausted a server's memory or minutes of its processor. The report
-has the waiting times of the visitors, without and during the attack, the peak memory of the server and of a reading
-process, and the result of each file. ATTACKERS (10), ATTACK_SECONDS (60) and ATTACK_SIZE (1: as large as in the tests)
-set the intensity.
+The files are those of `tests.hostile`, which once exhausted a server's memory or CPU. Ten visitors open pages without a
+browser, before and during the attack. The report has their waiting times, the peak memory of the server and of a
+reading process, and the number of failures. `ATTACKERS` (10), `ATTACK_SECONDS` (60) and `ATTACK_SIZE` (1: as large as
+in the tests) set the intensity.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_compari
 from mrc_workbench.workbench.views.choices import choices_for
 from tests.hostile.files import FILES
 
-_TARGET_SECONDS = 3.0  # seconds of the slowest
+_TARGET_SECONDS = 3.0  # of the slowest visit
 _VISITORS = 10
 _GIB = 2**30
 _COOKIE = "_streamlit_xsrf"
@@ -43,13 +43,13 @@ _COOKIE = "_streamlit_xsrf"
 
 @dataclass
 class Attack:
-    """What became of it: files read or refused by the server, those that failed, and the memory that was seen."""
+    """Progress of an attack: uploads that the server read or rejected, failures, and peak memory in bytes."""
 
     uploads: int = 0
     failures: list[str] = field(default_factory=list)
-    server: int = 0  # bytes, the most
+    server: int = 0
     reader: int = 0
-    over: threading.Event = field(default_factory=threading.Event)
+    is_finished: threading.Event = field(default_factory=threading.Event)
 
 
 def attackers() -> list[str]:
@@ -63,26 +63,26 @@ def attackers() -> list[str]:
         pages = _pages()
         with running_app(Path(folder)) as app:
             app.wait()
-            alone = _time_visits(app, pages, rounds=2)
+            before = _time_visits(app, pages, rounds=2)
             attack = Attack()
             threads = [threading.Thread(target=_attack, args=(app, files, n, attack)) for n in range(count)]
             watcher = threading.Thread(target=_watch, args=(app, attack))
             for thread in (*threads, watcher):
                 thread.start()
-            meanwhile: dict[str, list[float]] = {name: [] for name in pages}
+            during: dict[str, list[float]] = {name: [] for name in pages}
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                for name, took in _time_visits(app, pages, rounds=1).items():
-                    meanwhile[name] += took
-            attack.over.set()
+                for name, times in _time_visits(app, pages, rounds=1).items():
+                    during[name] += times
+            attack.is_finished.set()
             for thread in (*threads, watcher):
                 thread.join()
-            app.wait()  # it is alive
-    return _report(alone, meanwhile, attack, count)
+            app.wait()  # the server still answers
+    return _report(before, during, attack, count)
 
 
 def _pages() -> dict[str, tuple[str, str]]:
-    """Keep the sample and a comparison of it; returns pages and queries by name."""
+    """Store the sample and a comparison of it; returns pages and queries by name."""
     entry = CATALOG["sample"]
     stored = save_question_set(read(fetch(entry), entry.path.name).question_set, source=entry.id)
     choices = choices_for(stored)
@@ -103,16 +103,16 @@ def _pages() -> dict[str, tuple[str, str]]:
 
 def _time_visits(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: int) -> dict[str, list[float]]:
     return {
-        name: [took for _ in range(rounds) for took in visits(app.address, page, query, _VISITORS)]
+        name: [seconds for _ in range(rounds) for seconds in visits(app.address, page, query, _VISITORS)]
         for name, (page, query) in pages.items()
     }
 
 
 def _attack(app: RunningApp, files: dict[str, bytes], number: int, attack: Attack) -> None:
-    """Upload one file after the other, each in a new session, until the attack is over."""
+    """Upload one file after the other, each in a new session, until the attack is finished."""
     names = list(files)
     for name in cycle(names[number % len(names) :] + names[: number % len(names)]):
-        if attack.over.is_set():
+        if attack.is_finished.is_set():
             return
         try:
             asyncio.run(_upload(app.address, files[name]))
@@ -123,7 +123,7 @@ def _attack(app: RunningApp, files: dict[str, bytes], number: int, attack: Attac
 
 
 async def _upload(address: str, content: bytes) -> None:
-    """Drop a file on the Data page, and wait for the page's report on it."""
+    """Upload a file on the Data page, and wait for the report on it."""
     socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
     token = await asyncio.to_thread(_token, address)
     cookies = f"{_COOKIE}={token}"
@@ -155,7 +155,7 @@ async def _upload(address: str, content: bytes) -> None:
 
 
 async def _wait_for_script_end(connection: ClientConnection) -> tuple[str, str]:
-    """Wait for the end of the script's run; returns the ids of the session and of the upload field."""
+    """Wait for the end of the script; returns the ids of the session and of the upload field."""
     session = widget = ""
     while True:
         message = await _receive(connection)
@@ -183,10 +183,10 @@ async def _receive(connection: ClientConnection) -> ForwardMsg:
 
 
 def _token(address: str) -> str:
-    """Return the token that uploads need; the server gives it to every visitor."""
-    with urllib.request.urlopen(f"{address}/_stcore/health", timeout=30) as answer:  # noqa: S310 - our own address
-        given = SimpleCookie(answer.headers.get("Set-Cookie", ""))
-    return given[_COOKIE].value
+    """Return the token for uploads, which the server sends to each visitor."""
+    with urllib.request.urlopen(f"{address}/_stcore/health", timeout=30) as response:  # noqa: S310 - our own address
+        cookie = SimpleCookie(response.headers.get("Set-Cookie", ""))
+    return cookie[_COOKIE].value
 
 
 def _put(address: str, content: bytes, token: str) -> None:
@@ -206,7 +206,7 @@ def _put(address: str, content: bytes, token: str) -> None:
 
 def _watch(app: RunningApp, attack: Attack) -> None:
     server = psutil.Process(app.pid)
-    while not attack.over.wait(0.2):
+    while not attack.is_finished.wait(0.2):
         attack.server = max(attack.server, server.memory_info().rss)
         for child in server.children(recursive=True):
             try:
@@ -216,20 +216,20 @@ def _watch(app: RunningApp, attack: Attack) -> None:
                 continue
 
 
-def _report(alone: dict[str, list[float]], meanwhile: dict[str, list[float]], attack: Attack, count: int) -> list[str]:
+def _report(before: dict[str, list[float]], during: dict[str, list[float]], attack: Attack, count: int) -> list[str]:
     lines = [
-        f"| seconds of {_VISITORS} visitors at once | alone, median | slowest | under attack, median | slowest |",
+        f"| seconds of {_VISITORS} visitors at once | before, median | slowest | during the attack, median | slowest |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, took in meanwhile.items():
-        cells = (median(alone[name]), max(alone[name]), median(took), max(took))
+    for name, times in during.items():
+        cells = (median(before[name]), max(before[name]), median(times), max(times))
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    late = [name for name, took in meanwhile.items() if max(took) > _TARGET_SECONDS]
-    memory = f"the server held {attack.server / _GIB:.2f} GiB at most, a process that reads {attack.reader / _GIB:.2f}"
+    slow = [name for name, times in during.items() if max(times) > _TARGET_SECONDS]
+    memory = f"peak memory {attack.server / _GIB:.2f} GiB (server), {attack.reader / _GIB:.2f} GiB (reading process)"
     return [
         *lines,
         "",
-        f"{count} attackers, {attack.uploads} files read or refused, {len(attack.failures)} failed; {memory}; above "
-        f"{_TARGET_SECONDS:g} s: {', '.join(late) or 'none'}.",
+        f"{count} attackers, {attack.uploads} files read or rejected, {len(attack.failures)} failed; {memory}; above "
+        f"{_TARGET_SECONDS:g} s: {', '.join(slow) or 'none'}.",
         *attack.failures[:5],
     ]

@@ -1,5 +1,6 @@
-"""KorQuAD dev and five retrievers, depth 100: seconds from the rankings to the complete analysis of the Compare page,
-and from a click on the page to the end of the update.
+"""Time the analysis of the Compare page, and clicks on it: `python -m benchmarks deeper_comparison interactions`.
+
+The comparison has all questions of KorQuAD dev and five retrievers with depth 100.
 """
 
 import os
@@ -8,10 +9,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.app.app import opened_page, running_app
+from benchmarks.peers import measure_seconds
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.store import save_question_set
@@ -43,7 +46,7 @@ RETRIEVERS: tuple[Spec, ...] = (
 
 
 def deeper_comparison() -> list[str]:
-    """Compare once, open the kept comparison anew and time each analysis; returns a Markdown table."""
+    """Store a comparison, load it and time each analysis; returns a Markdown table."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
@@ -51,8 +54,8 @@ def deeper_comparison() -> list[str]:
         save_comparison(compare(Experiment(data=str(korquad()), retriever=RETRIEVERS), question_set), comparison_folder)
         start = time.perf_counter()
         comparison = load(comparison_folder, question_set)
-        opened = time.perf_counter() - start
-        seconds = {name: _seconds_of(part, comparison) for name, part in _PARTS.items()}
+        seconds = {"loading the stored comparison": time.perf_counter() - start}
+        seconds |= {name: measure_seconds(partial(part, comparison)) for name, part in _PARTS.items()}
     analysis_seconds = sum(
         seconds[name] for name in ("intervals and tests", "slices", "waterfall and ceilings", "map of ranks")
     )
@@ -60,20 +63,13 @@ def deeper_comparison() -> list[str]:
     lines = [
         f"| {n_questions:,} questions, {len(comparison.results)} retrievers, depth 100 | seconds |",
         "|---|---:|",
-        f"| opening the kept comparison | {opened:.2f} |",
-        *(f"| {name} | {took:.2f} |" for name, took in seconds.items()),
+        *(f"| {name} | {value:.2f} |" for name, value in seconds.items()),
     ]
     return [
         *lines,
         "",
         f"From the rankings to significance, slices, waterfall and map: {analysis_seconds:.1f} s (target: within 3).",
     ]
-
-
-def _seconds_of(part: Callable[[Comparison], object], comparison: Comparison) -> float:
-    start = time.perf_counter()
-    part(comparison)
-    return time.perf_counter() - start
 
 
 def _slices(comparison: Comparison) -> None:
@@ -98,9 +94,9 @@ _PARTS: dict[str, Callable[[Comparison], object]] = {
 
 
 _REPETITIONS = 6
-_SLICES = ["Question length (characters)", "Passage length (characters)", "Wording shared with the passage"]
-# the app says of itself whether its script runs; these are noted with the time
-_NOTE_RUNS = """() => {
+_SLICES = ["Question length (characters)", "Passage length (characters)", "Word overlap with the passage"]
+# the app displays whether its script runs; record when a run ends
+_RECORD_RUNS = """() => {
   const app = document.querySelector('[data-testid=stApp]');
   window.ends = [];
   new MutationObserver(() => {
@@ -110,7 +106,7 @@ _NOTE_RUNS = """() => {
 
 
 def interactions() -> list[str]:
-    """Open the kept comparison in the app and click about; returns a Markdown table."""
+    """Open a stored comparison in the app and click; returns a Markdown table."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         key, first = _store_comparison()
@@ -120,20 +116,20 @@ def interactions() -> list[str]:
             question = f"{at}&view=why&question={first}"
             rows = [
                 ("another K", _clicks(page, at, _select("K", ["1", "5", "20", "50"]))),
-                ("another measure", _clicks(page, at, _select("Metric", ["Recall", "Hit", "MRR"]))),
+                ("another metric", _clicks(page, at, _select("Metric", ["Recall", "Hit", "MRR"]))),
                 ("another view", _clicks(page, at, _radio(["Where", "Why", "Overview"]))),
                 ("another slice", _clicks(page, f"{at}&view=where", _radio(_SLICES))),
                 ("another question", _clicks(page, question, _there_and_back)),
             ]
     return [
-        "| after the first time | median, seconds | slowest |",
+        "| after the first round | median, seconds | slowest |",
         "|---|---:|---:|",
-        *(f"| {name} | {statistics.median(took):.2f} | {max(took):.2f} |" for name, took in rows),
+        *(f"| {name} | {statistics.median(times):.2f} | {max(times):.2f} |" for name, times in rows),
     ]
 
 
 def _store_comparison() -> tuple[str, str]:
-    """Compare and keep; returns the comparison's key and the id of the first question."""
+    """Compare and store; returns the comparison's key and the id of the first question."""
     question_set = read_file(korquad()).question_set
     stored = save_question_set(question_set)
     experiment = Experiment(data=stored.key, retriever=RETRIEVERS)
@@ -149,8 +145,8 @@ def _clicks(page: Any, address: str, act: Act, ready: str = "h1") -> list[float]
     page.goto(address)
     page.wait_for_selector(ready, timeout=60_000)
     _settle(page)
-    page.evaluate(_NOTE_RUNS)
-    for n in range(_REPETITIONS):  # the first time of each computes what later ones find
+    page.evaluate(_RECORD_RUNS)
+    for n in range(_REPETITIONS):  # the first round fills the caches
         _timed(page, act, n)
     return [_timed(page, act, n) for n in range(_REPETITIONS)]
 

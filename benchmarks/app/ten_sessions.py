@@ -1,9 +1,9 @@
-"""Ten users at once: seconds from a click to the end of its update, processor time, and the server's memory.
+"""Measure waiting time, CPU time and memory for ten simultaneous users: `python -m benchmarks ten_sessions`.
 
-KorQuAD dev and the five retrievers of `benchmarks.app.interactions`, everything cached. `SESSIONS` (10) pages of one
-Chromium, each in its own context, click the same element at the same time. Browser and server share the machine's cores
-here, unlike the browsers of ten users. The table therefore has the processor seconds of both, and the waiting times of
-ten visitors without a browser.
+The comparison is that of `benchmarks.app.comparison_page`, with everything cached. `SESSIONS` (10) pages of one
+Chromium, each in a separate context, click the same element at the same time. Unlike those of real users, the browsers
+share the cores of the server. The table therefore has the CPU seconds of both, and the waiting times of ten visits
+without a browser.
 """
 
 import os
@@ -29,19 +29,16 @@ from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.workbench.views.choices import choices_for
 
-_ROUNDS = (
-    2,
-    1,
-)  # repetitions that count, for one session and for all; browsers are slow, and the very first click does not count
-_PATIENCE = 60_000  # milliseconds
-# seconds: of the slowest session of all, and of a single session
+_ROUNDS = (2, 1)  # counted, for one session and for all; browsers are slow, and the first round does not count
+_TIMEOUT = 60_000  # milliseconds
+# of the slowest of all sessions, and of a single session
 _TARGET_SECONDS = 1.0
 _TARGET_SECONDS_ALONE = 0.5
 _SEARCHED = {"q": "세종대왕이 만든 글자는?", "columns": "BM25|Dense"}
-# A click ends with the last change of the page, after the server has answered and no other change follows for a while.
-# The app shows whether its script runs, but a busy browser may show it late, or not at all if start and end arrive
-# together. The content of a table's canvas is read from its grid for screen readers.
-_NOTE_MESSAGES = """
+# A click ends with the last change of the page, if the server has answered and the page does not change for a while.
+# The app displays whether its script runs, but a slow browser displays it late, or not at all if start and end arrive
+# together. Changes of a table's canvas are observed in its grid for screen readers.
+_RECORD_MESSAGES = """
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {
     window.sent = performance.now();
@@ -49,19 +46,20 @@ _NOTE_MESSAGES = """
     return send.call(this, data);
   };
 """
-_NOTE_CHANGES = """() => {
+_RECORD_CHANGES = """() => {
   const app = document.querySelector('[data-testid=stApp]');
   const idle = () => app.dataset.testScriptState === 'notRunning';
   window.settled = () => window.began < window.sent && window.sent < window.received && idle()
     && performance.now() - Math.max(window.received, window.changed) > 300;
-  const drawn = (change) => change.target.nodeName !== 'CANVAS';
-  new MutationObserver((changes) => { if (changes.some(drawn)) window.changed = performance.now(); }).observe(
+  const isContent = (change) => change.target.nodeName !== 'CANVAS';
+  new MutationObserver((changes) => { if (changes.some(isContent)) window.changed = performance.now(); }).observe(
     app, {attributes: true, childList: true, characterData: true, subtree: true});
 }"""
-# Looked for when its time comes: what the page draws anew in the meantime is another element.
+# The element is searched at the time of the click, since the page may replace it until then.
 _CLICK_AT = """([selector, text, at]) => {
-  const shown = () => [...document.querySelectorAll(selector)].find(one => !text || one.textContent.trim() === text);
-  const click = () => { window.began = performance.now(); shown().click(); };
+  const matches = (element) => !text || element.textContent.trim() === text;
+  const target = () => [...document.querySelectorAll(selector)].find(matches);
+  const click = () => { window.began = performance.now(); target().click(); };
   window.began = Infinity;
   setTimeout(click, at - Date.now());
 }"""
@@ -84,7 +82,7 @@ class Click(NamedTuple):
 
 
 class ClickCost(NamedTuple):
-    """Of clicks made at once: the seconds of each, and the processor seconds of server and browser for one of them."""
+    """The seconds of each simultaneous click, and the CPU seconds of server and browser per click."""
 
     seconds: list[float]
     server: float
@@ -96,52 +94,53 @@ def ten_sessions() -> list[str]:
     count = int(os.environ.get("SESSIONS", "10"))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
-        question = _keep()
+        question = _store_comparison()
         clicks = _clicks(question)
         with running_app(Path(folder)) as app:
             app.wait()
             with opened_browser() as browser:
-                pages = [_opened(browser, app)]
-                alone = _click_rounds(app, pages, clicks, _ROUNDS[0])
+                pages = [_open_session(browser, app)]
+                single = _click_rounds(app, pages, clicks, _ROUNDS[0])
                 memory = [_memory(app)]
-                pages += [_opened(browser, app) for _ in range(count - 1)]
+                pages += [_open_session(browser, app) for _ in range(count - 1)]
                 at_once = _click_rounds(app, pages, clicks, _ROUNDS[1])
                 memory.append(_memory(app))
-            bare = {click.name: _visit_without_browser(app, click, count) for click in clicks}
+            without_browser = {click.name: _visit_without_browser(app, click, count) for click in clicks}
     growth = (memory[1] - memory[0]) / max(1, count - 1)
     memory_text = f"{memory[0] / 10**6:,.0f} MB with one session and {memory[1] / 10**6:,.0f} MB with {count}"
     return [
-        *table(alone, at_once, bare, count),
+        *table(single, at_once, without_browser, count),
         "",
-        f"The server holds {memory_text}: {growth / 10**6:.1f} MB per further session; models and indexes exist once.",
+        f"The server uses {memory_text}: {growth / 10**6:.1f} MB per additional session; sessions share models and "
+        "indexes.",
     ]
 
 
 def table(
-    alone: dict[str, ClickCost], at_once: dict[str, ClickCost], bare: dict[str, list[float]], count: int
+    single: dict[str, ClickCost], at_once: dict[str, ClickCost], without_browser: dict[str, list[float]], count: int
 ) -> list[str]:
-    """Return a row a click, and which of them take longer than is wanted."""
+    """Return a Markdown table with a row per click, and the clicks that miss their target."""
     columns = (
-        "seconds from click to drawn",
-        "alone",
+        "seconds from click to rendered",
+        "one session",
         f"{count} at once, median",
         "slowest",
-        "server's processor, a click",
-        "browser's processor",
+        "server CPU per click",
+        "browser CPU per click",
         f"{count} without browsers, median",
         "slowest",
     )
     lines = [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(columns) - 1)}"]
     for name, cost in at_once.items():
         cells = (
-            *(median(alone[name].seconds), median(cost.seconds), max(cost.seconds), cost.server, cost.browser),
-            *(median(bare[name]), max(bare[name])),
+            *(median(single[name].seconds), median(cost.seconds), max(cost.seconds), cost.server, cost.browser),
+            *(median(without_browser[name]), max(without_browser[name])),
         )
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    late = (
+    slow = (
         _describe_slow(
-            f"Alone above {_TARGET_SECONDS_ALONE} s",
-            {name: median(cost.seconds) for name, cost in alone.items()},
+            f"Above {_TARGET_SECONDS_ALONE} s with one session",
+            {name: median(cost.seconds) for name, cost in single.items()},
             _TARGET_SECONDS_ALONE,
         ),
         _describe_slow(
@@ -149,17 +148,21 @@ def table(
             {n: max(cost.seconds) for n, cost in at_once.items()},
             _TARGET_SECONDS,
         ),
-        _describe_slow("and without browsers", {name: max(seconds) for name, seconds in bare.items()}, _TARGET_SECONDS),
+        _describe_slow(
+            "the same without browsers",
+            {name: max(seconds) for name, seconds in without_browser.items()},
+            _TARGET_SECONDS,
+        ),
     )
-    return [*lines, "", "; ".join(late) + "."]
+    return [*lines, "", "; ".join(slow) + "."]
 
 
-def _describe_slow(what: str, seconds: dict[str, float], target: float) -> str:
-    return f"{what}: {', '.join(name for name, took in seconds.items() if took > target) or 'none'}"
+def _describe_slow(condition: str, seconds: dict[str, float], target: float) -> str:
+    return f"{condition}: {', '.join(name for name, value in seconds.items() if value > target) or 'none'}"
 
 
-def _keep() -> str:
-    """Keep the comparison that the page shows by itself; returns the id of a question."""
+def _store_comparison() -> str:
+    """Store the comparison that the page opens by default; returns the id of a question."""
     question_set = read_file(korquad()).question_set
     stored = save_question_set(question_set)
     for spec in RETRIEVERS:
@@ -172,7 +175,7 @@ def _keep() -> str:
 
 
 def _clicks(question: str) -> list[Click]:
-    """A round: it ends where it begins, on the overview."""
+    """Return the clicks of a round, which starts and ends on the overview."""
     why = {"view": "why"}
     return [
         Click("Overview to Where", _radio("Where"), "", {"view": "where"}),
@@ -198,14 +201,14 @@ def _link(path: str) -> ClickTarget:
     return ClickTarget(f"[data-testid=stTopNavLink][href$='/{path}']")
 
 
-def _opened(browser: Browser, app: RunningApp) -> Page:
-    """A new session that has searched once and looks at the comparison."""
+def _open_session(browser: Browser, app: RunningApp) -> Page:
+    """Open a new session that has searched once and displays the comparison."""
     page = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 1000}).new_page()
-    page.add_init_script(_NOTE_MESSAGES)
+    page.add_init_script(_RECORD_MESSAGES)
     page.goto(f"{app.address}/search?{urlencode(_SEARCHED)}")
-    page.wait_for_selector("h1", timeout=_PATIENCE)
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_PATIENCE)
-    page.evaluate(_NOTE_CHANGES)
+    page.wait_for_selector("h1", timeout=_TIMEOUT)
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_TIMEOUT)
+    page.evaluate(_RECORD_CHANGES)
     _click_at_once([page], _link(""))
     return page
 
@@ -219,30 +222,30 @@ def _click_rounds(app: RunningApp, pages: Sequence[Page], clicks: Sequence[Click
 
 
 def _median_cost(costs: Sequence[ClickCost]) -> ClickCost:
-    seconds = [took for cost in costs for took in cost.seconds]
+    seconds = [value for cost in costs for value in cost.seconds]
     return ClickCost(seconds, median(cost.server for cost in costs), median(cost.browser for cost in costs))
 
 
 def _measure_cost(app: RunningApp, pages: Sequence[Page], target: ClickTarget) -> ClickCost:
-    before = _processor_seconds(app)
+    before = _cpu_seconds(app)
     seconds = _click_at_once(pages, target)
-    server, browser = ((b - a) / len(pages) for a, b in zip(before, _processor_seconds(app), strict=True))
+    server, browser = ((b - a) / len(pages) for a, b in zip(before, _cpu_seconds(app), strict=True))
     return ClickCost(seconds, server, browser)
 
 
 def _click_at_once(pages: Sequence[Page], target: ClickTarget) -> list[float]:
-    """Click the same in all pages at the same moment; returns the seconds of each."""
-    at = 1000 * (time.time() + 0.3 + 0.05 * len(pages))  # the last page must know of it by then
+    """Click the target in all pages at the same time; returns the seconds of each."""
+    at = 1000 * (time.time() + 0.3 + 0.05 * len(pages))  # after the last page has received the command
     for page in pages:
-        page.wait_for_selector(target.selector, timeout=_PATIENCE)
+        page.wait_for_selector(target.selector, timeout=_TIMEOUT)
         page.evaluate(_CLICK_AT, [*target, at])
     for page in pages:
-        page.wait_for_function("() => window.settled()", timeout=_PATIENCE, polling=100)
+        page.wait_for_function("() => window.settled()", timeout=_TIMEOUT, polling=100)
     return [page.evaluate("() => window.changed - window.began") / 1000 for page in pages]
 
 
-def _processor_seconds(app: RunningApp) -> tuple[float, float]:
-    """Processor seconds of the server and of the browser so far."""
+def _cpu_seconds(app: RunningApp) -> tuple[float, float]:
+    """Return the CPU seconds of the server and of the browser so far."""
     browser = [process for process in psutil.Process().children(recursive=True) if "chrom" in process.name().lower()]
     return tuple(sum(_seconds(process) for process in processes) for processes in ([psutil.Process(app.pid)], browser))  # type: ignore[return-value]
 
@@ -253,11 +256,11 @@ def _seconds(process: Any) -> float:
 
 
 def _memory(app: RunningApp) -> int:
-    """Bytes of the server that no other process has: what its end would give back."""
+    """Return the private memory of the server in bytes."""
     return int(psutil.Process(app.pid).memory_full_info().uss)
 
 
 def _visit_without_browser(app: RunningApp, click: Click, count: int) -> list[float]:
     query = urlencode(click.query)
     visits(app.address, click.page, query, count)
-    return [took for _ in range(max(_ROUNDS)) for took in visits(app.address, click.page, query, count)]
+    return [seconds for _ in range(max(_ROUNDS)) for seconds in visits(app.address, click.page, query, count)]

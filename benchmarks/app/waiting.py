@@ -1,9 +1,9 @@
-"""Waiting times of a new user: the first page, a first and a second visit, and an uploaded dataset.
+"""Measure waiting times of a new user: `python -m benchmarks first_page first_visit own_set`.
 
-A visit ends when the metrics of all retrievers are complete and the page is rendered: charts, the question that the
-retrievers disagree on, and the reasons. The server starts some work before a browser calls; its seconds until it is
-healthy are reported as well. The uploaded dataset has 1,400 passages, halves of KorQuAD's paragraphs, each with a
-question that it answers. The benchmark also compares the displayed time left with the actual time.
+A visit ends when the metrics of all retrievers are complete and the page is rendered, with charts, the question that
+the retrievers disagree on, and the reasons. The server starts some work before the first request, so its seconds until
+it is healthy are reported as well. `own_set` uploads 1,400 passages, halves of KorQuAD's paragraphs, each with a
+question that it answers, and compares the displayed time left with the actual time.
 """
 
 import json
@@ -27,9 +27,9 @@ _MINIMAL_APP = 'import streamlit\nstreamlit.title("One line")\n'
 
 
 def first_page() -> list[str]:
-    """Start the app and an app of one line in turns, each in a new Chromium; returns lines of a report.
+    """Start the app and a one-line app alternately, each in a new Chromium; returns a Markdown table.
 
-    The app of one line is the floor: what the server, the browser and Streamlit's own page take on this machine.
+    The one-line app measures only the server, the browser and Streamlit.
     """
     ours = []
     minimal_app = []
@@ -44,17 +44,17 @@ def first_page() -> list[str]:
             torch |= with_torch
             minimal_app.append(_seconds(workspace, script)[0])
     return [
-        f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",
+        f"| from server start until rendered | seconds | range of {_STARTS} starts |",
         "|---|---:|---:|",
         _row("the first page (target: 3)", ours),
-        _row("an app of one line", minimal_app),
+        _row("a one-line app", minimal_app),
         "",
-        f"The server has{'' if torch else ' not'} imported torch by then (target: not).",
+        f"The server has{'' if torch else ' not'} imported torch by then (target: not imported).",
     ]
 
 
 def _seconds(workspace: Path, script: Path) -> tuple[float, bool]:
-    """Seconds until the first page is drawn, and whether the server has imported torch by then."""
+    """Return the seconds until the first page is rendered, and whether the server has imported torch by then."""
     with opened_page() as page:
         start = time.perf_counter()
         with running_app(workspace, script) as app:
@@ -71,35 +71,35 @@ def _row(name: str, seconds: Sequence[float]) -> str:
 
 
 _VISITS = 5
-_PATIENCE = 120.0  # seconds
+_TIMEOUT = 120.0  # seconds
 _POLL_SECONDS = 0.1
 BM25_SCORES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
 PAGE_COMPLETE = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
 _MILESTONES = {
     "the heading (target: 3)": "h1",
-    "BM25's figures (target: 5)": BM25_SCORES,
+    "BM25's scores (target: 5)": BM25_SCORES,
     "everything (target: 15)": PAGE_COMPLETE,
 }
 
 
 _SECOND = "everything, the second visit (target: 3.5)"
-_HEALTHY = "the server is healthy, from its start"
+_HEALTHY = "server is healthy (from its start)"
 
 
 def first_visit() -> list[str]:
-    """Visit a new workspace in a new server and a new Chromium, a few times, and each once more; returns a report."""
+    """Visit new workspaces twice, with a new server and a new Chromium for each visit; returns a Markdown table."""
     visits: list[dict[str, float]] = []
     for _ in range(_VISITS):
         with tempfile.TemporaryDirectory() as folder:
             first = _visit(Path(folder))
             second = _visit(Path(folder))
         visits.append(first | {_SECOND: [*second.values()][-1]})
-    lines = [f"| seen so long after the browser's call | seconds | in {_VISITS} visits |", "|---|---:|---:|"]
+    lines = [f"| from the browser's request until visible | seconds | range of {_VISITS} visits |", "|---|---:|---:|"]
     return lines + [_row(name, [visit[name] for visit in visits]) for name in visits[0]]
 
 
 def _visit(workspace: Path) -> dict[str, float]:
-    """Seconds until each element appears, with a new server and a new browser."""
+    """Return the seconds until each element appears, with a new server and a new browser."""
     with opened_page() as page:
         started = time.perf_counter()
         with running_app(workspace) as app:
@@ -113,10 +113,11 @@ def _visit(workspace: Path) -> dict[str, float]:
 
 
 def wait_until_visible(page: Page, selector: str) -> float:
-    """Return when the element appeared. The browser is polled ten times a second: polling every frame would slow it
-    down. Raises `TimeoutError`.
+    """Return the time at which the element appears. Raises `TimeoutError`.
+
+    The browser is polled ten times per second; polling each frame would slow it down.
     """
-    end = time.perf_counter() + _PATIENCE
+    end = time.perf_counter() + _TIMEOUT
     while (now := time.perf_counter()) < end:
         if page.query_selector(selector):
             return now
@@ -125,37 +126,37 @@ def wait_until_visible(page: Page, selector: str) -> float:
 
 
 _PASSAGES = 1400
-# time left is not checked in these seconds: at the beginning it is unknown, at the end it is zero
+# the time left is not checked in these seconds: it is unknown at the start and zero at the end
 _FIRST_SECONDS = 5.0
 _LAST_SECONDS = 3.0
 
 
 class _TimeLeft(NamedTuple):
-    """What a page that looks at this second tells: the time left in seconds, None where it tells none."""
+    """The time left in seconds that the page displays at this second; None if it displays none."""
 
     second: float
     left: float | None
 
 
 def own_set() -> list[str]:
-    """Visit a new workspace, upload a set, use it and compare; returns a report."""
+    """Visit a new workspace, upload a dataset, select it and compare; returns a report."""
     with tempfile.TemporaryDirectory() as folder, opened_page() as page, running_app(Path(folder) / "workspace") as app:
         path = Path(folder, "own.json")
         path.write_text(json.dumps(list(_rows()), ensure_ascii=False), encoding="utf-8")
         app.wait()
         page.goto(app.address)
         wait_until_visible(page, PAGE_COMPLETE)
-        used = _upload_and_use(page, f"{app.address}/data", path)
+        selected = _upload_and_select(page, f"{app.address}/data", path)
         page.get_by_role("link", name="Compare").first.click()
-        estimates = list(_watch_time_left(page, Path(folder) / "workspace", used, BM25_SCORES))
-        first = time.perf_counter() - used
-        estimates += _watch_time_left(page, Path(folder) / "workspace", used, PAGE_COMPLETE)
-        whole = time.perf_counter() - used
-    return _report(first, whole, estimates)
+        estimates = list(_watch_time_left(page, Path(folder) / "workspace", selected, BM25_SCORES))
+        first = time.perf_counter() - selected
+        estimates += _watch_time_left(page, Path(folder) / "workspace", selected, PAGE_COMPLETE)
+        total = time.perf_counter() - selected
+    return _report(first, total, estimates)
 
 
 def _rows() -> Iterator[dict[str, str]]:
-    """Passages with a question each, the first so many."""
+    """Yield the first passages with one question each."""
     count = 0
     for article in json.loads(korquad().read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
@@ -176,20 +177,20 @@ def _split_paragraph(paragraph: dict[str, Any]) -> Iterator[dict[str, str]]:
                 break
 
 
-def _upload_and_use(page: Page, address: str, path: Path) -> float:
-    """Upload a file and use it; returns when the button was pressed."""
+def _upload_and_select(page: Page, address: str, path: Path) -> float:
+    """Upload a file and select the dataset; returns the time of the click."""
     page.goto(address)
     page.locator("input[type=file]").set_input_files(path)
     use = "[data-test-script-state=notRunning] button:has-text('Use this dataset'):enabled"
     wait_until_visible(page, use)
-    used = time.perf_counter()
+    selected = time.perf_counter()
     page.locator(use).first.click()
-    wait_until_visible(page, ":text('Every page now uses')")
-    return used
+    wait_until_visible(page, ":text('All pages now use')")
+    return selected
 
 
 def _watch_time_left(page: Page, workspace: Path, began: float, selector: str) -> Iterator[_TimeLeft]:
-    """Yield the displayed texts until an element appears."""
+    """Yield the time left in the status of running comparisons, until an element appears."""
     while not page.query_selector(selector):
         for path in workspace.glob("comparisons/*/status.json"):
             status = read_json(path)
@@ -198,30 +199,31 @@ def _watch_time_left(page: Page, workspace: Path, began: float, selector: str) -
         time.sleep(0.25)
 
 
-def _report(first: float, whole: float, estimates: list[_TimeLeft]) -> list[str]:
+def _report(first: float, total: float, estimates: list[_TimeLeft]) -> list[str]:
     evaluated = [
         estimate
         for estimate in estimates
-        if estimate.second > _FIRST_SECONDS and whole - estimate.second > _LAST_SECONDS
+        if estimate.second > _FIRST_SECONDS and total - estimate.second > _LAST_SECONDS
     ]
     known = [
-        (estimate.second, estimate.left, whole - estimate.second) for estimate in evaluated if estimate.left is not None
+        (estimate.second, estimate.left, total - estimate.second) for estimate in evaluated if estimate.left is not None
     ]
     errors = [abs(left - actual) / actual for _, left, actual in known]
     rises = [after - before for (_, before, _), (_, after, _) in pairwise(known)]
     displayed = (
-        [min(known, key=lambda estimate: abs(estimate[0] - second)) for second in range(5, int(whole), 5)]
+        [min(known, key=lambda estimate: abs(estimate[0] - second)) for second in range(5, int(total), 5)]
         if known
         else []
     )
     return [
-        f"BM25's figures {first:.1f} s after the set is used (target: 6), everything after {whole:.1f} s.",
+        f"BM25's scores appear {first:.1f} s after the dataset is selected (target: 6), "
+        f"everything after {total:.1f} s.",
         "",
         "| second | displayed time left | actual time left |",
         "|---:|---:|---:|",
         *(f"| {second:.0f} | {left:.0f} | {actual:.0f} |" for second, left, actual in dict.fromkeys(displayed)),
         "",
-        f"From second {_FIRST_SECONDS:.0f} on, a time was displayed {len(known)} times of {len(evaluated)}. "
-        f"It was off by {max(errors, default=0):.0%} at most (target: 33%), "
-        f"and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
+        f"After second {_FIRST_SECONDS:.0f}, {len(known)} of {len(evaluated)} checks displayed a time. "
+        f"Its error was at most {max(errors, default=0):.0%} (target: 33%), "
+        f"and it rose by at most {max(0.0, *rises, 0.0):.1f} s.",
     ]

@@ -1,1 +1,1 @@
-"""The same work in this library and in others, as scripts; `python -m benchmarks libraries` measures them."""
+"""Scripts for the same task with this project and other libraries; `python -m benchmarks libraries` measures them."""

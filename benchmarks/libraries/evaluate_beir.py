@@ -1,4 +1,4 @@
-"""Evaluates two runs with BEIR, which has no test: `FOLDER` in its format, and two TREC files `A` and `B`."""
+"""Evaluate two runs with BEIR, which has no test: `FOLDER` in its format, and two TREC files `A` and `B`."""
 
 import json
 import sys

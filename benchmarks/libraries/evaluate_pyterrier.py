@@ -1,4 +1,4 @@
-"""Evaluates two runs with PyTerrier: `FOLDER` in BEIR's format, and two TREC files `A` and `B`."""
+"""Evaluate two runs with PyTerrier: `FOLDER` in BEIR's format, and two TREC files `A` and `B`."""
 
 import json
 import sys

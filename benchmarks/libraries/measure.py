@@ -1,12 +1,12 @@
-"""The same work as scripts of this project, ranx, BEIR and PyTerrier, each in a new process.
+"""Compare scripts for the same task with this project, ranx, BEIR and PyTerrier: `python -m benchmarks libraries`.
 
-`search_*` reads a BEIR folder, indexes BM25 twice, with k1 1.2 and b 0.75 and with k1 0.9 and b 0.4, searches every
-test query, evaluates both and tests their difference. ranx and BEIR have no index without a server, so bm25s searches
-for them; PyTerrier searches with PISA, since Terrier downloads Java archives at its first start. `evaluate_*` reads two
-finished runs, the same for all, evaluates them and tests their difference: the metrics must be equal, and p is that of
-each library's test.
+`search_*` reads a BEIR folder, indexes BM25 with k1 1.2 and b 0.75 and with k1 0.9 and b 0.4, searches all test
+queries, evaluates both and tests their difference. ranx and BEIR have no index without a server, so they use bm25s;
+PyTerrier uses PISA, since Terrier downloads Java archives at its first start. `evaluate_*` evaluates the same two runs
+and tests their difference: the metrics must be equal, and p is that of the library's test.
 
-A library that is not installed (`requirements/libraries.txt`) has a row without numbers.
+Each script runs in a new process. A library that is not installed (`requirements/libraries.txt`) has a row without
+numbers.
 """
 
 import ast
@@ -36,21 +36,21 @@ from mrc_workbench.retrieval.trec import write_run
 
 METRICS = ("nDCG@10", "Recall@10", "MRR@10")
 TASKS = {"search": "Index, search, evaluate, test", "evaluate": "Evaluate and test two runs"}
-ROUNDS = 3  # counted, after one that is not: libraries compile and cache in it
+ROUNDS = 3  # after a warm-up round, in which libraries compile and fill caches
 _SET = "Cranfield, English"
 _SETTINGS = (BM25Spec(name="a", k1=1.2, b=0.75), BM25Spec(name="b", k1=0.9, b=0.4))
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library, the packages that its scripts of each task need, and the test that it brings."""
+    """A library, the packages of its script by task, and its significance test."""
 
     name: str
     packages: Mapping[str, tuple[str, ...]]
     test: str
 
     def label(self, task: str) -> str:
-        """Return the packages with their versions, or the library's name if it needs none but this project."""
+        """Return the packages with their versions, or "this project"."""
         return " + ".join(f"{package} {version(package)}" for package in self.packages[task]) or "this project"
 
     def missing(self, task: str) -> list[str]:
@@ -59,16 +59,16 @@ class Library:
 
 
 LIBRARIES = (
-    Library("ours", {"search": (), "evaluate": ()}, "paired randomisation of t"),
-    Library("ranx", {"search": ("ranx", "bm25s"), "evaluate": ("ranx",)}, "paired randomisation of the mean"),
-    Library("beir", {"search": ("beir", "bm25s"), "evaluate": ("beir",)}, "paired t (SciPy)"),
-    Library("pyterrier", {"search": ("pyterrier", "pyterrier-pisa"), "evaluate": ("pyterrier",)}, "paired t"),
+    Library("ours", {"search": (), "evaluate": ()}, "paired randomization (t statistic)"),
+    Library("ranx", {"search": ("ranx", "bm25s"), "evaluate": ("ranx",)}, "paired randomization (mean)"),
+    Library("beir", {"search": ("beir", "bm25s"), "evaluate": ("beir",)}, "paired t-test (SciPy)"),
+    Library("pyterrier", {"search": ("pyterrier", "pyterrier-pisa"), "evaluate": ("pyterrier",)}, "paired t-test"),
 )
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a script printed: `METRICS` of both runs, 0 to 1, and the p value of their difference in nDCG@10."""
+    """The output of a script: `METRICS` of both runs, 0 to 1, and the p-value of their difference in nDCG@10."""
 
     a: tuple[float, ...]
     b: tuple[float, ...]
@@ -76,13 +76,13 @@ class Output:
 
     @classmethod
     def parse(cls, stdout: str) -> "Output":
-        """Read the last line that a script printed."""
+        """Parse the last printed line."""
         printed = json.loads(stdout.splitlines()[-1])
         return cls(tuple(printed["a"]), tuple(printed["b"]), float(printed["p"]))
 
 
 def libraries() -> list[str]:
-    """Measure all scripts in turns; returns lines of a report."""
+    """Measure all scripts alternately; returns a Markdown table and a sentence."""
     lines = _header()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -98,7 +98,7 @@ def libraries() -> list[str]:
 
 
 def code_lines(path: Path) -> int:
-    """Count the lines of a script that hold code: neither blank, nor a comment, nor a docstring."""
+    """Count the lines of code of a script, without blank lines, comments and docstrings."""
     source = path.read_text(encoding="utf-8")
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     docstrings = {
@@ -113,7 +113,7 @@ def code_lines(path: Path) -> int:
 
 
 def agreement(outputs: Mapping[str, Output]) -> str:
-    """Return a sentence on how far the metrics of the same runs lie apart, in percentage points."""
+    """Return a sentence with the largest difference of the metrics between libraries, in percentage points."""
     values = [(*output.a, *output.b) for output in outputs.values()]
     max_difference = max(max(column) - min(column) for column in zip(*values, strict=True)) * 100
     return (
@@ -123,12 +123,22 @@ def agreement(outputs: Mapping[str, Output]) -> str:
 
 
 def script(task: str, library: Library) -> Path:
-    """Return the script's path."""
+    """Return the path of the script."""
     return Path(__file__).with_name(f"{task}_{library.name}.py")
 
 
 def _header() -> list[str]:
-    columns = ("", "with", "lines", "seconds", "times ours", *METRICS, "difference in nDCG@10", "p", "test")
+    columns = (
+        "",
+        "library",
+        "lines of code",
+        "seconds",
+        "ratio to ours",
+        *METRICS,
+        "difference in nDCG@10",
+        "p",
+        "test",
+    )
     return [f"| {' | '.join(columns)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
 
 
@@ -141,7 +151,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _extracted(root: Path) -> Path:
-    """Unpack the set; returns the folder that holds corpus.jsonl."""
+    """Unpack the dataset; returns the folder that contains corpus.jsonl."""
     with zipfile.ZipFile(development_sets()[_SET]) as archive:
         archive.extractall(root / "set")
     (corpus,) = (root / "set").rglob("corpus.jsonl")
@@ -163,12 +173,12 @@ def _runs(folder: Path, root: Path) -> list[Path]:
 def _measured(
     task: str, available: Sequence[Library], arguments: Sequence[str], root: Path
 ) -> tuple[dict[str, list[float]], dict[str, Output]]:
-    """Return the seconds of each library's script, a number per round, and its last output."""
+    """Return the seconds of each library's script by round, and its last output."""
     seconds: dict[str, list[float]] = {library.name: [] for library in available}
     outputs = {}
-    for turn in range(ROUNDS + 1):
+    for number in range(ROUNDS + 1):
         for library in available:
-            workspace = root / f"{task}-{library.name}-{turn}"  # no stored results yet
+            workspace = root / f"{task}-{library.name}-{number}"  # empty
             workspace.mkdir()
             start = perf_counter()
             outputs[library.name] = run_script(task, library, arguments, workspace)
@@ -182,10 +192,10 @@ def run_script(task: str, library: Library, arguments: Sequence[str], workspace:
     if task == "search" and library.name == "pyterrier":
         command.append(str(workspace / "index"))
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{command[1]}: {done.stderr[-2000:]}")
-    return Output.parse(done.stdout)
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"{command[1]}: {completed.stderr[-2000:]}")
+    return Output.parse(completed.stdout)
 
 
 def _row(task: str, library: Library, seconds: Mapping[str, Sequence[float]], outputs: Mapping[str, Output]) -> str:

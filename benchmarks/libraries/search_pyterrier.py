@@ -1,4 +1,4 @@
-"""Compares two BM25 settings with PyTerrier and PISA: `FOLDER` in BEIR's format, and a `FOLDER` for the index."""
+"""Compare two BM25 settings with PyTerrier and PISA: `FOLDER` in BEIR's format, and a `FOLDER` for the index."""
 
 import json
 import sys

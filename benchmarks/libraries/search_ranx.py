@@ -1,4 +1,4 @@
-"""Compares two BM25 settings with bm25s and ranx: `FOLDER` in BEIR's format."""
+"""Compare two BM25 settings with bm25s and ranx: `FOLDER` in BEIR's format."""
 
 import json
 import sys

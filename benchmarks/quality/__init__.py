@@ -1,1 +1,1 @@
-"""What retrieval and training reach."""
+"""Quality of retrieval and training."""

@@ -1,14 +1,16 @@
-"""KorQuAD's dev set split by articles: 40 shuffled articles for testing, 14 for validation, 86 for training.
+"""Helpers for KorQuAD dev split by shuffled articles: 40 for testing, 14 for validation, 86 for training.
 
-A training on it takes most of an hour and resumes after an interruption. With BENCH_WORKSPACE the folder is kept:
+A training takes most of an hour and resumes after an interruption. `BENCH_WORKSPACE` is a permanent workspace, in which
 finished trainings, scored pairs and encoded texts are reused.
 """
 
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+import numpy as np
 
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
@@ -18,13 +20,13 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, PairTest, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.options import TrainingOptions
-from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.runs import Run, TrainingPlan, all_runs, create_run, new_plan
 from mrc_workbench.training.train import train
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)
-# 28 articles, not 14: BM25 retrieves nearly all there, and values selected on the few other questions were poor
+# 28 validation articles: on 14, BM25 retrieves nearly everything, and the few other questions select poor values
 MORE_VALIDATION = SplitOptions(validation=0.2, test=40 / 140)
 MEASURE = "ndcg@10"
 
@@ -50,57 +52,59 @@ def compare_part(
 
 
 def scores(comparison: Comparison) -> dict[str, Scores]:
-    """The scores by retriever. Raises `RuntimeError` where one failed."""
+    """Return the scores by retriever. Raises `RuntimeError` if a retriever failed."""
     if failed := [result for result in comparison.results if result.error]:
         raise RuntimeError(f"{failed[0].name}: {failed[0].error}")
     return comparison.scores
 
 
 def mean_ndcg(comparison: Comparison) -> dict[str, float]:
-    """Mean nDCG@10 by retriever."""
+    """Return mean nDCG@10 by retriever."""
     return {name: retriever_scores.means()[MEASURE] for name, retriever_scores in scores(comparison).items()}
 
 
 def table(tested: Comparison) -> list[str]:
-    """Markdown: a row a retriever, in percent, with the interval of nDCG@10."""
+    """Return a Markdown table with a row per retriever, in percent."""
     groups = question_groups(tested.question_set)
     lines = [
-        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95% |",
+        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95% interval |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, retriever_scores in scores(tested).items():
-        means = retriever_scores.means()
-        (low, high) = intervals_of(retriever_scores, groups)[MEASURE]
-        cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
-        lines.append(f"| {name} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
-    return lines
+    return lines + [f"| {name} | {metric_cells(values, groups)} |" for name, values in scores(tested).items()]
+
+
+def metric_cells(
+    values: Scores, groups: np.ndarray, measures: Sequence[str] = ("recall@1", "recall@10", MEASURE)
+) -> str:
+    """Return table cells in percent: the mean of each measure, and the 95% interval of nDCG@10."""
+    means = values.means()
+    low, high = intervals_of(values, groups)[MEASURE]
+    return " | ".join(
+        [*(f"{100 * means[measure]:.2f}" for measure in measures), f"{100 * low:.2f} to {100 * high:.2f}"]
+    )
 
 
 def differences(tested: Comparison, *pairs: tuple[str, str]) -> list[str]:
-    """A sentence a pair: how far the second is above the first, and how sure that is."""
-    by_retriever = scores(tested)
-    family = [
-        Pair(
-            second,
-            first,
-            MEASURE,
-            by_retriever[second].per_question[MEASURE],
-            by_retriever[first].per_question[MEASURE],
-        )
-        for first, second in pairs
-    ]
-    together = f" with all {len(pairs)} tested together" if len(pairs) > 1 else ""
-    return [
-        f"{test.a} is {test.difference * 100:.2f} points of nDCG@10 above {test.b} ({test.low * 100:.2f} to "
-        f"{test.high * 100:.2f}; p = {test.p_family:.4f}{together}); better for {test.wins} questions, worse for "
-        f"{test.losses}."
-        for test in paired_tests(family, question_groups(tested.question_set))
-    ]
+    """Return a sentence per pair with the difference of the second retriever from the first, and its test."""
+    values = {name: retriever_scores.per_question[MEASURE] for name, retriever_scores in scores(tested).items()}
+    family = [Pair(second, first, MEASURE, values[second], values[first]) for first, second in pairs]
+    return [describe_test(test, len(pairs)) for test in paired_tests(family, question_groups(tested.question_set))]
+
+
+def describe_test(test: PairTest, n_tests: int) -> str:
+    """Return a sentence with the difference in points, its interval and its p-value, corrected for `n_tests`."""
+    is_above = test.difference >= 0
+    ends = (test.low, test.high) if is_above else (0 - test.high, 0 - test.low)  # 0 - x: no "-0.00"
+    low, high = (f"{100 * end:.2f}" for end in ends)
+    points = f"{100 * abs(test.difference):.2f} points of nDCG@10 {'above' if is_above else 'below'} {test.b}"
+    p = f"p = {test.p_family:.4f}" + (f", corrected for {n_tests} tests" if n_tests > 1 else "")
+    wins = f"better for {test.wins} questions, worse for {test.losses}"
+    return f"{test.a} is {points} ({low} to {high}; {p}); {wins}."
 
 
 @contextmanager
 def workspace() -> Iterator[None]:
-    """Work in the folder of BENCH_WORKSPACE, else in one that is deleted at the end."""
+    """Use the workspace `BENCH_WORKSPACE`, or a temporary one."""
     if folder := os.environ.get("BENCH_WORKSPACE"):
         os.environ["MRC_WORKSPACE"] = folder
         yield
@@ -113,21 +117,17 @@ def workspace() -> Iterator[None]:
 def train_or_resume(
     kind: str, name: str, question_set: QuestionSet, options: TrainingOptions, split: SplitOptions
 ) -> Run:
-    """Return the finished run of these options over this dataset; an interrupted run is resumed."""
-    candidates = (
-        candidate for candidate in all_runs() if candidate.plan().options == options and candidate.plan().split == split
-    )
-    run = next(
-        (candidate for candidate in candidates if candidate.plan().fingerprint == question_set.fingerprint), None
-    )
-    if run is None:
-        data = (str(korquad()), question_set.name, question_set.fingerprint)
-        run = create_run(new_plan(kind, name, data, split, options))
-    return finish_run(run)
+    """Return the finished run of these options on KorQuAD; see `finish_run`."""
+    return finish_run(kind, name, (str(korquad()), question_set.name, question_set.fingerprint), split, options)
 
 
-def finish_run(run: Run) -> Run:
-    """Train as far as it goes; one that was interrupted goes on from its checkpoint. Raises `RuntimeError`."""
+def finish_run(kind: str, name: str, data: tuple[str, str, str], split: SplitOptions, options: TrainingOptions) -> Run:
+    """Return the run of these options on `data` (reference, name, fingerprint); train or resume it if necessary.
+
+    Raises `RuntimeError` if the training fails.
+    """
+    plan = new_plan(kind, name, data, split, options)
+    run = next((run for run in all_runs() if _identity(run.plan()) == _identity(plan)), None) or create_run(plan)
     status = run.status()
     if status.state in RESUMABLE:
         run.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.total_seconds))
@@ -136,10 +136,14 @@ def finish_run(run: Run) -> Run:
     return run
 
 
+def _identity(plan: TrainingPlan) -> tuple[TrainingOptions, SplitOptions, str]:
+    return plan.options, plan.split, plan.fingerprint
+
+
 def best_value(
     question_set: QuestionSet, specs: list[Spec], spec_of_value: dict[float, Spec], split: SplitOptions
 ) -> float:
-    """Return the value whose retriever is best on validation questions; `specs` are what the tried ones need."""
+    """Return the value whose retriever is best on validation questions; `specs` are their first stages."""
     ndcg_of_retriever = mean_ndcg(
         compare_part(question_set, Part.VALIDATION, *specs, *spec_of_value.values(), split=split)
     )

@@ -1,9 +1,8 @@
-"""Values of k1 and b on seven datasets: the best pair, the cross-validated one, and pairs from other datasets.
+"""Search k1 and b on seven datasets, and test defaults from other datasets: `python -m benchmarks bm25_values`.
 
-A default that is not selected on labelled questions of the dataset has to come from other datasets. Two kinds are
-tried, each leaving one dataset out: the pair that gains most on the other datasets without losing on any of them; and
-one of two pairs, selected by whether a statistic of the corpus or of the questions is above a threshold. The statistic,
-the threshold and both pairs are those that gain most on the other datasets.
+Two kinds of defaults are tested by leaving one dataset out: the pair with the largest gain on the other datasets and a
+loss on none; and one of two pairs, selected by a threshold of a statistic of the corpus or the questions. The
+statistic, the threshold and both pairs are those with the largest gain on the other datasets.
 """
 
 import os
@@ -17,9 +16,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.quality.article_split import MEASURE, SPLIT, compare_part, scores, workspace
-from benchmarks.quality.mixes import paraphrase_set
+from benchmarks.quality.mixes import paraphrase_set, read_pair_set
 from benchmarks.synthetic_data import korquad
-from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, split
@@ -45,29 +43,29 @@ _PAIRS = {"KorSTS test": "korsts_test.tsv", "KLUE-STS dev": "klue_sts_dev.json",
 
 
 class SetResult(NamedTuple):
-    """A set's nDCG@10 with every one of the `PAIRS`, and its statistics."""
+    """The nDCG@10 of a dataset with each of the `PAIRS`, and its statistics."""
 
     question_set: QuestionSet
     values: np.ndarray  # (n_pairs, n_questions) float64
     groups: np.ndarray  # (n_questions,) of `question_groups`
     statistics: Mapping[str, float]
-    cross_validated: tuple[float, float, float]  # the gain and its 95% interval
+    cross_validated: tuple[float, float, float]  # gain and its 95% interval
 
     @property
     def gains(self) -> np.ndarray:
-        """The mean difference of every pair to the default, `(n_pairs,)`."""
+        """The mean difference of each pair from the default, `(n_pairs,)`."""
         means = self.values.mean(axis=1)
         gains: np.ndarray = means - means[PAIRS.index(DEFAULT)]
         return gains
 
     def gain(self, pair: int) -> tuple[float, float, float]:
-        """The mean difference of a pair to the default, and its 95% interval."""
+        """Return the mean difference of a pair from the default, and its 95% interval."""
         differences = self.values[pair] - self.values[PAIRS.index(DEFAULT)]
         return float(differences.mean()), *mean_interval(differences, self.groups)
 
 
 def bm25_values() -> list[str]:
-    """Search every set with every pair; returns a Markdown table, and what one pair for all would change."""
+    """Search each dataset with each pair; returns a Markdown table, and the gains of a common pair."""
     with workspace():
         measured = {name: _measure(question_set) for name, question_set in selection_sets()}
         pair = harmless_pair([*measured.values()])
@@ -75,15 +73,15 @@ def bm25_values() -> list[str]:
     k1, b = PAIRS[pair]
     return [
         *report(measured),
-        f"On sets that had no part in selecting k1 {k1:g} and b {b:g}: {_format_gains(confirmed)}.",
+        f"On datasets that were not used to select k1 {k1:g} and b {b:g}: {_format_gains(confirmed)}.",
     ]
 
 
 def report(measured: Mapping[str, SetResult]) -> list[str]:
-    """Return a row for each set, and what one pair for all sets would have gained on each."""
+    """Return a row for each dataset, and the gains of a common pair."""
     lines = [
-        "| | passages | questions | k1 0.9, b 0.4 | best in hindsight | cross-validated | pair of the other sets "
-        "| by a statistic |",
+        "| dataset | passages | questions | k1 0.9, b 0.4 | best in hindsight | cross-validated "
+        "| pair from other datasets | selected by a statistic |",
         "|---|---:|---:|---:|---|---|---|---|",
     ]
     for name, result in measured.items():
@@ -104,7 +102,7 @@ def report(measured: Mapping[str, SetResult]) -> list[str]:
 
 
 def harmless_pair(sets: list[SetResult]) -> int:
-    """Return the pair of the highest mean gain among those that lose on none of the sets."""
+    """Return the pair with the largest mean gain among those that lose on none of the datasets."""
     gains = np.stack([result.gains for result in sets])
     means = np.where(gains.min(axis=0) >= 0, gains.mean(axis=0), -np.inf)
     return int(means.argmax())
@@ -112,7 +110,7 @@ def harmless_pair(sets: list[SetResult]) -> int:
 
 @dataclass(frozen=True)
 class Rule:
-    """One pair above a threshold of a statistic, another one up to it."""
+    """One pair if a statistic is above a threshold, another pair otherwise."""
 
     statistic: str
     threshold: float
@@ -124,7 +122,7 @@ class Rule:
 
 
 def threshold_rule(sets: list[SetResult]) -> Rule:
-    """Return the rule of the highest mean gain on the sets; thresholds are halfway between two sets' values."""
+    """Return the rule with the largest total gain; thresholds are halfway between the values of two datasets."""
     best = -np.inf
     rules = list[Rule]()
     for statistic in sets[0].statistics:
@@ -140,7 +138,7 @@ def threshold_rule(sets: list[SetResult]) -> Rule:
 
 
 def selection_sets() -> Iterator[tuple[str, QuestionSet]]:
-    """Yield the sets for which no figure of another table is reported, or whose default values stay as they are."""
+    """Yield the datasets on which values may be selected, as no other table evaluates a selected value on them."""
     folder = Path(os.environ.get("MRC_DATA", ""))
     for name, file in _FILES.items():
         yield name, read_file(folder / file).question_set
@@ -149,19 +147,14 @@ def selection_sets() -> Iterator[tuple[str, QuestionSet]]:
     rows = np.sort(np.concatenate([parts.rows[part] for part in (Part.TRAIN, Part.VALIDATION)]))
     yield "KorQuAD, the other 100 articles", whole.with_questions(rows)
     yield "Korean sample", read_entry(CATALOG["sample"]).question_set
-    yield "KorSTS train", _read_pair_questions("korsts_train.tsv", "KorSTS train")
+    yield "KorSTS train", paraphrase_set(read_pair_set("korsts_train.tsv"), "KorSTS train")
 
 
 def held_out_sets() -> Iterator[tuple[str, QuestionSet, Part]]:
-    """Yield sets of other questions, on which the pair that loses on none of the `sets` is measured once."""
+    """Yield datasets with other questions, on which the common pair is evaluated once."""
     yield "KorQuAD, test articles", read_file(korquad()).question_set, Part.TEST
     for name, file in _PAIRS.items():
-        yield name, _read_pair_questions(file, name), Part.ALL
-
-
-def _read_pair_questions(file: str, name: str) -> QuestionSet:
-    content = (Path(os.environ.get("MRC_DATA", "")) / file).read_bytes()
-    return paraphrase_set(read_pairs([(content, file)], PairReadOptions()).pairs, name)
+        yield name, paraphrase_set(read_pair_set(file), name), Part.ALL
 
 
 def _gain(question_set: QuestionSet, part: Part, pair: int) -> tuple[float, float, float]:
@@ -187,18 +180,18 @@ def _measure(question_set: QuestionSet) -> SetResult:
 
 
 def statistics(question_set: QuestionSet) -> dict[str, float]:
-    """Return what a rule may look at: lengths, repetition and rarity of the terms; lengths are in terms."""
+    """Return the statistics for rules: lengths in terms, repetition and rarity of terms."""
     texts = question_set.passages.indexed_texts(title=True)
     analyzer = resolve_analyzer(Analyzer.AUTO, texts)
     passages = tokens_of(analyzer, texts)
     questions = tokens_of(analyzer, [question.text for question in question_set.questions])
     lengths = np.diff(passages.offsets)
     counts = counts_by_term(passages.ids, passages.offsets, len(passages.vocabulary))
-    holders = np.bincount(counts.indices, minlength=len(passages.vocabulary))
-    idf = np.log1p((len(texts) - holders + 0.5) / (holders + 0.5))
+    document_frequencies = np.bincount(counts.indices, minlength=len(passages.vocabulary))
+    idf = np.log1p((len(texts) - document_frequencies + 0.5) / (document_frequencies + 0.5))
     return {
         "passage length": float(lengths.mean()),
-        "spread of lengths": float(lengths.std() / lengths.mean()),
+        "length variation": float(lengths.std() / lengths.mean()),
         "term frequency": float(counts.data.mean()),
         "idf": float(idf[passages.ids].mean()),
         "question length": float(np.diff(questions.offsets).mean()),
@@ -207,11 +200,14 @@ def statistics(question_set: QuestionSet) -> dict[str, float]:
 
 
 def _describe_common_pair(measured: Mapping[str, SetResult]) -> list[str]:
-    """Return a line on the pair that gains most on all datasets, selected on the datasets it is reported on."""
+    """Return a line on the pair with the largest gain on all datasets, selected on these datasets."""
     pair = harmless_pair([*measured.values()])
     k1, b = PAIRS[pair]
     gains = _format_gains({name: result.gain(pair) for name, result in measured.items()})
-    return [f"One pair for all, in hindsight: k1 {k1:g} and b {b:g} lose on none. Points of nDCG@10: {gains}."]
+    return [
+        f"One pair for all datasets, selected in hindsight: k1 {k1:g} and b {b:g} lose on none of them. "
+        f"Points of nDCG@10: {gains}."
+    ]
 
 
 def _format_gains(gains: Mapping[str, tuple[float, float, float]]) -> str:

@@ -1,18 +1,17 @@
-"""Compare the best mix with its best retriever, with all questions of a set and with samples of 60.
+"""Compare the best mix with its best retriever, with all questions and with samples of 60.
 
-No mix ranks a question by weights that saw it: each is cross-fitted by groups of passages, except on KorQuAD's 40 test
-articles, where all questions of the other articles train it. Each retriever searches once for all questions of a set:
-the mixes of its samples are fitted to the same rankings. BENCH_SETS names the sets to measure, all by default.
+`python -m benchmarks mixes_of_few` writes the table. A mix is never fitted on the questions that it ranks: it is
+cross-fitted by groups of passages, or, for KorQuAD's 40 test articles, trained on the other articles. Each retriever
+searches all questions of a dataset once. `BENCH_SETS` selects datasets by name.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.quality.article_split import MEASURE, SPLIT, compare_part, scores, workspace
-from benchmarks.quality.mixes import labelled_sets
+from benchmarks.quality.mixes import labelled_sets, selected_sets
 from benchmarks.synthetic_data import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
@@ -26,7 +25,7 @@ from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
 from mrc_workbench.retrieval.mix import fit_mix, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings
 
-_RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
+_RETRIEVERS: dict[str, Spec] = {  # by component of the untrained mix
     "words": BM25Spec(name="BM25"),
     "meaning": DenseSpec(name="Dense", model=DEFAULT.reference, windows=True),
     "tokens": LateSpec(name="Late", model=DEFAULT.reference, windows=True),
@@ -38,9 +37,9 @@ _SIZE = 60
 
 
 def mixes_of_few() -> list[str]:
-    """Return a Markdown table: nDCG@10 in percent of the mix and of its best retriever, and the difference."""
+    """Return a Markdown table: nDCG@10 of the best retriever and of the mix in percent, and the difference."""
     lines = [
-        "| | questions | best retriever | | mix | difference | worst sample |",
+        "| dataset | questions | best retriever | its nDCG@10 | mix | difference | worst sample |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
     with workspace():
@@ -53,17 +52,15 @@ def mixes_of_few() -> list[str]:
 
 
 def _sets() -> Iterator[tuple[QuestionSet, Part]]:
-    selected = os.environ.get("BENCH_SETS", "").split(",")
     others = (
         (read_file(path).question_set, Part.ALL) for name, path in development_sets().items() if "KorQ" not in name
     )
-    for question_set, part in (*labelled_sets(), *others):
-        if selected == [""] or question_set.name in selected:
-            yield question_set.with_questions(question_set.answerable), part
+    for question_set, part in selected_sets((*labelled_sets(), *others)):
+        yield question_set.with_questions(question_set.answerable), part
 
 
 def _rows_of(question_set: QuestionSet, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of the questions of a part, and of those that train: all others, or the same if there is none."""
+    """Return the rows of the evaluated questions, and of those that train the mix: all others, or the same for ALL."""
     if part is Part.ALL:
         rows = np.arange(len(question_set.questions))
         return rows, rows
@@ -72,14 +69,14 @@ def _rows_of(question_set: QuestionSet, part: Part) -> tuple[np.ndarray, np.ndar
 
 
 def _samples(question_set: QuestionSet) -> Iterator[np.ndarray]:
-    """Yield the rows of samples of the questions."""
+    """Yield the question rows of each sample."""
     for seed in range(_SAMPLES):
         yield np.sort(np.random.default_rng(seed).permutation(len(question_set.questions))[:_SIZE])
 
 
 @dataclass(frozen=True)
 class _Results:
-    """What the retrievers, `_SPECS` first, and a mix's own signals rank for all questions of a set."""
+    """Rankings of all questions by the `_SPECS` and the further signals of the mix, in this order."""
 
     question_set: QuestionSet
     rankings: list[Rankings]
@@ -94,9 +91,9 @@ class _Results:
         return cls(question_set, [*comparison.rankings.values()], ndcg)
 
     def means(self, rows: np.ndarray, training: np.ndarray) -> tuple[int, dict[str, float]]:
-        """Return the number of questions at `rows`, and mean nDCG@10 by retriever; those at `training` train the mix.
+        """Return the number of questions at `rows`, and mean nDCG@10 by retriever.
 
-        If these are the same rows, the mix is cross-fitted.
+        The questions at `training` train the mix; if these are the same rows, it is cross-fitted.
         """
         training_queries = TrainingQueries.from_question_set(self.question_set, training)
         folds = training_queries.folds if np.array_equal(rows, training) else np.full(len(rows), FOLDS)

@@ -1,8 +1,8 @@
-"""Japanese without spaces: character bigrams against what else can be indexed, and against segmenters.
+"""Compare Japanese character bigrams with other units and with segmenters in BM25: `python -m benchmarks japanese`.
 
-Segmenters are no requirement of this project: those that are installed are measured (fugashi with unidic-lite,
-sudachipy with sudachidict_core). All are read by the same BM25 with its default values; what one text is indexed as
-stands in it as words. The interval of a difference is over JaQuAD's articles.
+Segmenters are not required by this project; the installed ones are measured (fugashi with unidic-lite, sudachipy with
+sudachidict_core). BM25 has its default values and indexes the units of a text as words separated by spaces. Intervals
+are over JaQuAD's articles.
 """
 
 import os
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
 
 
 def japanese() -> list[str]:
-    """Index JaQuAD's dev passages in each way; returns a Markdown table."""
+    """Evaluate each segmentation of JaQuAD dev; returns a Markdown table."""
     with workspace():
         question_set = read_file(Path(os.environ.get("MRC_DATA", "")) / _FILE).question_set
         rows = {name: _measure(question_set, parts) for name, parts in _segmentations()}
@@ -53,9 +53,10 @@ def japanese() -> list[str]:
 
 
 def table(rows: dict[str, _Row], groups: np.ndarray) -> list[str]:
-    """Return a row for each way; `groups` `(n_questions,)` number the articles."""
+    """Return a row for each segmentation; `groups` `(n_questions,)` are article numbers."""
     lines = [
-        f"| JaQuAD dev, {len(groups):,} questions | nDCG@10 | above {_BASE}, points | tokens | characters a second |",
+        f"| JaQuAD dev, {len(groups):,} questions | nDCG@10 | difference from {_BASE}, points | tokens "
+        "| characters per second |",
         "|---|---:|---|---:|---:|",
     ]
     for name, row in rows.items():
@@ -70,10 +71,10 @@ def table(rows: dict[str, _Row], groups: np.ndarray) -> list[str]:
 
 def _segmentations() -> Iterator[tuple[str, list[Segment]]]:
     yield _BASE, [_bigrams]
-    yield "bigrams and characters", [_bigrams, _characters]
+    yield "bigrams and single characters", [_bigrams, _characters]
     yield "bigrams and kanji", [_bigrams, _kanji]
     yield "bigrams and runs of one script", [_bigrams, _runs]
-    yield "bigrams, kanji and runs of one script (the default)", [_by_default]
+    yield "bigrams, kanji and runs of one script (default)", [_default_tokens]
     for name, segment in (*_fugashi_segmenters(), *_sudachi_segmenters()):
         yield name, [segment]
         yield f"bigrams and {name}", [_bigrams, segment]
@@ -101,11 +102,11 @@ def _measure(question_set: QuestionSet, parts: list[Segment]) -> _Row:
 
 
 def _tokenize(texts: Sequence[str], parts: list[Segment]) -> list[list[str]]:
-    """Return the tokens of all parts of each text; the same string of two parts is two tokens."""
+    """Return the tokens of all parts of each text; equal strings of different parts are different tokens."""
     tokens_by_part = [part(texts) for part in parts]
     return [
-        [f"{number}:{token}" for number, tokens in enumerate(of_text) for token in tokens]
-        for of_text in zip(*tokens_by_part, strict=True)
+        [f"{number}:{token}" for number, tokens in enumerate(text_parts) for token in tokens]
+        for text_parts in zip(*tokens_by_part, strict=True)
     ]
 
 
@@ -113,7 +114,7 @@ def _bigrams(texts: Sequence[str]) -> list[list[str]]:
     return tokens_of(Analyzer.BIGRAM, texts).texts()
 
 
-def _by_default(texts: Sequence[str]) -> list[list[str]]:
+def _default_tokens(texts: Sequence[str]) -> list[list[str]]:
     return tokens_of(Analyzer.JAPANESE, texts).texts()
 
 

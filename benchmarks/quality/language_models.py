@@ -1,5 +1,9 @@
-"""What a small BERT learns from scratch of KorQuAD's passages on a laptop's processor; BERT's own ablations, small
-enough for two cores; and what training does to sentence vectors, the packaged base on KorSTS's test pairs."""
+"""Measure pre-training and the training of sentence encoders.
+
+`python -m benchmarks masked_pretraining` trains a small BERT from scratch on KorQuAD's passages; `pretraining_ablation`
+varies one option at a time; `sentence_training` trains the packaged base with each objective and evaluates it on
+KorSTS's test pairs.
+"""
 
 import os
 import time
@@ -13,8 +17,6 @@ from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
 from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find, save_pairs
-from mrc_workbench.data.pairs.store import find as find_pairs
-from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import find_corpus
 from mrc_workbench.labs.embeddings.encoder import DistinctSentences
@@ -29,7 +31,7 @@ from mrc_workbench.training.cli import plan_ablation, variant_name
 from mrc_workbench.training.jobs import Ablation, AblationTable, Variant, all_jobs
 from mrc_workbench.training.recipes.language_data import UNIGRAM
 from mrc_workbench.training.recipes.texts import LANGUAGE_FAMILY
-from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,
     SENTENCES,
@@ -39,26 +41,26 @@ from mrc_workbench.training.text_options import (
     SentenceOptions,
 )
 
-_SHARES = SplitOptions(validation=0.1, test=0.1)
-# small batches: of so few passages a larger one would make too few steps to leave the frequencies behind
+_LANGUAGE_SPLIT = SplitOptions(validation=0.1, test=0.1)
+# with larger batches, so few passages would have too few steps to become better than token frequencies
 _NEW = replace(LanguageOptions.defaults_for(), batch_size=16, epochs=16.0, evaluation_steps=200)
 _PAIRS = LanguageObjective.MLM_NSP
 
 
 def masked_pretraining() -> list[str]:
-    """Train new models with and without pairs; returns a Markdown table."""
+    """Train new models with and without segment pairs; returns a Markdown table."""
     with workspace():
         new = {
-            f"new, {_NEW.size} size": _pretrain_or_resume(_NEW),
-            "new, and pairs": _pretrain_or_resume(replace(_NEW, objective=_PAIRS)),
+            f"new model, {_NEW.size} size": _pretrain_or_resume(_NEW),
+            "new model, with segment pairs": _pretrain_or_resume(replace(_NEW, objective=_PAIRS)),
         }
         for run in new.values():
             if run.scores()["after"][PERPLEXITY] >= run.scores()[UNIGRAM][PERPLEXITY]:
-                raise RuntimeError(f"{run.id} learned nothing that frequencies do not tell")
+                raise RuntimeError(f"{run.id} is not better than token frequencies")
         data_metadata = next(iter(new.values())).provenance()["data"]
         lines = [
-            f"| {data_metadata['documents']:,} passages | perplexity, held out | 95% | hidden tokens guessed "
-            "| next segments predicted | 95% | minutes |",
+            f"| {data_metadata['documents']:,} passages | perplexity, held out | 95% interval "
+            "| masked tokens predicted | next segments predicted | 95% interval | minutes |",
             "|---|---:|---:|---:|---:|---:|---:|",
         ]
         for name, run in new.items():
@@ -67,20 +69,16 @@ def masked_pretraining() -> list[str]:
     return [
         *lines,
         "",
-        f"On {os.cpu_count()} CPU cores, including evaluation; vocabulary of {data_metadata['vocabulary']:,} tokens. "
-        "Rows of pairs mask other tokens. Whether a segment is the next one is right by chance in half of the cases.",
+        f"On {os.cpu_count()} CPU cores, including loading and evaluation; vocabulary of "
+        f"{data_metadata['vocabulary']:,} tokens. The rows with segment pairs mask different tokens. Next-segment "
+        "prediction is correct by chance in half of the cases.",
     ]
 
 
 def _pretrain_or_resume(options: LanguageOptions) -> Run:
-    """Return the finished run of these options; an interrupted run is resumed."""
     corpus = find_corpus(str(korquad()))
-    candidates = (candidate for candidate in all_runs() if candidate.plan().options == options)
-    run = next((candidate for candidate in candidates if candidate.plan().fingerprint == corpus.fingerprint), None)
-    if run is None:
-        data = (str(korquad()), corpus.name, corpus.fingerprint)
-        run = create_run(new_plan(LANGUAGE_MODEL, LANGUAGE_MODEL, data, _SHARES, options))
-    return finish_run(run)
+    data = (str(korquad()), corpus.name, corpus.fingerprint)
+    return finish_run(LANGUAGE_MODEL, LANGUAGE_MODEL, data, _LANGUAGE_SPLIT, options)
 
 
 def _row(run: Run, stage: str, name: str) -> str:
@@ -100,18 +98,14 @@ def _format_interval(ends: list[float], digits: int = 0) -> str:
 
 
 _NAME = "pretraining"
-_METRIC_LABELS = {
-    "perplexity": "perplexity",
-    "next_accuracy": "next segments predicted",
-    "spearman": "Spearman, KorSTS",
-}
-_METRIC_LABELS["ndcg@10"] = "nDCG@10"
+_METRIC_LABELS = {"perplexity": "perplexity", "next_accuracy": "next segments predicted"}
+_METRIC_LABELS |= {"spearman": "Spearman, KorSTS", "ndcg@10": "nDCG@10"}
 
 
 def pretraining_ablation() -> list[str]:
     """Run the ablation, or resume an interrupted one; returns a Markdown table."""
     with workspace():
-        stored = keep_pairs(find_pairs("korsts"))
+        stored = save_pairs(find("korsts"))
         experiment = AblationExperiment(
             text=str(korquad()),
             questions=str(korquad()),
@@ -139,9 +133,9 @@ def pretraining_ablation() -> list[str]:
     return [
         *lines,
         "",
-        "In brackets: 95% intervals over rows, pairs and questions; they say nothing of how another seed would come "
-        "out. A star marks what can be told from the first variant that is pre-trained, all of them tested together; a "
-        "perplexity with (o) is of other hidden tokens than that one's.",
+        "In brackets: 95% intervals over rows, pairs and questions, which do not include the variation between seeds. "
+        "A star marks a significant difference from the first pre-trained variant, corrected for all tests; a "
+        "perplexity with (o) is measured on other masked tokens than that variant's.",
     ]
 
 
@@ -157,7 +151,7 @@ def _run_ablation(experiment: AblationExperiment) -> AblationTable:
     if not ablation.done and (ended := run_ablation(ablation)).state is not State.DONE:
         raise RuntimeError(f"{ablation.id} is {ended.state}: {ended.message}")
     if (table := ablation.table) is None or any(variant.code for variant in table.variants):
-        raise RuntimeError(f"{ablation.id} has no whole table")
+        raise RuntimeError(f"{ablation.id} has an incomplete table")
     return table
 
 
@@ -173,7 +167,7 @@ def _cell(variant: Variant, measure: str) -> str:
     return f"{100 * interval.value:.1f}{star} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
-SPLIT = SplitOptions(test=0.0)  # only the published test part is excluded from training
+SPLIT = SplitOptions(test=0.0)  # only the published test pairs are excluded from training
 _STS = "korsts"
 _NLI = "kornli-xnli"
 _UNTRAINED = "untrained"
@@ -182,7 +176,7 @@ _BY_SCORES = "STS (CoSENT)"
 
 @dataclass(frozen=True)
 class _TrainingStage:
-    """The data and the objective of a training; `after` is the training before it."""
+    """The data and the objective of a training; `after` is the previous stage, whose model is the base."""
 
     name: str
     data: PairSet
@@ -191,7 +185,7 @@ class _TrainingStage:
 
 
 def sentence_training() -> list[str]:
-    """Train by each lesson, chosen on KorSTS's validation pairs, and ask its test pairs; returns a Markdown table."""
+    """Train with each objective and evaluate on KorSTS's test pairs; returns a Markdown table."""
     with workspace():
         sts = find(_STS)
         runs: dict[str, Run] = {}
@@ -203,32 +197,26 @@ def sentence_training() -> list[str]:
 
 
 def train_sentence_model(name: str, data: PairSet, objective: SentenceObjective, base: str) -> Run:
-    """Return the finished run of this training; an interrupted run is resumed."""
+    """Return the finished run of this training, after training or resuming it if necessary."""
     options = replace(
         SentenceOptions.defaults_for(DEFAULT.reference), **SentenceOptions.defaults_for_objective(objective)
     )
     evaluation_set = "" if data.kind is PairKind.SCORED else _STS
     options = replace(options, base=base, objective=objective, evaluation_set=evaluation_set)
-    stored = save_pairs(data)
-    candidates = (candidate for candidate in all_runs() if candidate.plan().options == options)
-    run = next((candidate for candidate in candidates if candidate.plan().fingerprint == data.fingerprint), None)
-    if run is None:
-        data_source = (stored.key, data.name, data.fingerprint)
-        run = create_run(new_plan(SENTENCES, name, data_source, SPLIT, options))
-    return finish_run(run)
+    return finish_run(SENTENCES, name, (save_pairs(data).key, data.name, data.fingerprint), SPLIT, options)
 
 
 def _training_stages(sts: PairSet) -> Iterator[_TrainingStage]:
     nli = _move_test_to_training(find(_NLI))
     yield _TrainingStage(_BY_SCORES, sts, SentenceObjective.COSENT)
     yield _TrainingStage("SimCSE, supervised (XNLI)", nli, SentenceObjective.SIMCSE_SUPERVISED)
-    yield _TrainingStage("SimCSE, unsupervised (the sentences of STS)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
+    yield _TrainingStage("SimCSE, unsupervised (STS sentences)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
     yield _TrainingStage("NLI (softmax)", nli, SentenceObjective.NLI_SOFTMAX)
     yield _TrainingStage("NLI, then STS", sts, SentenceObjective.COSENT, after="NLI (softmax)")
 
 
 def _move_test_to_training(nli: PairSet) -> PairSet:
-    """Train on XNLI's test pairs: it has no training pairs, and no result on it is reported here."""
+    """Return XNLI with its test pairs for training: it has no training pairs, and no result on it is reported."""
     return replace(nli, published=np.where(nli.published == 2, 0, nli.published).astype(np.int8))
 
 
@@ -242,22 +230,25 @@ def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
         for name, sentence_vectors in vectors.items()
     }
     correlations = correlate(similarities, test.gold, distinct.groups)
-    alike = positive_rows(test)
+    positives = positive_rows(test)
     lines = [
-        f"| {len(test):,} test pairs of KorSTS | Spearman | 95% | Pearson | Alignment | Uniformity | Minutes |",
+        f"| {len(test):,} test pairs of KorSTS | Spearman | 95% interval | Pearson | Alignment | Uniformity "
+        "| Minutes |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, sentence_vectors in vectors.items():
         value, low, high = (100 * bound for bound in correlations.spearman[name])
-        alignment_loss = alignment(*(sentence_vectors[distinct.sentence_rows[alike, side]] for side in range(2)))
+        alignment_loss = alignment(*(sentence_vectors[distinct.sentence_rows[positives, side]] for side in range(2)))
         minutes = f"{runs[name].status().total_seconds / 60:.0f}" if name in runs else ""
         pearson = 100 * correlations.pearson[name].value
         lines.append(
             f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {pearson:.2f} | {alignment_loss:.4f} | "
             f"{uniformity(sentence_vectors):.2f} | {minutes} |"
         )
-    cores = os.cpu_count()
-    note = f"The packaged base, trained with the settings that suit each objective on {cores} CPU cores, loading and "
-    note += "measuring among the minutes. Checkpoints were chosen on KorSTS's validation pairs. XNLI comes without "
-    note += "training pairs, so its test pairs are learned from."
-    return [*lines, "", note]
+    return [
+        *lines,
+        "",
+        f"The packaged base is trained with the default settings of each objective on {os.cpu_count()} CPU cores; "
+        "minutes include loading and evaluation. Checkpoints are selected on KorSTS's validation pairs. XNLI has no "
+        "training pairs, so its test pairs are used for training.",
+    ]

@@ -1,13 +1,14 @@
-"""The gain from stemming: BM25 with the analyzer that `auto` selects, against words and character bigrams.
+"""Compare BM25's `auto` analyzer, which may stem, with words and character bigrams: `python -m benchmarks languages`.
 
-No value is selected on the questions: k1 and b are the defaults, and the language is detected. All questions are used.
+No value is selected on the questions: k1 and b have their defaults, and the language is detected. All questions are
+evaluated.
 """
 
 import os
 import tempfile
 from collections.abc import Iterator
 
-from benchmarks.quality.article_split import MEASURE, scores
+from benchmarks.quality.article_split import MEASURE, metric_cells, scores
 from benchmarks.synthetic_data import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
@@ -16,15 +17,16 @@ from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_ana
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, paired_tests, question_groups
 
 _DEFAULT = "BM25"
 
 
 def languages() -> list[str]:
-    """Return a Markdown table: a row a retriever of each set, and its difference from BM25 by default."""
+    """Return a Markdown table with a row per dataset and analyzer, and the difference from default BM25."""
     lines = [
-        "| set | questions | BM25 with | R@1 | nDCG@10 | 95 % | difference from the default | 95 % |",
+        "| dataset | questions | analyzer | R@1 | nDCG@10 | 95% interval | difference from the default "
+        "| 95% interval |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -45,10 +47,7 @@ def _compare_analyzers(question_set: QuestionSet) -> Comparison:
     if auto_analyzer in LANGUAGE_OF:
         retrievers.append(BM25Spec(name="stems, without stop words", stop_words=True))
     experiment = Experiment(data="", split=Part.ALL, ks=(1, 10), retriever=tuple(retrievers))
-    comparison = compare(experiment, question_set)
-    if failed := [result for result in comparison.results if result.error]:
-        raise RuntimeError(f"{failed[0].name}: {failed[0].error}")
-    return comparison
+    return compare(experiment, question_set)
 
 
 def _rows(name: str, comparison: Comparison) -> Iterator[str]:
@@ -64,16 +63,12 @@ def _rows(name: str, comparison: Comparison) -> Iterator[str]:
     auto_analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
     differences = {test.a: test for test in tests}
     for retriever, entry in scores_by_retriever.items():
-        means = entry.means()
-        (low, high) = intervals_of(entry, groups)[MEASURE]
         is_default = retriever == _DEFAULT
         first = f"{name} | {len(question_set.questions):,}" if is_default else " | "
         label = f"`auto`: {auto_analyzer}" if is_default else retriever
-        metric_cells = (
-            f"{means['recall@1'] * 100:.2f} | {means[MEASURE] * 100:.2f} | {low * 100:.2f} to {high * 100:.2f}"
-        )
+        cells = metric_cells(entry, groups, ("recall@1", MEASURE))
         difference_cells = " | "
         if not is_default:
             test = differences[retriever]
             difference_cells = f"{test.difference * 100:+.2f} | {test.low * 100:+.2f} to {test.high * 100:+.2f}"
-        yield f"| {first} | {label} | {metric_cells} | {difference_cells} |"
+        yield f"| {first} | {label} | {cells} | {difference_cells} |"

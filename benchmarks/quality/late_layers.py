@@ -1,17 +1,15 @@
-"""Which layers represent the tokens of late interaction: nDCG@10 of all on development sets.
+"""Compare layers as token vectors of late interaction on development sets: `python -m benchmarks late_layers`.
 
-The packaged model, untrained. The sets are those on which the default was selected: no figure here is of held-out
-questions. KorQuAD's are those of the articles that are not test articles. BENCH_SETS names the sets to measure, all by
-default.
+The model is the packaged one, untrained. The default was selected on these datasets, so no question is held out.
+KorQuAD's questions are those outside the test articles. `BENCH_SETS` selects datasets by name.
 """
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
 
 from benchmarks.quality.article_split import MEASURE, compare_part, scores, workspace
-from benchmarks.quality.mixes import paraphrase_set, read_pair_set
+from benchmarks.quality.mixes import paraphrase_set, read_pair_set, selected_sets
 from benchmarks.synthetic_data import development_sets, korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
@@ -23,7 +21,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.significance import Pair, paired_tests, question_groups
 
-_SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all but one of the articles that are not the test's
+_SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all articles outside the test set except one
 _POOLED = "pooled"
 _BASELINE = TokenLayers.UPPER
 _SPECS = (
@@ -34,13 +32,13 @@ _PAIRS = {"KorSTS dev": "korsts_dev.tsv", "KLUE-STS dev": "klue_sts_dev.json", "
 
 
 def late_layers() -> list[str]:
-    """Return two Markdown tables, in percent: nDCG@10 of each set, and differences to upper layers without weights."""
+    """Return two Markdown tables in percent: nDCG@10 by dataset, and differences from upper layers without weights."""
     names = [spec.name for spec in _SPECS]
-    lines = [f"| | questions | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
+    lines = [f"| dataset | questions | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
     gains = []
     means = []
     with workspace():
-        for question_set, part in _sets():
+        for question_set, part in selected_sets(_sets()):
             comparison = compare_part(question_set, part, *_SPECS, split=_SPLIT)
             ndcg_values = [100 * scores(comparison)[name].means()[MEASURE] for name in names]
             cells = " | ".join(f"{ndcg:.2f}" for ndcg in ndcg_values)
@@ -49,18 +47,11 @@ def late_layers() -> list[str]:
             means.append(ndcg_values)
     average = " | ".join(f"{ndcg:.2f}" for ndcg in np.mean(means, axis=0))
     others = [layer for layer in TokenLayers if layer is not _BASELINE]
-    head = [f"| difference to {_BASELINE} | {' | '.join(others)} |", f"|---|{'---|' * len(others)}"]
-    return [*lines, f"| mean of the sets | | {average} |", "", *head, *gains]
+    head = [f"| difference from {_BASELINE} | {' | '.join(others)} |", f"|---|{'---|' * len(others)}"]
+    return [*lines, f"| mean | | {average} |", "", *head, *gains]
 
 
 def _sets() -> Iterator[tuple[QuestionSet, Part]]:
-    selected = os.environ.get("BENCH_SETS", "").split(",")
-    for question_set, part in _all_sets():
-        if selected == [""] or question_set.name in selected:
-            yield question_set, part
-
-
-def _all_sets() -> Iterator[tuple[QuestionSet, Part]]:
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     yield read_file(korquad()).question_set, Part.VALIDATION
     for name, file in _PAIRS.items():
@@ -71,7 +62,7 @@ def _all_sets() -> Iterator[tuple[QuestionSet, Part]]:
 
 
 def _gains(comparison: Comparison) -> list[str]:
-    """Return the difference of each to the baseline, with its 95% interval, all of a set tested together."""
+    """Return each layer's difference from the baseline with its 95% interval, corrected for the tests of a dataset."""
     by_retriever = scores(comparison)
     baseline = by_retriever[_BASELINE].per_question[MEASURE]
     pairs = [

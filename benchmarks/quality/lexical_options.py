@@ -1,11 +1,10 @@
-"""Gains from BM25's further options on KorQuAD's article split and on the sample: a title weight, feedback, compounds,
-a dictionary of words, one of synonyms.
+"""Measure options of BM25 on KorQuAD's test articles and on the sample: `python -m benchmarks lexical_options`.
 
-Each option is tried alone over default BM25, as the lab does it. Its value, even if the best one loses, is selected on
-questions of other articles; the combination is that of the options that gain there. The dictionary holds words that
-`retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there; synonyms come
-from the brackets of the passages: a term right behind a word is often its other name. Test questions are evaluated
-once.
+The options are a title weight, feedback, compound splitting, a dictionary of words, and synonyms. Each is added to
+default BM25 as in the lab. Its value is selected on questions of other articles, even if the best one loses there; the
+combination has the options that gain there. `retrieval.lexical.cut_words` proposes the dictionary from these questions
+and their passages, so its gain there is optimistic. Synonyms come from brackets in the passages, which often contain
+another name of the preceding word. Test questions are evaluated once.
 """
 
 import os
@@ -18,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from benchmarks.quality.article_split import MEASURE, differences, table
+from benchmarks.quality.article_split import MEASURE, differences, scores, table
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
@@ -36,7 +35,7 @@ from mrc_workbench.retrieval.analysis.labs import (
     lexical_lab,
     option_changes,
 )
-from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -50,9 +49,9 @@ _NAME = regex.compile(r"\p{L}[\p{L}\p{M}\p{N}.&'’-]+(?: [\p{L}\p{M}\p{N}.&'’
 
 
 def extract_synonyms(texts: Iterable[str], min_texts: int) -> Dictionary:
-    """Return the groups that at least so many texts tell: a word with the names that stand in brackets behind it.
+    """Return groups of a word and its names in brackets, if at least `min_texts` texts contain the pair.
 
-    No name is in two groups: what more texts tell goes first.
+    A name is in one group only: more frequent pairs come first.
     """
     pair_counts = Counter(pair for text in texts for pair in dict.fromkeys(_pairs(text)))
     most_frequent_first = sorted(
@@ -79,17 +78,17 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
 
 
 _BASELINE = "BM25"
-# of KorQuAD all articles but those of the test choose; of the small sample half
+# values are selected on all articles of KorQuAD outside the test set, and on half of the small sample
 _SPLITS = {
     "KorQuAD": SplitOptions(validation=99 / 140, test=40 / 140),
     "Sample": SplitOptions(validation=0.49, test=0.5),
 }
-_EVIDENCE = {"surest": (CutEvidence.DIFFERS,), "all": tuple(CutEvidence)}
-_MIN_PASSAGES = (1, 2)  # passages
+_EVIDENCE = {"strongest evidence": (CutEvidence.DIFFERS,), "all evidence": tuple(CutEvidence)}
+_MIN_PASSAGES = (1, 2)
 
 
 class _SelectedChange(NamedTuple):
-    """The best change of a kind, its value as text, and its gain on the questions that it was selected on."""
+    """The best change of a kind, its value as text, and its gain on the questions that selected it."""
 
     kind: str
     change: OptionChange
@@ -98,7 +97,7 @@ class _SelectedChange(NamedTuple):
 
 
 def lexical_options() -> list[str]:
-    """Choose on the other articles, then ask the test questions once; returns a Markdown table and verdicts a set."""
+    """Select options, then evaluate the test questions once; returns a table and differences per dataset."""
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
@@ -116,7 +115,7 @@ def lexical_options() -> list[str]:
 def _measure_set(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
     base = _experiment(parts, Part.TEST, BM25Spec(name=_BASELINE))
     kinds = {
-        "title weighed": option_changes(title_weight=TITLE_WEIGHTS),
+        "title weight": option_changes(title_weight=TITLE_WEIGHTS),
         "feedback": option_changes(fb_docs=FB_DOCS, fb_weight=FB_WEIGHTS),
         "compounds": option_changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
         "dictionary": option_changes(dictionary=_write_dictionaries(question_set, parts, folder)),
@@ -128,13 +127,19 @@ def _measure_set(question_set: QuestionSet, parts: SplitOptions, folder: Path) -
     )
     pairs = [(_BASELINE, spec.name) for spec in tested.experiment.retriever[1:]]
     summary = "; ".join(
-        f"{selection.kind} {selection.label} ({selection.gain * 100:+.2f} points there)" for selection in selected
+        f"{selection.kind} {selection.label} ({selection.gain * 100:+.2f} points)" for selection in selected
     )
-    return [*table(tested), "", f"Chosen on the other articles: {summary}.", "", *differences(tested, *pairs)]
+    return [
+        *table(tested),
+        "",
+        f"Selected on the other articles, with the gain there: {summary}.",
+        "",
+        *differences(tested, *pairs),
+    ]
 
 
 def _write_dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
-    """Write the dictionaries that the questions which are not the test's propose; returns their paths."""
+    """Write the dictionaries proposed by the questions outside the test set; returns their paths."""
     rows = split(question_set, parts).rows
     others = question_set.with_questions(np.sort(np.concatenate([rows[Part.TRAIN], rows[Part.VALIDATION]])))
     proposed = cut_words(others)
@@ -146,13 +151,13 @@ def _write_dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: 
 
 
 def _write_synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
-    """Write the synonyms that the passages tell; returns their paths."""
+    """Write the synonyms of the passages; returns the paths of the dictionaries."""
     dictionaries = {
         min_texts: extract_synonyms((passage.text for passage in question_set.passages), min_texts)
         for min_texts in _MIN_PASSAGES
     }
     return [
-        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} in {min_texts} or more texts.txt")
+        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} groups from {min_texts} or more texts.txt")
         for min_texts, dictionary in dictionaries.items()
         if dictionary.synonyms
     ]
@@ -168,7 +173,7 @@ def _select_change(
 ) -> _SelectedChange:
     """Return the change of a kind that is best on the validation questions."""
     lab = compare(lexical_lab(base, _BASELINE, [candidates]), question_set)
-    _raise_failures(lab)
+    scores(lab)  # raises if a retriever failed
     metrics = lab_results(lab, MEASURE, question_groups(lab.question_set))
     metrics = metrics[metrics["name"] != UNCHANGED].reset_index(drop=True)
     best_row = int(metrics["value"].to_numpy().argmax())
@@ -184,11 +189,11 @@ def _test_specs(selected: list[_SelectedChange], folder: Path) -> list[Spec]:
         return specs
     together = {option: value for change in gaining for option, value in change.items()}
     paths = [Path(str(change["dictionary"])) for change in gaining if "dictionary" in change]
-    if len(paths) > 1:  # words and synonyms: a retriever reads one file
+    if len(paths) > 1:  # words and synonyms: a retriever has one dictionary
         both = folder / "together.txt"
         both.write_text("".join(path.read_text(encoding="utf-8") for path in paths), encoding="utf-8")
         together["dictionary"] = str(both)
-    return [*specs, _changed_spec(f"{_BASELINE}, all that gained", together)]
+    return [*specs, _changed_spec(f"{_BASELINE}, all gains combined", together)]
 
 
 def _changed_spec(name: str, change: OptionChange) -> Spec:
@@ -204,8 +209,3 @@ def _experiment(parts: SplitOptions, part: Part, *retrievers: Spec) -> Experimen
         ks=(1, 10),
         retriever=retrievers,
     )
-
-
-def _raise_failures(comparison: Comparison) -> None:
-    if failed := [result for result in comparison.results if result.error]:
-        raise RuntimeError(f"{failed[0].name}: {failed[0].error}")

@@ -1,19 +1,19 @@
-"""Late interaction and mixes without any training on five datasets, and the gain from training on one of them.
+"""Measure late interaction and mixes, untrained and trained: `python -m benchmarks mixes trained_mixes`.
 
-KorQuAD's 40 test articles, with the mix fitted on the other hundred; the sample, with a cross-fitted mix; and three
-datasets made of public sentence pairs, where the query's paraphrase is the relevant passage: KorSTS' test and KLUE-STS'
-dev (a score of 4 or more), and KorNLI's dev (entailment). No value is fitted to any of them.
+The datasets are KorQuAD's 40 test articles, with the mix fitted on the other hundred; the sample, with a cross-fitted
+mix; and public sentence pairs whose paraphrase is the relevant passage: KorSTS test and KLUE-STS dev (a score of 4 or
+more), and KorNLI dev (entailment). No value is selected on any of them.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.quality.article_split import (
-    MEASURE,
     MORE_VALIDATION,
     compare_part,
     differences,
+    metric_cells,
     scores,
     table,
     train_or_resume,
@@ -34,7 +34,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.significance import intervals_of, question_groups
+from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
@@ -46,7 +46,7 @@ from mrc_workbench.training.runs import Run
 
 _BM25 = "BM25"
 _DENSE = "Dense"
-_RRF = "Hybrid by ranks"
+_RRF = "Hybrid (RRF)"
 _HYBRID = "Hybrid"
 _MIX = "Best mix"
 _NARROW = 128
@@ -66,12 +66,15 @@ _RETRIEVERS: tuple[Spec, ...] = (
 
 
 def mixes() -> list[str]:
-    """Ask the questions of each set once; returns a Markdown table, and what the mixes change."""
+    """Evaluate each dataset once; returns a Markdown table and the differences of the mixes."""
     with workspace():
         tested = {
             question_set.name: compare_part(question_set, part, *_RETRIEVERS) for question_set, part in labelled_sets()
         }
-    lines = ["| | passages | questions | | R@1 | R@10 | nDCG@10 | 95% |", "|---|---:|---:|---|---:|---:|---:|---:|"]
+    lines = [
+        "| dataset | passages | questions | retriever | R@1 | R@10 | nDCG@10 | 95% interval |",
+        "|---|---:|---:|---|---:|---:|---:|---:|",
+    ]
     for name, comparison in tested.items():
         lines += _rows(name, comparison)
     verdicts = [f"- {name}: {' '.join(_verdicts(comparison))}" for name, comparison in tested.items()]
@@ -79,10 +82,9 @@ def mixes() -> list[str]:
 
 
 def trained_mixes() -> list[str]:
-    """Train a bi-encoder, late interaction and a cross-encoder, and evaluate them and their mixes on KorQuAD's test
-    questions.
+    """Train a bi-encoder, late interaction and a cross-encoder; evaluate them and their mixes on KorQuAD's test part.
 
-    The mix of trained models is fitted on validation questions only: the models have seen the answers to the others.
+    The mix of trained models is fitted on validation questions only, since the models were trained on the others.
     """
     with workspace():
         question_set = read_file(korquad()).question_set
@@ -98,21 +100,22 @@ def trained_mixes() -> list[str]:
         )
     pairs = [("Late", "Late, trained"), (_BM25, "Late, trained"), (_UNTRAINED, _MIX), (_BM25, _MIX)]
     sizes = (dense.batch_size, late.batch_size, RERANKER.batch_size)
-    training_costs = ", ".join(
-        f"{name}: {run.status().total_steps} of {size}, {run.status().total_seconds / 60:.0f}"
+    training_costs = "; ".join(
+        f"{name}: {run.status().total_steps} steps with batch size {size}, "
+        f"{run.status().total_seconds / 60:.0f} minutes"
         for (name, run), size in zip(runs.items(), sizes, strict=True)
     )
     return [
         *table(tested),
         "",
-        "Steps of so many questions (for Dense: passages with their questions), and minutes with loading and "
-        f"measuring: {training_costs}. Reranked are the first {_DEPTH} of {_UNTRAINED}.",
+        f"Training, including loading and evaluation: {training_costs}. {_RERANKED} reranks the top {_DEPTH} of "
+        f"{_UNTRAINED}.",
         "",
         *differences(tested, *pairs),
     ]
 
 
-_UNTRAINED = "Best mix, nothing trained"
+_UNTRAINED = "Best mix of untrained models"
 _RERANKED = "Reranked, trained"
 _DEPTH = 5
 
@@ -132,7 +135,7 @@ def _trained_retrievers(runs: dict[str, Run]) -> Iterator[Spec]:
 
 
 def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:
-    """Yield the datasets on which no value is selected, and the evaluated part of each."""
+    """Yield the datasets on which no value is selected, with the evaluated part."""
     yield read_file(korquad()).question_set, Part.TEST
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     for file, name in (("korsts_test.tsv", "KorSTS test"), ("klue_sts_dev.json", "KLUE-STS dev")):
@@ -140,16 +143,22 @@ def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:
     yield paraphrase_set(read_pair_set("kornli_xnli_dev.tsv"), "KorNLI dev"), Part.ALL
 
 
+def selected_sets(sets: Iterable[tuple[QuestionSet, Part]]) -> Iterator[tuple[QuestionSet, Part]]:
+    """Yield the datasets named in `BENCH_SETS`, all by default."""
+    selected = os.environ.get("BENCH_SETS", "").split(",")
+    yield from (entry for entry in sets if selected == [""] or entry[0].name in selected)
+
+
 def read_pair_set(file: str) -> PairSet:
-    """Read a file of the folder of `MRC_DATA`."""
+    """Read a file of sentence pairs in `MRC_DATA`."""
     path = Path(os.environ.get("MRC_DATA", "")) / file
     return read_pairs([(path.read_bytes(), path.name)], PairReadOptions()).pairs
 
 
 def paraphrase_set(pairs: PairSet, name: str) -> QuestionSet:
-    """Return the first sentences of pairs that say the same as questions, over the second sentences of all pairs.
+    """Return a question set: the first sentences of paraphrases are questions, all second sentences are passages.
 
-    A score of 4 or more of 5 says so, or that the first entails the second.
+    A pair is a paraphrase if its score is at least 4 of 5, or if the first sentence entails the second.
     """
     firsts, seconds = (list(column) for column in pairs.texts)
     scored = pairs.kind is PairKind.SCORED
@@ -172,12 +181,9 @@ def _rows(name: str, comparison: Comparison) -> list[str]:
     groups = question_groups(comparison.question_set)
     lines = []
     for retriever, retriever_scores in scores(comparison).items():
-        means = retriever_scores.means()
-        (low, high) = intervals_of(retriever_scores, groups)[MEASURE]
-        cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         sizes = f"{name} | {len(comparison.question_set.passages):,} | {len(comparison.question_set.questions):,}"
         first_cells = sizes if retriever == _BM25 else " | | "
-        lines.append(f"| {first_cells} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
+        lines.append(f"| {first_cells} | {retriever} | {metric_cells(retriever_scores, groups)} |")
     return lines
 
 

@@ -1,7 +1,7 @@
-"""Published scores beside those of this project's BM25 on the same dataset, with the differences in method.
+"""List published scores beside this project's BM25 on the same dataset: `python -m benchmarks published`.
 
-Published scores are data, in `benchmarks/published.toml`. BM25 with its default values is measured here by the same
-metric if the dataset is in the folder of MRC_DATA.
+`benchmarks/published.toml` contains the published scores and the differences in method. BM25 has its default values and
+is measured with the same metric if the dataset is in `MRC_DATA`.
 """
 
 import os
@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import mean_interval, question_groups
 
 FILE = Path(__file__).parents[1] / "published.toml"
-DEPTH = 1000  # passages of a question, as those of trec_eval
+DEPTH = 1000  # passages per question, as in trec_eval
 _LABELS = {
     "hit@1": "hit@1",
     "hit@5": "hit@5",
@@ -37,7 +37,7 @@ _LABELS = {
 
 
 class CitedSource(BaseModel):
-    """Who published, where, and when it was read."""
+    """A publication, and the date on which it was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     id: str
@@ -47,7 +47,7 @@ class CitedSource(BaseModel):
 
 
 class PublishedMetric(BaseModel):
-    """A published figure, in percent."""
+    """A published score in percent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     system: str
@@ -58,7 +58,7 @@ class PublishedMetric(BaseModel):
 
 
 class PublishedSet(BaseModel):
-    """A question set with the figures that were published for it; `file` is its name in the folder of MRC_DATA."""
+    """A question set with its published scores; `file` is its name in `MRC_DATA`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
@@ -67,7 +67,7 @@ class PublishedSet(BaseModel):
 
 
 class CitedResults(BaseModel):
-    """All that `published.toml` holds."""
+    """The content of `published.toml`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     source: tuple[CitedSource, ...]
@@ -75,7 +75,7 @@ class CitedResults(BaseModel):
 
 
 class OwnMetric(NamedTuple):
-    """A figure of this project's BM25 with its 95% interval, in percent."""
+    """A score of this project's BM25 with its 95% interval, in percent."""
 
     value: float
     low: float
@@ -83,12 +83,12 @@ class OwnMetric(NamedTuple):
 
 
 def read_published(path: Path = FILE) -> CitedResults:
-    """Return what others published. Raises `ValueError` if the file does not have its form."""
+    """Read the published scores. Raises `ValueError` if the file is invalid."""
     return CitedResults.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 def published() -> list[str]:
-    """Measure BM25 on every set that is at hand; returns a Markdown table and the list of sources."""
+    """Measure BM25 on each available dataset; returns a Markdown table and the list of sources."""
     known = read_published()
     folder = Path(os.environ.get("MRC_DATA", ""))
     own: dict[tuple[str, str], OwnMetric] = {}
@@ -103,9 +103,9 @@ def published() -> list[str]:
 
 
 def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list[str]:
-    """Return a row for each published figure, and the sources by their numbers; `own` are by set and measure."""
+    """Return a row for each published score, and the numbered sources; `own` is by dataset and measure."""
     numbers = {source.id: number for number, source in enumerate(known.source, start=1)}
-    lines = ["| | measure | published | source | BM25 here | what differs |", "|---|---|---:|:---:|---|---|"]
+    lines = ["| | metric | published | source | BM25 here | differences |", "|---|---|---:|:---:|---|---|"]
     for published_set in known.set:
         lines.append(f"| **{published_set.name}** | | | | | |")
         for metric in published_set.metric:
@@ -117,7 +117,7 @@ def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list
                 f"[{numbers[metric.source]}]",
                 f"{own_metric.value:.2f} ({own_metric.low:.2f} to {own_metric.high:.2f})"
                 if own_metric
-                else "set not at hand",
+                else "dataset not available",
                 metric.difference,
             ]
             lines.append(f"| {' | '.join(cells)} |")
@@ -144,7 +144,7 @@ def _measure(question_set: QuestionSet, published_set: PublishedSet) -> dict[str
 
 
 def per_question(rankings: Rankings, question_set: QuestionSet, measure: str) -> np.ndarray:
-    """Return a measure of the `_LABELS` for every question, `(n_questions,)`, 0 to 1."""
+    """Return a measure of `_LABELS` for each question, `(n_questions,)`, 0 to 1."""
     if measure == "map":
         return average_precision(rankings, question_set)
     names = [f"ndcg@{DEPTH}"] if measure == "ndcg" else measure.split(", ")
@@ -154,7 +154,7 @@ def per_question(rankings: Rankings, question_set: QuestionSet, measure: str) ->
 
 
 def average_precision(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
-    """Return each question's mean precision at the ranks of its relevant passages, 0 for those not found."""
+    """Return the mean precision at the ranks of relevant passages, `(n_questions,)`; 0 for those not retrieved."""
     hits = relevant_hits(rankings, question_set)
     precision = hits.cumsum(axis=1) / np.arange(1, hits.shape[1] + 1)
     relevant: np.ndarray = np.diff(question_set.relevance.indptr)

@@ -1,7 +1,10 @@
-"""What training does on KorQuAD's article split: the starter models; the packaged base with the app's settings for it,
-twice as long; a cross-encoder from that base, reranking two searches mixed; and a reader, with what retrieval is worth
-for it. The first 40 of the shuffled articles are the test, the next ones choose checkpoint and weight, the rest is
-learned from."""
+"""Measure training on KorQuAD's article split.
+
+`python -m benchmarks starter_training` trains both starters; `pretrained_training` the packaged base as a bi-encoder,
+with twice the app's epochs; `pretrained_reranking` a cross-encoder from that base, which reranks a hybrid;
+`reader_training` a reader over the passages of three retrievers. The first 40 shuffled articles are the test set, the
+next ones select checkpoints and weights, and the rest is for training.
+"""
 
 import os
 import tempfile
@@ -47,7 +50,7 @@ from mrc_workbench.training.train import train
 
 
 def starter_training() -> list[str]:
-    """Train both starters and compare them with their beginnings on the test questions; returns a Markdown table."""
+    """Train both starters, and compare them with the untrained ones on the test questions; returns a Markdown table."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
@@ -66,18 +69,23 @@ def starter_training() -> list[str]:
                 DenseSpec(name="Dense, starter"),
                 DenseSpec(name="Dense, trained", model=models[BI_ENCODER]),
                 HybridSpec(name="Hybrid, trained", retrievers=("BM25", "Dense, trained")),
-                RerankSpec(name="Reranked, starter alone", first_stage="BM25", weight=1.0),
-                RerankSpec(name="Reranked, trained alone", first_stage="BM25", model=models[CROSS_ENCODER], weight=1.0),
+                RerankSpec(name="Reranked, starter (cross-encoder score only)", first_stage="BM25", weight=1.0),
+                RerankSpec(
+                    name="Reranked, trained (cross-encoder score only)",
+                    first_stage="BM25",
+                    model=models[CROSS_ENCODER],
+                    weight=1.0,
+                ),
                 RerankSpec(name="Reranked, trained", first_stage="BM25", model=models[CROSS_ENCODER]),
             ),
         )
         comparison = compare(experiment, question_set)
         seconds = {
             "Dense, trained": _training_seconds(runs[BI_ENCODER][0]),
-            "Reranked, trained alone": _training_seconds(runs[CROSS_ENCODER][0]),
+            "Reranked, trained (cross-encoder score only)": _training_seconds(runs[CROSS_ENCODER][0]),
         }
     lines = [
-        f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training, seconds |",
+        f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training seconds |",
         "|---|---:|---:|---:|---:|",
     ]
     for result in comparison.results:
@@ -85,8 +93,8 @@ def starter_training() -> list[str]:
         cells = " | ".join(f"{means[name] * 100:.2f}" for name in ("recall@1", "recall@10", "ndcg@10"))
         trained = f"{seconds[result.name]:.0f}" if result.name in seconds else ""
         lines.append(f"| {result.name} | {cells} | {trained} |")
-    whole = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
-    return [*lines, "", f"With loading, and measuring before and after, on {os.cpu_count()} CPU cores: {whole}."]
+    total = ", ".join(f"{kind} {seconds:.0f} s" for kind, (_, seconds) in runs.items())
+    return [*lines, "", f"Including loading, and evaluation before and after, on {os.cpu_count()} CPU cores: {total}."]
 
 
 def _training_seconds(run: Run) -> float:
@@ -103,20 +111,20 @@ def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float
     return Run(Path(run.folder)), time.perf_counter() - start
 
 
-_BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
+_BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # in a mix
 _BM25 = "BM25"
-_DENSE = "Dense, as it comes"
-_AFTER = "Dense, trained"
-_MIXED = {_DENSE: "BM25 and dense, as it comes", _AFTER: "BM25 and dense, trained"}
+_DENSE = "Dense, untrained"
+_TRAINED = "Dense, trained"
+_MIXED = {_DENSE: "BM25 and dense, untrained", _TRAINED: "BM25 and dense, trained"}
 
 
 def pretrained_training() -> list[str]:
-    """Train, choose how to mix on validation questions, ask the test questions once; returns a Markdown table."""
+    """Train, select the mix on validation questions, evaluate the test questions once; returns a Markdown table."""
     options = replace(BiEncoderOptions.defaults_for(DEFAULT.reference), epochs=2.0)
     with workspace():
         question_set = read_file(korquad()).question_set
         run = train_or_resume(BI_ENCODER, "pretrained", question_set, options, MORE_VALIDATION)
-        dense = [DenseSpec(name=_DENSE, model=DEFAULT.reference), DenseSpec(name=_AFTER, model=str(run.model_folder))]
+        dense = [DenseSpec(name=_DENSE, model=DEFAULT.reference), DenseSpec(name=_TRAINED, model=str(run.model_folder))]
         specs: list[Spec] = [BM25Spec(name=_BM25), *dense]
         bm25_weights = {
             spec.name: best_value(
@@ -129,17 +137,22 @@ def pretrained_training() -> list[str]:
         }
         mixed = [_hybrid_spec(_MIXED[name], name, bm25_weight) for name, bm25_weight in bm25_weights.items()]
         tested = compare_part(question_set, Part.TEST, *specs, *mixed, split=MORE_VALIDATION)
-    pairs = [(_DENSE, _AFTER), (_BM25, _MIXED[_AFTER]), (_MIXED[_DENSE], _MIXED[_AFTER])]
+    pairs = [(_DENSE, _TRAINED), (_BM25, _MIXED[_TRAINED]), (_MIXED[_DENSE], _MIXED[_TRAINED])]
     return [
         *table(tested),
         "",
-        f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
-        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. "
-        f"BM25's weights in the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_AFTER]:g} by z-score, are "
+        f"Trained with {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
+        f"{_minutes(run)}. "
+        f"BM25's weights in the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_TRAINED]:g} by z-score, are "
         "selected on the other articles.",
         "",
         *differences(tested, *pairs),
     ]
+
+
+def _minutes(run: Run) -> str:
+    minutes = run.status().total_seconds / 60
+    return f"{minutes:.0f} minutes on {os.cpu_count()} CPU cores, including loading and evaluation"
 
 
 def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
@@ -149,13 +162,12 @@ def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
     )
 
 
-_WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
+_RERANKER_WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))
 _MIX = "BM25 and dense"
-_ALONE = "reranked, cross-encoder alone"
-_RERANKED = "reranked, mixed"
-# passages read for a question while training, and of the mix's first
-_MEASURED = 10
-_DEPTH = 5
+_RERANKER_ONLY = "Reranked, cross-encoder score only"
+_RERANKED = "Reranked, mixed score"
+_EVALUATION_DEPTH = 10  # passages per question during training
+_DEPTH = 5  # reranked passages of the mix
 # one hard negative per question, from BM25's top 4
 RERANKER = CrossEncoderOptions(
     base=DEFAULT.reference,
@@ -171,13 +183,13 @@ RERANKER = CrossEncoderOptions(
     frozen_layers=2,
     evaluation_limit=60,
     evaluation_steps=74,
-    depth=_MEASURED,
+    depth=_EVALUATION_DEPTH,
     save_minutes=5,
 )
 
 
 def pretrained_reranking() -> list[str]:
-    """Train, choose shares and weights on validation questions, ask the test questions once; a Markdown table."""
+    """Train, select weights on validation questions, evaluate the test questions once; returns a Markdown table."""
     with workspace():
         question_set = read_file(korquad()).question_set
         run = train_or_resume(CROSS_ENCODER, "reranker", question_set, RERANKER, SPLIT)
@@ -193,19 +205,18 @@ def pretrained_reranking() -> list[str]:
         weight = best_value(
             question_set,
             first,
-            {candidate: _rerank_spec(f"{candidate}", model, candidate) for candidate in _WEIGHTS},
+            {candidate: _rerank_spec(f"{candidate}", model, candidate) for candidate in _RERANKER_WEIGHTS},
             SPLIT,
         )
-        last = (_rerank_spec(_ALONE, model, 1.0), _rerank_spec(_RERANKED, model, weight))
+        last = (_rerank_spec(_RERANKER_ONLY, model, 1.0), _rerank_spec(_RERANKED, model, weight))
         tested = compare_part(question_set, Part.TEST, *first, *last)
-    pairs = [(_BM25, _RERANKED), (_MIX, _RERANKED), (_BM25, _ALONE)]
+    pairs = [(_BM25, _RERANKED), (_MIX, _RERANKED), (_BM25, _RERANKER_ONLY)]
     return [
         *table(tested),
         "",
-        f"Trained by {RERANKER.objective} in {run.status().total_steps} steps of {RERANKER.batch_size} questions, each "
-        f"with a hard negative: {run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU "
-        f"cores, with loading and measuring. Reranked are the first {_DEPTH}. Chosen on the other articles: BM25's "
-        f"share of the mix, {bm25_weight:g}, and the reranker's, {weight:g}.",
+        f"Trained with RankNet in {run.status().total_steps} steps of {RERANKER.batch_size} questions, each with a "
+        f"hard negative: {_minutes(run)}. The top {_DEPTH} passages are reranked. Selected on the other articles: "
+        f"BM25's weight in the mix, {bm25_weight:g}, and the reranker's weight, {weight:g}.",
         "",
         *differences(tested, *pairs),
     ]
@@ -222,7 +233,7 @@ _KS = (1, 2, 3, 5)
 
 
 def reader_training() -> list[str]:
-    """Train, choose weights on validation questions, read for the test questions once; returns Markdown tables."""
+    """Train a reader, and evaluate the test questions once; returns a Markdown table and the outcomes."""
     options = replace(ReaderOptions.defaults_for(DEFAULT.reference), batch_size=8, epochs=2.0, evaluation_steps=400)
     with workspace():
         question_set = read_file(korquad()).question_set
@@ -237,7 +248,7 @@ def reader_training() -> list[str]:
             retriever=(
                 BM25Spec(name=_BM25),
                 DenseSpec(name=_DENSE, model=DEFAULT.reference),
-                HybridSpec(name="Both", retrievers=(_BM25, _DENSE)),
+                HybridSpec(name="Hybrid", retrievers=(_BM25, _DENSE)),
             ),
             reader=(ReaderSpec(name="reader", model=str(run.model_folder)),),
         )
@@ -248,8 +259,7 @@ def reader_training() -> list[str]:
     return [
         *_reading_table(result, reader),
         "",
-        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: "
-        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring.",
+        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: {_minutes(run)}.",
         "",
         *_outcome_lines(result, reader),
     ]
@@ -258,32 +268,34 @@ def reader_training() -> list[str]:
 def _reading_table(result: ReadingResult, reader: ReaderResult) -> list[str]:
     summary = study.as_dict(result)
     lines = [
-        f"| {summary['questions']:,} test questions, EM / F1 | {' | '.join(f'first {k}' for k in _KS)} |",
+        f"| {summary['questions']:,} test questions, EM / F1 | {' | '.join(f'top {k}' for k in _KS)} |",
         f"|---|{'---:|' * len(_KS)}",
     ]
     oracle = summary["oracles"][reader.name]
-    lines.append(f"| The right passage given | {' | '.join([_cell(oracle)] * len(_KS))} |")
+    lines.append(f"| Relevant passage given | {' | '.join([_cell(oracle)] * len(_KS))} |")
     for name, by_k in summary["readers"][reader.name].items():
         lines.append(f"| {name} | {' | '.join(_cell(by_k[str(k)]) for k in _KS)} |")
         ceilings = (f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in _KS)
-        lines.append(f"| {name}: the answer is there | {' | '.join(ceilings)} |")
+        lines.append(f"| {name}: answer is in a passage | {' | '.join(ceilings)} |")
     return lines
 
 
 def _outcome_lines(result: ReadingResult, reader: ReaderResult) -> list[str]:
     depth_index = study.tested_depth_index(_KS)
-    lines = [f"Of the first {_KS[depth_index]}:", ""]
+    lines = [f"With the top {_KS[depth_index]} passages:", ""]
     for name, retriever_answers in reader.by_retriever.items():
-        fractions = [(retriever_answers.by_depth.outcome[:, depth_index] == fate).mean() for fate in AnswerOutcome]
-        words = ("right", "right in a passage that another outranked", "read wrong", "not found")
-        parts = ", ".join(f"{word} {100 * fraction:.1f}" for word, fraction in zip(words, fractions, strict=True))
-        lines.append(f"- {name} (weight of its score {retriever_answers.weight:g}): {parts} percent.")
+        fractions = [
+            (retriever_answers.by_depth.outcome[:, depth_index] == outcome).mean() for outcome in AnswerOutcome
+        ]
+        words = ("correct", "correct in an outranked passage", "wrong span", "answer not retrieved")
+        parts = ", ".join(f"{word} {100 * fraction:.1f}%" for word, fraction in zip(words, fractions, strict=True))
+        lines.append(f"- {name} (retrieval score weight {retriever_answers.weight:g}): {parts}.")
     for test in study.compare_retrievers(result, reader):
         if test.measure != "em":
             interval = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
             lines.append(
-                f"- F1 of {test.a} less that of {test.b}: {100 * test.difference:+.2f} "
-                f"(95 % {interval}, p = {test.p_family:.4f})."
+                f"- F1 of {test.a} minus F1 of {test.b}: {100 * test.difference:+.2f} "
+                f"(95% interval {interval}, p = {test.p_family:.4f})."
             )
     return lines
 

@@ -1,8 +1,8 @@
-"""Quality per minute of training on processors: recipes for the packaged base, as a bi-encoder and by late interaction,
-each from loading to before and after, on KorQuAD's article split and on the Korean sample.
+"""Compare quality and time of training recipes on CPUs: `python -m benchmarks training_recipes`.
 
-Each training runs in a new process with its own workspace. RECIPES names the recipes to measure, separated by commas,
-RECIPE_SETS the datasets (`korquad,sample`).
+The packaged base is trained as a bi-encoder and for late interaction, on KorQuAD's article split and on the Korean
+sample. Each training runs in a new process with an empty workspace. `RECIPES` selects recipes, `RECIPE_SETS` datasets
+(`korquad,sample`).
 """
 
 import json
@@ -30,7 +30,7 @@ _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", Sp
 
 @dataclass(frozen=True)
 class _TrainingRecipe:
-    """The model to train, and how its options differ from the app's settings for the packaged base."""
+    """The kind of model to train, and the changes of the app's options for the packaged base."""
 
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class _TrainingRecipe:
 _ALL_LAYERS = {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0}
 RECIPES = {
     "default": _TrainingRecipe("Default"),
-    "mix": _TrainingRecipe("Labels and the mix's scores (.6)", {"mix_loss_weight": 0.6}),
+    "mix": _TrainingRecipe("Labels and the mix's scores (weight 0.6)", {"mix_loss_weight": 0.6}),
     "frozen-6": _TrainingRecipe("The same, six frozen layers", {"mix_loss_weight": 0.6, "frozen_layers": 6}),
     "frozen-10": _TrainingRecipe("Ten frozen layers", {"frozen_layers": 10}),
     "one-epoch": _TrainingRecipe("One epoch", {"epochs": 1.0}),
@@ -61,13 +61,13 @@ RECIPES = {
 }
 _DEFAULT_RECIPES = ("default", "mix", "one-epoch", "frozen-10", "late")  # the others take longer
 _HEADER = (
-    *("", "", "steps", "seconds", "processor seconds", "peak memory, GiB"),
-    *("nDCG@10 before", "after", "gain", "95%"),
+    *("dataset", "recipe", "steps", "seconds", "CPU seconds", "peak memory, GiB"),
+    *("nDCG@10 before", "after", "gain", "95% interval"),
 )
 
 
 def training_recipes() -> list[str]:
-    """Train by each recipe on each set; returns a Markdown table of test questions."""
+    """Train each recipe on each dataset; returns a Markdown table of test metrics."""
     recipes = _selected_names("RECIPES", RECIPES, _DEFAULT_RECIPES)
     lines = [f"| {' | '.join(_HEADER)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for name in _selected_names("RECIPE_SETS", _SETS, tuple(_SETS)):
@@ -78,7 +78,7 @@ def training_recipes() -> list[str]:
 def _selected_names(variable: str, known: dict[str, Any], default: tuple[str, ...]) -> list[str]:
     names = [name.strip() for name in os.environ.get(variable, ",".join(default)).split(",") if name.strip()]
     if unknown := set(names) - known.keys():
-        sys.exit(f"{variable}: unknown {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        sys.exit(f"{variable}: unknown {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     return names
 
 
@@ -91,7 +91,7 @@ def _row(name: str, recipe: str, result: dict[str, Any]) -> str:
         RECIPES[recipe].name,
         f"{result['steps']:,}",
         f"{result['seconds']:.0f}",
-        f"{result['processor_seconds']:.0f}",
+        f"{result['cpu_seconds']:.0f}",
         f"{result['memory'] / 2**30:.1f}",
         f"{before * 100:.2f}",
         f"{after * 100:.2f}",
@@ -107,12 +107,12 @@ def _notes() -> Iterator[str]:
         options: Any = RECIPES[recipe].options
         yield (
             f"{RECIPES[recipe].name}: the layers above the lowest {options.frozen_layers} are trained, with "
-            f"{options.batch_size} passages and their questions a step, at a learning rate of "
+            f"{options.batch_size} passages and their questions per step, at a learning rate of "
             f"{options.learning_rate:g} and a temperature of {options.temperature:g}, for {options.epochs:g} epochs."
         )
     yield (
-        f"Seconds count everything from the start of the process on {os.cpu_count()} CPU cores: loading, measuring "
-        "before and after, training."
+        f"Seconds are those of the whole process on {os.cpu_count()} CPU cores: loading, evaluation before and after, "
+        "and training."
     )
 
 
@@ -128,7 +128,7 @@ def _train_in_subprocess(name: str, recipe: str) -> dict[str, Any]:
 
 
 def _train(name: str, recipe: str) -> dict[str, Any]:
-    """Train in this process; returns what the run measured."""
+    """Train in this process; returns the metrics and costs of the run."""
     from mrc_workbench.data.jobs.folder import State
     from mrc_workbench.data.jobs.processes import hold_freed_memory
     from mrc_workbench.data.store import find
@@ -149,7 +149,7 @@ def _train(name: str, recipe: str) -> dict[str, Any]:
     return {
         "test": scores["test"],
         "steps": run.status().total_steps,
-        "processor_seconds": used.ru_utime + used.ru_stime,
+        "cpu_seconds": used.ru_utime + used.ru_stime,
         "memory": peak_memory(),
     }
 

@@ -1,12 +1,11 @@
-"""Retrieval on KorQuAD without training.
+"""Measure retrieval on KorQuAD without training: `python -m benchmarks best_without_download long_passages`.
 
-The best setup without a downloaded model: BM25 over passages and over sentences, fused by min-max, and reranked by the
-untrained starter. Since no training needs them, all articles outside the test except one select the values (one must be
-left for training).
+`best_without_download` fuses BM25 on passages and on sentences by min-max, and reranks with the untrained starter. All
+articles outside the test set except one select the values (one must be left for training).
 
-Passages longer than a model's input: the packaged base, which reads 512 tokens, over KorQuAD's articles and chapters.
-The paragraphs of an article are joined as one passage or in groups of four; a question's relevant passage is the one
-that holds its paragraph. All questions are used, as no value is selected.
+`long_passages` joins paragraphs of an article, in groups of four or all, and compares the packaged base, which reads
+512 tokens, with and without windows. The passage that contains a question's paragraph is relevant. No value is
+selected, so all questions are evaluated.
 """
 
 import os
@@ -16,7 +15,7 @@ from itertools import groupby, product
 
 import numpy as np
 
-from benchmarks.quality.article_split import MEASURE, compare_part, differences, mean_ndcg, scores, table
+from benchmarks.quality.article_split import compare_part, differences, mean_ndcg, metric_cells, scores, table
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, QuestionSet
@@ -28,12 +27,12 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.significance import intervals_of, question_groups
+from mrc_workbench.retrieval.significance import question_groups
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)
 _K1S = (0.2, 0.4, 0.6, 0.9)
 _BS = (0.4, 0.6, 0.75, 0.9)
-_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)  # the reranker's share
+_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)  # of the reranker
 _BASELINE = "BM25"
 _BEST_NAME = "Hybrid, reranked"
 
@@ -48,12 +47,12 @@ def best_without_download() -> list[str]:
         specs = [BM25Spec(name=_BASELINE), *_retrievers(k1, b, {_BEST_NAME: weight})]
         tested = compare_part(question_set, Part.TEST, *specs, split=_SPLIT)
     (verdict,) = differences(tested, (_BASELINE, _BEST_NAME))
-    summary = f"k1 {k1:g}, b {b:g} and the reranker's share {weight:g}"
-    return [*table(tested), "", f"Chosen on the other articles: {summary}. {verdict}"]
+    summary = f"k1 {k1:g}, b {b:g} and the reranker's weight {weight:g}"
+    return [*table(tested), "", f"Selected on the other articles: {summary}. {verdict}"]
 
 
 def _select_bm25_values(question_set: QuestionSet) -> tuple[float, float]:
-    """Return the k1 and b, the same for passages and sentences, with which their hybrid is best."""
+    """Return the best k1 and b for the hybrid, the same for passages and sentences."""
     tried = {f"k1 {k1} b {b}": (k1, b) for k1, b in product(_K1S, _BS)}
     specs = [spec for name, values in tried.items() for spec in _retrievers(*values, {}, f", {name}")]
     ndcg_of_retriever = mean_ndcg(compare_part(question_set, Part.VALIDATION, *specs, split=_SPLIT))
@@ -61,16 +60,16 @@ def _select_bm25_values(question_set: QuestionSet) -> tuple[float, float]:
 
 
 def _select_rerank_weight(question_set: QuestionSet, k1: float, b: float) -> float:
-    """Return the reranker's share that is best over the hybrid of this k1 and b."""
+    """Return the best weight of the reranker for this k1 and b."""
     tried = {f"{weight}": weight for weight in _WEIGHTS}
     ndcg_of_retriever = mean_ndcg(compare_part(question_set, Part.VALIDATION, *_retrievers(k1, b, tried), split=_SPLIT))
     return tried[max(tried, key=lambda name: ndcg_of_retriever[name])]
 
 
 def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = "") -> list[Spec]:
-    """BM25 of passages and of sentences, their hybrid, and the hybrid reranked with each weight under its name."""
+    """Return BM25 on passages and on sentences, their hybrid, and the hybrid reranked with each weight (by name)."""
     selected_on = Part.VALIDATION
-    whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, chosen", "BM25 of sentences", "Hybrid"))
+    whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, tuned", "BM25 on sentences", "Hybrid"))
     return [
         BM25Spec(name=whole, k1=k1, b=b, selected_on=selected_on),
         WindowedBM25Spec(name=sentences, k1=k1, b=b, selected_on=selected_on),
@@ -82,28 +81,29 @@ def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = ""
     ]
 
 
-_WHOLE = 10_000  # paragraphs: more than any article has
-_SIZES = {"chapters of 4 paragraphs": 4, "articles": _WHOLE}
+_ALL = 10_000  # paragraphs, more than any article has
+_SIZES = {"chapters of 4 paragraphs": 4, "articles": _ALL}
 _BM25 = "BM25"
-_CUT_OFF = "Dense, cut off"
+_TRUNCATED = "Dense, truncated"
 _WINDOWS = "Dense, windows"
 _LONG_RETRIEVERS = (
     BM25Spec(name=_BM25),
-    DenseSpec(name=_CUT_OFF, model=DEFAULT.reference),
+    DenseSpec(name=_TRUNCATED, model=DEFAULT.reference),
     DenseSpec(name=_WINDOWS, model=DEFAULT.reference, windows=True),
-    HybridSpec(name="BM25 and dense, cut off", retrievers=(_BM25, _CUT_OFF)),
+    HybridSpec(name="BM25 and dense, truncated", retrievers=(_BM25, _TRUNCATED)),
     HybridSpec(name="BM25 and dense, windows", retrievers=(_BM25, _WINDOWS)),
 )
 
 
 def long_passages() -> list[str]:
-    """Ask all questions of each corpus once; returns a Markdown table and what windows change."""
+    """Evaluate each corpus; returns a Markdown table and the effect of windows."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
         tested = {name: _compare_all(join_paragraphs(question_set, count)) for name, count in _SIZES.items()}
     lines = [
-        f"| {len(question_set.questions):,} questions | passages | of characters | | R@1 | R@10 | nDCG@10 | 95% |",
+        f"| {len(question_set.questions):,} questions | passages | characters per passage | retriever "
+        "| R@1 | R@10 | nDCG@10 | 95% interval |",
         "|---|---:|---:|---|---:|---:|---:|---:|",
     ]
     for name, comparison in tested.items():
@@ -113,7 +113,7 @@ def long_passages() -> list[str]:
 
 
 def join_paragraphs(question_set: QuestionSet, count: int) -> QuestionSet:
-    """Join so many paragraphs of an article, in their order, to one passage; its questions are those of all of them."""
+    """Join each `count` consecutive paragraphs of an article to one passage, which is relevant for their questions."""
     passages: list[Passage] = []
     passage_of_paragraph: dict[str, str] = {}
     for title, article in groupby(question_set.passages, key=lambda passage: passage.title):
@@ -140,14 +140,11 @@ def _rows(name: str, comparison: Comparison) -> list[str]:
     length = f"{float(np.median(question_set.passages.texts.lengths())):,.0f}"
     lines = []
     for retriever, retriever_scores in scores(comparison).items():
-        means = retriever_scores.means()
-        (low, high) = intervals_of(retriever_scores, groups)[MEASURE]
-        cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         corpus = f"{name} | {len(question_set.passages):,} | {length}" if retriever == _BM25 else " | | "
-        lines.append(f"| {corpus} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
+        lines.append(f"| {corpus} | {retriever} | {metric_cells(retriever_scores, groups)} |")
     return lines
 
 
 def _verdict(comparison: Comparison) -> str:
-    (sentence,) = differences(comparison, (_CUT_OFF, _WINDOWS))
+    (sentence,) = differences(comparison, (_TRUNCATED, _WINDOWS))
     return sentence

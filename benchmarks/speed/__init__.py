@@ -1,1 +1,1 @@
-"""Speed against what one would use instead."""
+"""Speed compared with common alternatives."""

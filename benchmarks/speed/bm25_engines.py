@@ -1,9 +1,9 @@
 """BM25 engines for the comparison: ours, bm25s with its numba backend, rank-bm25 and Tantivy.
 
-rank-bm25 scores every passage with Python dictionaries: for small corpora. Tantivy is a search engine in Rust. Its
-Python interface always uses a multi-collector, with which Tantivy scores every posting: its skipping (block-max WAND)
-has no effect, and one hit takes as long as ten. Document lengths are stored in a byte, so scores differ a little. A
-question is a disjunction of its terms. Positions are not indexed, since no other engine stores them.
+rank-bm25 scores all passages with Python dictionaries and suits small corpora. Tantivy is a search engine in Rust. Its
+Python bindings always use a multi-collector, which scores all postings: block-max WAND has no effect, and one hit takes
+as long as ten. It stores document lengths in one byte, so scores differ slightly. A question is a disjunction of its
+terms. Positions are not indexed, since no other engine stores them.
 """
 
 import os
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 # Tantivy's fixed values of k1 and b
 K1 = 1.2
 B = 0.75
-POSTING_BYTES = 8  # a passage's row and a weight of 4 bytes each, as bm25s holds them; ours takes 2 and 4
-Words = Sequence[str]  # of a question, with repetitions
+POSTING_BYTES = 8  # of bm25s: row and weight of 4 bytes each; ours has 2 and 4
+Words = Sequence[str]  # of a question, with duplicates
 
 
 class Engine(Protocol):
-    """An index on disk, opened.
+    """An open index on disk.
 
-    `name` is its name in the comparison, with its version. `target_speedup` is the factor by which this project's BM25
-    should be faster, for the top 100 of a million passages on one thread; None if it should only not be slower.
+    `name` includes the version. `target_speedup` is the factor by which our BM25 should be faster for the top 100 of a
+    million passages with one thread; None without a target.
     """
 
     name: str
@@ -44,24 +44,24 @@ class Engine(Protocol):
 
     @classmethod
     def build(cls, clones: Clones, folder: Path) -> float:
-        """Make and save the index; returns the seconds, without those that spell tokens as the engine wants them."""
+        """Build and save the index; returns the seconds, without the conversion of the tokens."""
         ...
 
     @classmethod
     def open(cls, folder: Path) -> "Engine":
-        """Open what `build` saved."""
+        """Open the index that `build` saved."""
         ...
 
     def prepare_queries(self, questions: Sequence[Words]) -> Any:
-        """Make of questions what `search` takes; not counted as its time."""
+        """Convert questions for `search`; its time is not counted."""
         ...
 
     def search(self, queries: Any, k: int, threads: int) -> Any:
-        """Find the best k passages of every question with so many threads."""
+        """Search the top k passages of each question."""
         ...
 
     def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and scores of the best, `(n_questions, k)` each, higher is better; -1 beyond the last hit."""
+        """Return rows and scores of the top k, `(n_questions, k)` each; higher is better, row -1 after the last hit."""
         ...
 
 
@@ -70,7 +70,7 @@ _COUNT = "passages.txt"
 
 
 class WorkbenchBM25:
-    """The postings of `retrieval.lexical`, mapped from the disk."""
+    """The memory-mapped postings of `retrieval.lexical`."""
 
     name = "ours"
     target_speedup: float | None = None
@@ -112,7 +112,7 @@ class WorkbenchBM25:
 
 
 def _open_postings(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
-    """Open the index of a folder; builds it first if clones are given."""
+    """Open the index of a folder; build it first if clones are given."""
     from mrc_workbench.retrieval.lexical.index import mapped_postings
 
     os.environ["MRC_WORKSPACE"] = str(folder)  # folder of the indexes
@@ -120,7 +120,7 @@ def _open_postings(folder: Path, n_passages: int, clones: Clones | None = None) 
 
 
 def _build_segments(clones: Clones | None) -> "Iterator[Segment]":
-    """Count and weigh the passages, a part at a time."""
+    """Count terms and compute weights, one part at a time."""
     from mrc_workbench.retrieval.lexical import TermStatistics, bm25_segments, counts_of
 
     if clones is None:
@@ -132,11 +132,11 @@ def _build_segments(clones: Clones | None) -> "Iterator[Segment]":
     return bm25_segments(clones.parts(), statistics, K1, B)
 
 
-_MAX_LIST_PASSAGES = 100_000  # passages whose tokens fit into memory as Python's numbers, which it is quickest with
+_MAX_LIST_PASSAGES = 100_000  # above, token lists do not fit into memory; bm25s is fastest with lists
 
 
 class BM25S:
-    """An index of bm25s, mapped from the disk."""
+    """A memory-mapped index of bm25s."""
 
     name = f"bm25s {version('bm25s')} (numba)"
     target_speedup: float | None = 2.0
@@ -182,7 +182,7 @@ class BM25S:
 
 
 class RankBM25Library:
-    """An index of rank-bm25. It cannot be saved: the corpus is stored, and opening rebuilds the index."""
+    """An index of rank-bm25. It cannot be saved, so `open` rebuilds it from the stored corpus."""
 
     name = f"rank-bm25 {version('rank-bm25')}"
     target_speedup: float | None = None
@@ -213,7 +213,7 @@ class RankBM25Library:
         return questions
 
     def search(self, queries: Sequence[Words], k: int, threads: int) -> list[np.ndarray]:
-        """See `Engine`. It knows one thread."""
+        """See `Engine`; always uses one thread."""
         del threads
         return [np.argsort(-self._index.get_scores(words))[:k] for words in queries]
 
@@ -230,11 +230,11 @@ _FREQUENCIES = "freq"
 
 
 class Tantivy:
-    """An index as Tantivy makes it unless told otherwise: by as many threads as there are cores, in segments."""
+    """An index of Tantivy with its defaults: written by all cores, in several segments."""
 
     name = f"Tantivy {version('tantivy')}"
     target_speedup: float | None = None
-    _writer: tuple[int, int] = (128_000_000, 0)  # bytes held before a segment is written; threads, 0: as it likes
+    _writer: tuple[int, int] = (128_000_000, 0)  # heap size in bytes; threads, 0: all cores
 
     def __init__(self, index: Any) -> None:
         self._searcher = index.searcher()
@@ -272,7 +272,7 @@ class Tantivy:
 
     @property
     def n_segments(self) -> int:
-        """In how many parts the index is."""
+        """The number of segments."""
         return int(self._searcher.num_segments)
 
     def prepare_queries(self, questions: Sequence[Words]) -> list[Any]:
@@ -292,7 +292,7 @@ class Tantivy:
 
         if threads == 1 or len(queries) == 1:
             return [hits(query) for query in queries]
-        with ThreadPoolExecutor(threads) as cores:  # it searches without the interpreter's lock
+        with ThreadPoolExecutor(threads) as cores:  # searching releases the GIL
             return list(cores.map(hits, queries))
 
     def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -307,7 +307,7 @@ class Tantivy:
 
 
 class TantivySingleSegment(Tantivy):
-    """An index in one segment, written by one thread: the fastest to search."""
+    """An index of one segment, written by one thread: the fastest to search."""
 
     name = f"Tantivy {version('tantivy')}, one segment"
     target_speedup: float | None = 1.0
@@ -315,7 +315,7 @@ class TantivySingleSegment(Tantivy):
 
 
 def _texts(clones: Clones) -> Iterator[str]:
-    """Spell the passages: the words as they are, with a space between them."""
+    """Yield the passages as words separated by spaces."""
     words = np.array(clones.tokens.vocabulary, dtype=object)
     for begin, end in pairwise(clones.tokens.offsets.tolist()):
         yield " ".join(words[clones.tokens.ids[begin:end]])

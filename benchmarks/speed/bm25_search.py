@@ -1,7 +1,7 @@
-"""Queries for every BM25 engine, a check that the engines return the same, and their speed.
+"""Build and search all BM25 engines, check that they return the same results, and time them.
 
-Engines take turns within one process. Each step at one size runs in a new process on the stored output of the steps
-before: `python -m benchmarks.speed.bm25_search STEP FOLDER [WORD ...]` prints its result as JSON.
+Searches of all engines alternate in one process. Each step runs in a new process and uses the stored output of earlier
+steps: `python -m benchmarks.speed.bm25_search STEP FOLDER [WORD ...]` prints the result as JSON.
 """
 
 import json
@@ -40,7 +40,7 @@ _MAX_QUESTIONS = 1_000
 
 
 class QuestionSample(NamedTuple):
-    """Questions as words, the passage that each is about `(n_questions,)`, and how many passages hold each word."""
+    """Questions as words, their relevant passages `(n_questions,)`, and the document frequency of each word."""
 
     questions: list[Words]
     relevant: np.ndarray
@@ -48,7 +48,7 @@ class QuestionSample(NamedTuple):
 
 
 def sample_questions(clones: Clones) -> QuestionSample:
-    """Take a thousand questions from all articles; count the passages that hold their words."""
+    """Sample up to a thousand questions evenly, and count the document frequencies of their words."""
     every = max(1, len(clones.questions) // _MAX_QUESTIONS)
     texts = clones.questions.texts()
     rows = [row for row in range(0, len(texts), every) if texts[row]][:_MAX_QUESTIONS]
@@ -66,99 +66,93 @@ def _document_frequencies(clones: Clones, words: list[str]) -> dict[str, int]:
         offsets = clones.tokens.offsets[start : start + TEXTS_PER_PART + 1]
         indices = index_of_token[clones.tokens.ids[offsets[0] : offsets[-1]]]
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        pairs = np.sort((indices * TEXTS_PER_PART + rows)[indices >= 0])  # numpy's `unique` takes many times as long
+        pairs = np.sort((indices * TEXTS_PER_PART + rows)[indices >= 0])  # much faster than `numpy.unique`
         first = np.diff(pairs, prepend=-1) > 0
         counts += np.bincount(pairs[first] // TEXTS_PER_PART, minlength=len(words))
     return dict(zip(words, counts.tolist(), strict=True))
 
 
-# of a score
 _K = 10
-_MAX_DIFFERENCE = 1e-4
+_MAX_DIFFERENCE = 1e-4  # relative
 
 
 def difference(first: Engine, second: Engine, questions: Sequence[Words]) -> float:
-    """Return the largest relative difference of a top 10 score; raises `ValueError` if it is too large."""
+    """Return the largest relative difference of top 10 scores. Raises `ValueError` if it is too large."""
     (_, scores), (_, others) = (engine.top_k(questions, _K) for engine in (first, second))
     worst = float(np.max(np.abs(scores - others) / np.maximum(others, _MAX_DIFFERENCE)))
     if not worst <= _MAX_DIFFERENCE:
-        raise ValueError(f"{first.name} and {second.name} should score alike, and differ by {worst:.2g} of a score")
+        raise ValueError(f"the scores of {first.name} and {second.name} differ by {worst:.2g} (relative)")
     return worst
 
 
 def overlap(first: Engine, second: Engine, questions: Sequence[Words]) -> float:
-    """Return the share of the best ten of one engine that are among those of the other."""
+    """Return the fraction of the first engine's top 10 that are in the second engine's top 10."""
     (rows, _), (others, _) = (engine.top_k(questions, _K) for engine in (first, second))
     both = (rows[:, :, None] == others[:, None, :]) & (rows >= 0)[:, :, None]
     return float(both.any(axis=2).sum() / (rows >= 0).sum())
 
 
-def own_passage_recall(engine: Engine, sample: QuestionSample) -> float:
-    """Return the share of questions whose own passage is among the best ten."""
+def relevant_recall(engine: Engine, sample: QuestionSample) -> float:
+    """Return the fraction of questions with the relevant passage in the top 10."""
     return float((engine.top_k(sample.questions, _K)[0] == sample.relevant[:, None]).any(axis=1).mean())
 
 
-_POLL_SECONDS = 0.02  # seconds between two looks
-# bytes, more than any cache holds
-_READ_BYTES = 1 << 29
-_TIMES = 5
+_POLL_SECONDS = 0.02
+_READ_BYTES = 1 << 29  # more than the caches of a CPU
+_REPETITIONS = 5
 
 
 @contextmanager
 def track_peak_memory() -> Iterator[list[int]]:
-    """Yield a list that holds, at the end, the peak increase of the process's private memory in bytes.
+    """Yield a list whose item is, after the block, the peak increase of the process's private memory in bytes.
 
     Mapped files do not count: the system uses free memory for them and reclaims it.
     """
-    before = _own_bytes()
-    most = [0]
-    done = Event()
+    before = _private_bytes()
+    peak = [0]
+    is_finished = Event()
 
-    def look() -> None:
-        most[0] = max(most[0], _own_bytes() - before)
+    def update_peak() -> None:
+        peak[0] = max(peak[0], _private_bytes() - before)
 
-    def watch() -> None:
-        while not done.wait(_POLL_SECONDS):
-            look()
+    def poll() -> None:
+        while not is_finished.wait(_POLL_SECONDS):
+            update_peak()
 
-    watcher = Thread(target=watch)
-    watcher.start()
+    poller = Thread(target=poll)
+    poller.start()
     try:
-        yield most
+        yield peak
     finally:
-        done.set()
-        watcher.join()
-        look()
+        is_finished.set()
+        poller.join()
+        update_peak()
 
 
 def bandwidth(threads: int) -> float:
-    """Return the bytes a second at which so many threads read memory, one after another, the best of five times."""
+    """Return the bytes per second at which threads read memory sequentially, the best of five repetitions."""
     parts = np.array_split(np.ones(_READ_BYTES // 8), threads)
 
-    def seconds(cores: ThreadPoolExecutor) -> float:
-        start = perf_counter()
-        list(cores.map(np.max, parts))
-        return perf_counter() - start
-
     with ThreadPoolExecutor(threads) as cores:
-        return _READ_BYTES / min(seconds(cores) for _ in range(_TIMES))
+        seconds = (peers.measure_seconds(lambda: list(cores.map(np.max, parts))) for _ in range(_REPETITIONS))
+        return _READ_BYTES / min(seconds)
 
 
-def _own_bytes() -> int:
+def _private_bytes() -> int:
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 
 
-MEMORY = "all postings read once"  # a peer: those of the questions' terms, at the speed of the machine's memory
+MEMORY = "reading all postings once"  # a peer: the questions' postings at the memory bandwidth
 _CORES = os.cpu_count() or 1
-# questions
+# numbers of questions
 _BATCH = 1_000
 _SEQUENTIAL = 200
 
 
 @dataclass(frozen=True)
 class Case:
-    """`terms` are the number of a question's terms, 0 for all; `alone`: questions are searched one by one."""
+    """A search to time. `terms` limits the terms of a question, 0 for all."""
 
     k: int = 10
     threads: int = 1
@@ -168,23 +162,23 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The title of the case."""
+        """The name of the task."""
         return f"BM25 search, {'one thread' if self.threads == 1 else 'all cores'}"
 
     def size(self, n_passages: int) -> str:
-        """Of what."""
-        of_terms = f" of {self.terms} terms" if self.terms else ""
+        """The workload."""
+        terms_text = f" with {self.terms} terms" if self.terms else ""
         sequential_text = " one at a time" if self.is_sequential else ""
-        return f"{self.n_questions:,} questions{of_terms}{sequential_text}, top {self.k}, {n_passages:,} passages"
+        return f"{self.n_questions:,} questions{terms_text}{sequential_text}, top {self.k}, {n_passages:,} passages"
 
     def select_questions(self, questions: Sequence[Words]) -> list[Words]:
-        """Return the queries of the case."""
+        """Return the questions of the case, limited to its number of terms."""
         return [words[: self.terms or None] for words in questions[: self.n_questions]]
 
 
-PLAIN = (Case(), Case(threads=_CORES))  # the others differ from these in one thing each
+DEFAULT_CASES = (Case(), Case(threads=_CORES))
 CASES = (
-    *PLAIN,
+    *DEFAULT_CASES,
     Case(n_questions=_SEQUENTIAL, is_sequential=True),
     Case(k=100, n_questions=_SEQUENTIAL, is_sequential=True),
     Case(k=100),
@@ -195,15 +189,15 @@ CASES = (
 
 
 def rank_bm25_case(n_passages: int) -> Case:
-    """Return how many questions rank-bm25 answers in a few seconds."""
+    """Return a case with as many questions as rank-bm25 searches in a few seconds."""
     return Case(n_questions=max(3, 100_000 // n_passages))
 
 
 def compare_with_engines(
     case: Case, engines: Sequence[Engine], questions: Sequence[Words], n_passages: int, notes: dict[str, str]
 ) -> list[PeerResult]:
-    """Time a case with the first engine and each other one; `notes` say something of some, by name."""
-    rounds = peers.time_in_turns([_work(case, engine, case.select_questions(questions)) for engine in engines])
+    """Time a case with the first engine and each other engine; `notes` are by engine name."""
+    rounds = peers.time_alternately([_work(case, engine, case.select_questions(questions)) for engine in engines])
     lines = []
     for engine, *seconds in zip(
         engines[1:],
@@ -218,24 +212,24 @@ def compare_with_engines(
 
 
 def _target_speedup(case: Case, engine: Engine, n_passages: int) -> float | None:
-    """The target ratio: at least 1 in plain cases, and the engine's target for a million passages."""
-    if engine.target_speedup and case in PLAIN:
+    """Return the target ratio: 1 for the default cases, and the engine's target for a million passages."""
+    if engine.target_speedup and case in DEFAULT_CASES:
         return 1.0
     return engine.target_speedup if (case.k, case.threads, n_passages) == (100, 1, 1_000_000) else None
 
 
 def compare_with_memory(case: Case, ours: float, sample: QuestionSample, n_passages: int, speed: float) -> PeerResult:
-    """Hold our seconds against reading all postings of the questions' terms at `speed` bytes a second."""
+    """Compare our seconds with reading all postings of the questions' terms at `speed` bytes per second."""
     read_bytes = (
         sum(sample.document_frequency[word] for words in case.select_questions(sample.questions) for word in words)
         * POSTING_BYTES
     )
-    note = f"{read_bytes / 10**9:.3g} GB at {speed / 10**9:.3g} GB a second; an engine that skips postings reads less"
+    note = f"{read_bytes / 10**9:.3g} GB at {speed / 10**9:.3g} GB/s; an engine that skips postings reads less"
     return peers.summarize_rounds(case.name, MEMORY, case.size(n_passages), [(ours, read_bytes / speed)], note=note)
 
 
 def memory_bandwidths() -> dict[int, float]:
-    """Return the bytes a second at which this machine reads its memory, by number of threads."""
+    """Return the memory bandwidth in bytes per second, by number of threads."""
     return {threads: bandwidth(threads) for threads in sorted({case.threads for case in CASES})}
 
 
@@ -252,26 +246,26 @@ ENGINES: dict[str, type[Engine]] = {
     engine_class.__name__: engine_class
     for engine_class in (WorkbenchBM25, BM25S, TantivySingleSegment, Tantivy, RankBM25Library)
 }
-MAX_RANK_BM25_PASSAGES = 10_000  # passages: it holds a dictionary each, and looks at all of them for every question
-_COMPARED = 200  # questions whose rankings are held against each other
+MAX_RANK_BM25_PASSAGES = 10_000  # it has a dictionary per passage, and scores all passages for each question
+_COMPARED = 200  # questions whose rankings are compared
 
 
 def run_step(step: str, folder: Path, *words: str) -> Any:
     """Run a step in a new process; returns its output."""
     command = [sys.executable, "-m", "benchmarks.speed.bm25_search", step, str(folder), *words]
-    # threads of numpy's libraries would give an advantage in single-thread cases
+    # no threads of NumPy's libraries in single-thread cases
     single_threaded = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     printed = subprocess.run(command, check=True, env=os.environ | single_threaded, stdout=subprocess.PIPE).stdout
     return json.loads(printed.splitlines()[-1])
 
 
 def engines_of(n_passages: int) -> list[str]:
-    """Name the engines that are measured at a size, ours first."""
+    """Return the names of the engines that are measured at a size, ours first."""
     return [name for name in ENGINES if name != RankBM25Library.__name__ or n_passages <= MAX_RANK_BM25_PASSAGES]
 
 
-def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
-    """Make the corpus; returns the seconds, without KorQuAD's own analysis, and the words of a question."""
+def generate_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
+    """Generate the corpus; returns the seconds without KorQuAD's analysis, and the words of a question."""
     articles = load_korquad_articles()
     start = perf_counter()
     clones = clone_articles(articles, int(n_passages))
@@ -285,25 +279,20 @@ def build(folder: Path, name: str) -> dict[str, Any]:
     clones = Clones.load(folder / "corpus")
     index_folder = folder / name
     index_folder.mkdir()
-    with track_peak_memory() as most:
+    with track_peak_memory() as peak:
         seconds = ENGINES[name].build(clones, index_folder)
     disk = sum(file.stat().st_size for file in index_folder.rglob("*") if file.is_file())
-    return {"engine": ENGINES[name].name, "seconds": seconds, "memory": most[0], "disk": disk}
+    return {"engine": ENGINES[name].name, "seconds": seconds, "memory": peak[0], "disk": disk}
 
 
 def open_twice(folder: Path, name: str, *words: str) -> list[float]:
-    """Open an index and answer a question, with all that is compiled for it, and again; returns the seconds of each."""
+    """Open an index and search a question, including compilation, twice; returns the seconds of each time."""
 
-    def once() -> float:
-        start = perf_counter()
-        ENGINES[name].open(folder / name).top_k([words], 10)
-        return perf_counter() - start
-
-    return [once(), once()]
+    return [peers.measure_seconds(lambda: ENGINES[name].open(folder / name).top_k([words], 10)) for _ in range(2)]
 
 
 def search(folder: Path) -> dict[str, Any]:
-    """Time all cases; returns the lines, and a summary."""
+    """Time all cases; returns the results and a summary."""
     clones = Clones.load(folder / "corpus")
     n_passages = len(clones.tokens)
     sample = sample_questions(clones)
@@ -313,30 +302,35 @@ def search(folder: Path) -> dict[str, Any]:
     compared_questions = sample.questions[:_COMPARED]
     ours, bm25s, single_segment, multi_segment = engines
     summary = (
-        "scores of the top 10 differ from bm25s's by "
-        f"{difference(ours, bm25s, compared_questions):.1g} of a score at most; "
-        f"{overlap(ours, single_segment, compared_questions):.1%} of the top 10 are also Tantivy's; "
-        f"the passage asked about is one of them for {own_passage_recall(ours, sample):.1%} of the questions."
+        "the top 10 scores differ from those of bm25s by at most "
+        f"{difference(ours, bm25s, compared_questions):.1g} (relative); "
+        f"{overlap(ours, single_segment, compared_questions):.1%} of the top 10 are also in Tantivy's; "
+        f"the relevant passage is in the top 10 for {relevant_recall(ours, sample):.1%} of the questions."
     )
     notes = {engine.name: _segments(engine) for engine in (single_segment, multi_segment)}
     lines = list[PeerResult]()
-    bytes_a_second = memory_bandwidths()
+    bandwidths = memory_bandwidths()
     for case in CASES:
         lines += compare_with_engines(case, engines, sample.questions, n_passages, notes)
-        speed = bytes_a_second[case.threads]
+        speed = bandwidths[case.threads]
         lines.append(compare_with_memory(case, lines[-1].ours, sample, n_passages, speed))
     if rank_bm25 is not None:
         case = rank_bm25_case(n_passages)
         lines += compare_with_engines(case, [ours, rank_bm25], sample.questions, n_passages, {})
-    return {"lines": [asdict(line) for line in lines], "said": summary}
+    return {"lines": [asdict(line) for line in lines], "summary": summary}
 
 
 def _segments(engine: Any) -> str:
     segments = f"{engine.n_segments} segment{'s' if engine.n_segments > 1 else ''}"
-    return f"{segments}, through its Python interface; lengths of a byte each"
+    return f"{segments}, Python bindings; one byte per passage length"
 
 
-STEPS: dict[str, Callable[..., object]] = {"corpus": make_corpus, "build": build, "open": open_twice, "search": search}
+STEPS: dict[str, Callable[..., object]] = {
+    "corpus": generate_corpus,
+    "build": build,
+    "open": open_twice,
+    "search": search,
+}
 
 if __name__ == "__main__":
     logging.disable(logging.INFO)

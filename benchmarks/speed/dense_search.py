@@ -1,7 +1,7 @@
-"""Vector indexes over synthetic vectors around topics: cost of building and searching, and recall.
+"""Measure build time, search time, memory and recall of vector indexes: `python -m benchmarks dense_search`.
 
-`DENSE_SIZES` are the numbers of vectors (`10000,100000`; a graph of 1000000 takes long). Each index is built in a new
-process, and its peak memory is reported. The vectors are mapped from a file: only copies and touched pages count.
+Synthetic vectors form clusters. `DENSE_SIZES` sets the numbers of vectors (`10000,100000`; HNSW of 1000000 takes long).
+Each index is built in a new process. The vectors are memory-mapped, so peak memory counts copies and touched pages.
 """
 
 import json
@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
+from benchmarks.peers import measure_seconds
 from benchmarks.synthetic_data import peak_memory
 from mrc_workbench.retrieval.dense import IndexKind, VectorIndex
 
 _DIMENSIONS = 384
-_VECTORS_PER_TOPIC = 100
+_VECTORS_PER_CLUSTER = 100
 _SPREAD = 2.0
 _QUESTIONS = 1000
 _SINGLE = 50
@@ -30,9 +32,10 @@ _FLAT = "faiss-flat"
 
 
 def dense_search() -> list[str]:
-    """Return a row an index and size."""
+    """Return a Markdown table with a row per index and size."""
     lines = [
-        "| vectors | index | build, s | ms a question, alone | in a batch | index, MB | peak, MB | recall@10 | @100 |",
+        "| vectors | index | build, s | ms per question, single | batch | index, MB | peak memory, MB "
+        "| recall@10 | @100 |",
         "|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     measured = []
@@ -47,27 +50,29 @@ def dense_search() -> list[str]:
 
 
 def _write(folder: Path, size: int) -> None:
-    """Unit vectors around one topic for every hundred, and questions near some of them; seeded."""
+    """Write unit vectors in clusters of a hundred, and questions near some of them; seeded."""
     rng = np.random.default_rng(0)
-    topics = rng.standard_normal((max(1, size // _VECTORS_PER_TOPIC), _DIMENSIONS), dtype=np.float32)
+    centers = rng.standard_normal((max(1, size // _VECTORS_PER_CLUSTER), _DIMENSIONS), dtype=np.float32)
     shape = (size, _DIMENSIONS)
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=shape)
     for start in range(0, size, 10_000):
         rows = np.arange(start, min(size, start + 10_000))
-        vectors[rows] = _unit(topics[rows % len(topics)] + _SPREAD * rng.standard_normal((len(rows), _DIMENSIONS)))
+        vectors[rows] = _normalize(
+            centers[rows % len(centers)] + _SPREAD * rng.standard_normal((len(rows), _DIMENSIONS))
+        )
     vectors.flush()
-    near = np.array(vectors[rng.integers(0, size, _QUESTIONS)])
+    sources = np.array(vectors[rng.integers(0, size, _QUESTIONS)])
     noise = 0.5 / np.sqrt(_DIMENSIONS) * rng.standard_normal((_QUESTIONS, _DIMENSIONS))
-    np.save(folder / "questions.npy", _unit(near + noise))
+    np.save(folder / "questions.npy", _normalize(sources + noise))
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    unit: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return unit
+def _normalize(vectors: np.ndarray) -> np.ndarray:
+    normalized: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return normalized
 
 
 def _measure_in_subprocess(folder: Path, kind: str) -> dict[str, Any]:
-    """Measure an index in a new process. The exact index comes first and stores its hits for the others."""
+    """Measure an index in a new process. The exact index comes first and stores its results for the others."""
     subprocess.run([sys.executable, "-m", "benchmarks.speed.dense_search", kind, str(folder)], check=True)
     result: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text(encoding="utf-8"))
     return result
@@ -76,12 +81,12 @@ def _measure_in_subprocess(folder: Path, kind: str) -> dict[str, Any]:
 def _measure_index(kind: str, folder: Path) -> None:
     vectors = np.load(folder / "vectors.npy", mmap_mode="r")
     questions = np.load(folder / "questions.npy")
-    began = perf_counter()
-    index: Any = _flat(vectors) if kind == _FLAT else VectorIndex(vectors, IndexKind(kind))
-    built = perf_counter()
+    start = perf_counter()
+    index: Any = _flat_index(vectors) if kind == _FLAT else VectorIndex(vectors, IndexKind(kind))
+    build_seconds = perf_counter() - start
     index.search(questions[:1], _DEPTH)
-    alone = [_seconds(lambda row=row: index.search(questions[row : row + 1], _DEPTH)) for row in range(_SINGLE)]
-    batch = [_seconds(lambda: index.search(questions, _DEPTH)) for _ in range(3)]
+    single = [measure_seconds(partial(index.search, questions[row : row + 1], _DEPTH)) for row in range(_SINGLE)]
+    batch = [measure_seconds(lambda: index.search(questions, _DEPTH)) for _ in range(3)]
     rows = index.search(questions, _DEPTH)[1]
     if kind == IndexKind.EXACT:
         np.save(folder / "exact.npy", rows)
@@ -91,8 +96,8 @@ def _measure_index(kind: str, folder: Path) -> None:
         for k in (10, 100)
     }
     result = {
-        "build": built - began,
-        "alone": median(alone),
+        "build": build_seconds,
+        "single": median(single),
         "batch": median(batch) / len(questions),
         "bytes": vectors.nbytes if kind == _FLAT else index.memory_bytes,
         "recall": recall,
@@ -101,7 +106,7 @@ def _measure_index(kind: str, folder: Path) -> None:
     (folder / f"{kind}.json").write_text(json.dumps(result), encoding="utf-8")
 
 
-def _flat(vectors: np.ndarray) -> Any:
+def _flat_index(vectors: np.ndarray) -> Any:
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
@@ -109,27 +114,23 @@ def _flat(vectors: np.ndarray) -> Any:
     return index
 
 
-def _seconds(work: Any) -> float:
-    began = perf_counter()
-    work()
-    return perf_counter() - began
-
-
 def _line(size: int, kind: str, result: dict[str, Any]) -> str:
-    times = f"{result['build']:.2f} | {1000 * result['alone']:.3f} | {1000 * result['batch']:.3f}"
+    times = f"{result['build']:.2f} | {1000 * result['single']:.3f} | {1000 * result['batch']:.3f}"
     memory = f"{result['bytes'] / 1e6:,.0f} | {result['peak'] / 1e6:,.0f}"
     return f"| {size:,} | {kind} | {times} | {memory} | {result['recall']['10']:.4f} | {result['recall']['100']:.4f} |"
 
 
 def _compare_with_exact(size: int, results: dict[str, dict[str, Any]]) -> list[peers.PeerResult]:
-    """Searches against the exact one, which is FAISS's own without its copy of the vectors."""
-    size_label = f"{size:,} vectors of {_DIMENSIONS}"
+    """Compare exact search with FAISS, and approximate indexes with exact search."""
+    size_label = f"{size:,} vectors, {_DIMENSIONS} dimensions"
     exact = results[IndexKind.EXACT]
     flat = results[_FLAT]
     measured = [
-        peers.summarize_rounds("Exact search, batch", "IndexFlatIP", size_label, [(exact["batch"], flat["batch"])]),
         peers.summarize_rounds(
-            "Exact search, peak memory", "IndexFlatIP", size_label, [(exact["peak"], flat["peak"])], unit="bytes"
+            "Exact search, batch", "FAISS IndexFlatIP", size_label, [(exact["batch"], flat["batch"])]
+        ),
+        peers.summarize_rounds(
+            "Exact search, peak memory", "FAISS IndexFlatIP", size_label, [(exact["peak"], flat["peak"])], unit="bytes"
         ),
     ]
     for kind in (IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8):
@@ -138,7 +139,7 @@ def _compare_with_exact(size: int, results: dict[str, dict[str, Any]]) -> list[p
         note = f"recall@10 {recall['10']:.3f}, @100 {recall['100']:.3f}; built in {result['build']:.1f} s"
         name = f"{kind} search, one question"
         measured.append(
-            peers.summarize_rounds(name, "exact", size_label, [(result["alone"], exact["alone"])], note=note)
+            peers.summarize_rounds(name, "exact", size_label, [(result["single"], exact["single"])], note=note)
         )
     return measured
 

@@ -1,7 +1,8 @@
-"""Reading files of several sizes: the processor's seconds and the peak memory, each in a separate process.
+"""Measure CPU seconds and peak memory of reading files: `python -m benchmarks file_reading`.
 
-BEFORE names the folder of another checkout: both then read in turns, and the ratios are printed. READING_ROWS are the
-sizes of the tables ("50000,1000000"), with KorQuAD's words, five questions a passage.
+Each file is read in a new process. `BEFORE` is the folder of another checkout; then both checkouts read alternately,
+and the table has their ratios. `READING_ROWS` sets the sizes of the tables ("50000,1000000"), which have KorQuAD's
+words and five questions per passage.
 """
 
 import csv
@@ -18,9 +19,9 @@ from benchmarks.synthetic_data import generate_texts, korquad
 from mrc_workbench.data.workspace import PROJECT
 
 _ROWS = "50000,1000000"
-_QUESTIONS_A_PASSAGE = 5
+_QUESTIONS_PER_PASSAGE = 5
 _PASSAGE_LENGTH = 150  # characters
-_ROUNDS = {50_000: 5, 1_000_000: 1}  # by the most rows: the fastest counts
+_ROUNDS = {50_000: 5, 1_000_000: 1}  # by the maximum number of rows; the fastest round counts
 _PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -39,10 +40,10 @@ print(json.dumps([seconds, peak]))
 
 
 def file_reading() -> list[str]:
-    """Return a table: a row a file, with seconds and memory, and their ratios to the checkout that BEFORE names."""
+    """Return a Markdown table: seconds and memory by file, with ratios to the checkout `BEFORE` if it is set."""
     before = os.environ.get("BEFORE", "")
     checkouts = [PROJECT, Path(before)] if before else [PROJECT]
-    lines = ["| file | seconds | peak memory |" + (" seconds, ratio | memory, ratio |" if before else "")]
+    lines = ["| file | CPU seconds | peak memory |" + (" CPU seconds, ratio | memory, ratio |" if before else "")]
     lines.append("|---|---:|---:|" + ("---:|---:|" if before else ""))
     with tempfile.TemporaryDirectory() as folder:
         for name, path, rows in _files(Path(folder)):
@@ -56,7 +57,7 @@ def file_reading() -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path, int]]:
-    """Yield what a file holds, its path, and its number of rows."""
+    """Yield the description, path and number of rows of each file."""
     yield "KorQuAD dev, JSON, 5,774 questions", korquad(), 5_774
     for rows in map(int, os.environ.get("READING_ROWS", _ROWS).split(",")):
         path = folder / f"{rows}.csv"
@@ -69,16 +70,16 @@ def _write_rows(path: Path, rows: int) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "title", "context", "question", "answer"])
-        passages = generate_texts(-(-rows // _QUESTIONS_A_PASSAGE))
+        passages = generate_texts(-(-rows // _QUESTIONS_PER_PASSAGE))
         for number, passage in enumerate(passage[:_PASSAGE_LENGTH].strip() for passage in passages):
             words = passage.split()
-            for _ in range(_QUESTIONS_A_PASSAGE):
+            for _ in range(_QUESTIONS_PER_PASSAGE):
                 question = " ".join(rng.choices(words, k=6))
                 writer.writerow([f"q{rng.getrandbits(64)}", f"글 {number // 7}", passage, question, rng.choice(words)])
 
 
 def _read(path: Path, checkout: Path) -> tuple[float, int]:
     command = [sys.executable, "-c", _PROGRAM, str(path)]
-    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
-    seconds, peak = json.loads(done.stdout)
+    completed = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
+    seconds, peak = json.loads(completed.stdout)
     return seconds, peak

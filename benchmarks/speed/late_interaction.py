@@ -1,7 +1,8 @@
-"""Late interaction with all passages and with candidates, by the packaged base: on KorQuAD, and on 100,000 passages.
+"""Measure late interaction with the packaged base: `python -m benchmarks late_interaction`, `late_large`.
 
-Encoding so many takes hours, so their tokens are made of KorQuAD's: each is a passage of it in which about half of the
-runs of 16 tokens come from other passages, with noise on every token. `LATE_PASSAGES` says how many these are.
+`late_interaction` compares exhaustive search on KorQuAD with candidates of the centroid index. `late_large` searches
+`LATE_PASSAGES` (100,000) passages. Encoding them would take hours, so they are synthetic: KorQuAD passages in which
+about half of the runs of 16 tokens come from other passages, with noise added to each token.
 """
 
 import os
@@ -24,19 +25,18 @@ from mrc_workbench.retrieval.dense import max_sim
 
 _NARROW = 128
 _DEPTH = 100
-# questions of KorQuAD; those asked of many passages
+# numbers of questions: on KorQuAD, and for latencies
 _SAMPLED_QUESTIONS = 300
 _SINGLE_QUESTIONS = 100
 _NAMES = {0: "half precision", 2: "2 bits", 1: "1 bit"}
-# noise: length of the vector added to a token's vector of length 1
-_RUN = 16
-_EXCHANGED = 0.5
-_NOISE = 0.2
+_RUN = 16  # tokens
+_EXCHANGED = 0.5  # fraction of runs
+_NOISE = 0.2  # length of the vector added to a token's unit vector
 _BLOCK = 1024
 
 
 def late_interaction() -> list[str]:
-    """Return a row for each way to keep and to compare the tokens of KorQuAD's passages."""
+    """Return a row for each way to store and to search the tokens of KorQuAD's passages."""
     lines = [*_HEAD]
     with workspace():
         question_set = read_file(korquad()).question_set
@@ -47,15 +47,15 @@ def late_interaction() -> list[str]:
 
 
 def late_large() -> list[str]:
-    """Return the row of a size at which a full comparison is acceptable."""
+    """Return the row of the synthetic passages; exhaustive search is still feasible at this size."""
     with workspace():
         passages, questions, _ = _encode_set(read_file(korquad()).question_set, _NARROW)
         return [*_HEAD, *_measure_large(passages, questions.between(0, _SINGLE_QUESTIONS))]
 
 
 _HEAD = (
-    "| passages | dimensions | tokens kept in | bytes a passage | index, s | ms a question, median | p95 | nDCG@10 "
-    "| recall@10 | @100 |",
+    "| passages | dimensions | tokens stored in | bytes per passage | index, s | ms per question, median | p95 "
+    "| nDCG@10 | recall@10 | @100 |",
     "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
 )
 
@@ -65,7 +65,7 @@ def _measure_korquad(passages: TokenVectors, questions: TokenVectors, relevant: 
     size = f"{len(passages):,} | {passages.vectors.shape[1]}"
     bytes_ = f"{passages.vectors.nbytes / len(passages):,.0f}"
     quality = f"{_ndcg(exact, relevant):.2f} | 1.0000 | 1.0000"
-    lines = [f"| {size} | half precision, all compared | {bytes_} | – | {times} | {quality} |"]
+    lines = [f"| {size} | half precision, exhaustive | {bytes_} | – | {times} | {quality} |"]
     for bits, name in _NAMES.items():
         began = perf_counter()
         index = TokenIndex.from_blocks([(np.arange(len(passages)), passages)], len(passages), bits)
@@ -89,7 +89,7 @@ def _measure_large(passages: TokenVectors, questions: TokenVectors) -> list[str]
 
 
 class _ExactRankings:
-    """The first passages of each question, compared with all that pass by."""
+    """The top passages of each question by exhaustive search, updated block by block."""
 
     def __init__(self, questions: TokenVectors) -> None:
         self._questions = questions
@@ -108,7 +108,7 @@ class _ExactRankings:
 
 
 def _synthetic_blocks(passages: TokenVectors, count: int) -> Iterator[Block]:
-    """Yield so many passages made of these, which differ from block to block and are the same every time."""
+    """Yield `count` synthetic passages in seeded blocks, generated from `passages`."""
     n_tokens = len(passages.vectors)
     vectors = passages.vectors.astype(np.float32)
     n_blocks = -(-count // _BLOCK)
@@ -128,7 +128,7 @@ def _synthetic_blocks(passages: TokenVectors, count: int) -> Iterator[Block]:
 
 
 def _encode_set(question_set: QuestionSet, dimensions: int) -> tuple[TokenVectors, TokenVectors, np.ndarray]:
-    """Return the tokens of all passages, those of some questions, and the row of the passage that answers each."""
+    """Return the tokens of all passages and of sampled questions, and the rows of their relevant passages."""
     texts = question_set.passages.indexed_texts(title=True)
     questions = question_set.questions
     DEFAULT.write()
@@ -140,7 +140,7 @@ def _encode_set(question_set: QuestionSet, dimensions: int) -> tuple[TokenVector
 
 
 def _exact_rankings(passages: TokenVectors, questions: TokenVectors) -> tuple[np.ndarray, str]:
-    """Return the first passages of each question, and the seconds per question."""
+    """Return the top passages of each question by exhaustive search, and cells with milliseconds per question."""
     rankings = []
     seconds = []
     for row in range(len(questions)):
@@ -157,7 +157,7 @@ def _search_each(index: TokenIndex, questions: TokenVectors) -> np.ndarray:
 
 
 def _line(index: TokenIndex, built: float, questions: TokenVectors) -> str:
-    """Return bytes, seconds to build, and milliseconds of questions asked one at a time, the best of three rounds."""
+    """Return cells: bytes per passage, build seconds, and milliseconds per question in the best of three rounds."""
     rounds = []
     for _ in range(3):
         seconds = []

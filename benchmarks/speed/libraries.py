@@ -1,9 +1,9 @@
-"""This project's use of libraries against their plain use, in turns: encoding KorQuAD's passages by a BERT of base size
-(`ENCODING_TEXTS`: how many, 64), reranking BM25's top 50 passages of its questions, Korean morphemes against a loop
-over Kiwi; and the speed of reading stored tokens.
+"""Compare encoding, reranking and analysis with the libraries' defaults.
 
-With a reranker of base size, a thousand questions take the library hours: larger models get fewer. `ANALYZED_PASSAGES`
-is the number of synthetic passages to read beside KorQuAD's (50000); they are split into bigrams, which is fast.
+`python -m benchmarks encoding reranking analyzers` runs all. `encoding` encodes `ENCODING_TEXTS` (64) passages of
+KorQuAD with a BERT of base size. `reranking` reranks BM25's top 50; larger models get fewer questions, since the
+library would take hours. `analyzers` compares Korean morphological analysis with a loop over Kiwi, and measures how
+fast stored tokens are read, of KorQuAD and of `ANALYZED_PASSAGES` (50000) synthetic passages.
 """
 
 import os
@@ -35,18 +35,18 @@ _ENCODER_PEER = f"sentence-transformers {version('sentence-transformers')} encod
 
 
 def encoding() -> list[str]:
-    """Return seconds of both, at both lengths, and the lowest cosine between their vectors."""
+    """Return a Markdown table: rates of both at two lengths, and the lowest cosine of float32 and our vectors."""
     texts = [passage.text for passage in read_file(korquad()).question_set.passages]
     sampled_rows = np.random.default_rng(0).permutation(len(texts))[: int(os.environ.get("ENCODING_TEXTS", "64"))]
     sample = [texts[row] for row in sampled_rows]
-    columns = ("tokens read", "passages a second, plain", "ours", "times faster", "lowest cosine")
+    columns = ("maximum length, tokens", "passages per second, library", "ours", "times faster", "lowest cosine")
     lines = [f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|"]
     measured = []
     for max_length, batch in ((128, sample), (512, sample[: max(8, len(sample) // 4)])):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["MRC_WORKSPACE"] = folder
             model = bi_encoder(Path(folder, "base"), texts, max_length)
-            measured.append(_encoding_in_turns(model, batch, max_length))
+            measured.append(_compare_encoding(model, batch, max_length))
             cosine = _lowest_cosine(model, batch)
         lines.append(f"| {max_length} | {rate_cells(measured[-1], len(batch))} | {cosine:.6f} |")
     peers.save_results(measured)
@@ -54,24 +54,24 @@ def encoding() -> list[str]:
 
 
 def rate_cells(result: peers.PeerResult, count: int) -> str:
-    """Return how many of `count` things both do a second, and how many times faster ours is, as cells of a table."""
+    """Return table cells: the items per second of the library and of ours, and the ratio with its range."""
     low, high = result.spread or (0.0, 0.0)
-    plain = count / (result.theirs or 1.0)
+    library = count / (result.theirs or 1.0)
     ours = count / result.ours
-    return f"{plain:.2f} | {ours:.2f} | {result.ratio or 0.0:.2f} ({low:.2f} to {high:.2f})"
+    return f"{library:.2f} | {ours:.2f} | {result.ratio or 0.0:.2f} ({low:.2f} to {high:.2f})"
 
 
-def _encoding_in_turns(model: Path, texts: list[str], max_length: int) -> peers.PeerResult:
+def _compare_encoding(model: Path, texts: list[str], max_length: int) -> peers.PeerResult:
     from sentence_transformers import SentenceTransformer
 
-    plain = SentenceTransformer(str(model), device="cpu", model_kwargs={"dtype": "float32"})
+    library = SentenceTransformer(str(model), device="cpu", model_kwargs={"dtype": "float32"})
     ours = BiEncoder(find_model(str(model)), [], precision=Precision.AUTO)
-    return peers.compare_in_turns(
+    return peers.compare_alternately(
         "Encoding, base size",
         _ENCODER_PEER,
         f"{len(texts)} passages, {max_length} tokens",
         lambda: ours.encode("passage", texts),
-        lambda: plain.encode(texts, normalize_embeddings=True),
+        lambda: library.encode(texts, normalize_embeddings=True),
         target=_ENCODING_TARGET,
     )
 
@@ -90,17 +90,24 @@ _MAX_LENGTH = 512
 _RERANKING_ROUNDS = 2
 _RERANKING_TARGET = 2.5
 _RERANKER_PEER = f"sentence-transformers {version('sentence-transformers')} predict, float32"
-_MODELS = {"2 layers of 128": (TINY, 1000), "6 layers of 384": (SMALL, 40), "base size": (BASE, 8)}  # and questions
+_MODELS = {
+    "2 layers of width 128": (TINY, 1000),
+    "6 layers of width 384": (SMALL, 40),
+    "base size": (BASE, 8),
+}  # number of questions
 Pairs = list[tuple[str, str]]
 
 
 def reranking() -> list[str]:
-    """Return the pairs a second of both for each model, and how alike both order each question's passages."""
+    """Return a Markdown table: pairs per second of both by model, and the rank correlation of their scores."""
     question_set = read_file(korquad()).question_set
     texts = question_set.passages.indexed_texts(title=True)
     max_questions = max(questions for _, questions in _MODELS.values())
     sampled_rows = np.random.default_rng(0).permutation(len(question_set.questions))[:max_questions]
-    lines = ["| model | pairs a second, plain | ours | times faster | Spearman's rho |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| model | pairs per second, library | ours | times faster | Spearman's rho |",
+        "|---|---:|---:|---:|---:|",
+    ]
     measured = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
@@ -109,26 +116,26 @@ def reranking() -> list[str]:
         for name, (size, questions) in _MODELS.items():
             pairs = [(queries[row], texts[passage]) for row in range(questions) for passage in candidates[row].tolist()]
             model = cross_encoder(Path(folder, name.replace(" ", "-")), texts, _MAX_LENGTH, size)
-            result, rho = _reranking_in_turns(name, model, pairs)
+            result, rho = _compare_reranking(name, model, pairs)
             measured.append(result)
             lines.append(f"| {name} | {rate_cells(result, len(pairs))} | {rho:.4f} |")
     peers.save_results(measured)
     return lines
 
 
-def _reranking_in_turns(name: str, model: Path, pairs: Pairs) -> tuple[peers.PeerResult, float]:
+def _compare_reranking(name: str, model: Path, pairs: Pairs) -> tuple[peers.PeerResult, float]:
     import torch
     from sentence_transformers import CrossEncoder
 
     identity = torch.nn.Identity()
-    plain = CrossEncoder(str(model), device="cpu", model_kwargs={"dtype": "float32"})
-    plain.predict(pairs[:1], activation_fn=identity)  # loads what the first call loads
+    library = CrossEncoder(str(model), device="cpu", model_kwargs={"dtype": "float32"})
+    library.predict(pairs[:1], activation_fn=identity)  # the first call loads modules
     rounds = []
     for _ in range(_RERANKING_ROUNDS):
         ours = CrossEncoderScorer(find_model(str(model)), [], precision=Precision.AUTO, new_head=True)
         ours.score(pairs[:1])
         our_seconds, reduced = _timed(partial(ours.score, pairs))
-        their_seconds, exact = _timed(partial(plain.predict, pairs, activation_fn=identity))
+        their_seconds, exact = _timed(partial(library.predict, pairs, activation_fn=identity))
         rounds.append((our_seconds, their_seconds))
     by_question = zip(exact.reshape(-1, _DEPTH), reduced.reshape(-1, _DEPTH), strict=True)
     rho = float(
@@ -144,13 +151,13 @@ def _timed(work: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
     return perf_counter() - start, scores
 
 
-_READING_ROUNDS = 5  # of reading; Kiwi is slow, and two will do
-_TARGET_RATE = 100  # MB a second
+_READING_ROUNDS = 5
+_TARGET_RATE = 100  # MB per second
 _TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
 
 
 def analyzers() -> list[str]:
-    """Return both comparisons as lines of a report."""
+    """Return a list: analysis compared with Kiwi, and the rates of reading stored tokens."""
     texts = list(read_file(korquad()).question_set.passages.indexed_texts(title=True))
     many = list(islice(synthetic_data.generate_texts(_size()), _size()))
     kiwi = _compare_with_loop(texts)
@@ -162,8 +169,8 @@ def analyzers() -> list[str]:
     low, high = kiwi.spread or (0.0, 0.0)
     speed = f"{kiwi.ratio:.2f} times faster ({low:.2f} to {high:.2f})"
     return [
-        f"{kiwi.name}, {kiwi.size}: {kiwi.ours:.2f} s, {kiwi.peer} {kiwi.theirs:.2f} s, {speed}",
-        *(f"{result.name}, {result.size}: {result.ours:,.0f} {result.unit}; {result.note}" for result in rates),
+        f"- {kiwi.name}, {kiwi.size}: {kiwi.ours:.2f} s, {kiwi.peer} {kiwi.theirs:.2f} s, {speed}",
+        *(f"- {result.name}, {result.size}: {result.ours:,.0f} {result.unit}; {result.note}" for result in rates),
     ]
 
 
@@ -178,16 +185,16 @@ def _compare_with_loop(texts: Sequence[str]) -> peers.PeerResult:
     rounds = {"ours": count(), "theirs": count()}
 
     def numbered_texts(side: str) -> list[str]:
-        number = next(rounds[side])  # ours remembers the texts that it has seen
+        number = next(rounds[side])  # new texts each round, since ours caches tokens
         return [f"{text}\n{number}" for text in texts]
 
     def loop() -> list[list[str]]:
         analyzed = [kiwi.tokenize(text) for text in numbered_texts("theirs")]
         return [[token.form.lower() for token in tokens if token.tag.startswith(_TAGS)] for tokens in analyzed]
 
-    return peers.compare_in_turns(
-        "Kiwi's morphemes",
-        f"kiwipiepy {version('kiwipiepy')}, a text at a time, 1 worker",
+    return peers.compare_alternately(
+        "Morphological analysis (Kiwi)",
+        f"kiwipiepy {version('kiwipiepy')}, one text at a time, 1 worker",
         f"{len(texts):,} passages",
         lambda: analyze(Analyzer.KIWI, numbered_texts("ours")),
         loop,
@@ -196,32 +203,27 @@ def _compare_with_loop(texts: Sequence[str]) -> peers.PeerResult:
 
 
 def _measure_rereading(analyzer: Analyzer, texts: Sequence[str]) -> list[peers.PeerResult]:
-    """The speed of reading stored tokens, and the part of the time that the digest of the texts, which is their key,
-    takes.
-    """
+    """Return the rates of reading stored tokens; the note has the time of hashing the texts, which is their key."""
     tokens = tokens_of(analyzer, texts)
     seconds = _seconds(lambda: tokens_of(analyzer, texts))
-    digest = _seconds(lambda: fingerprint_of(texts))
+    hashing = _seconds(lambda: fingerprint_of(texts))
     size_label = f"{analyzer.value}, {len(texts):,} passages"
     note = (
-        f"target {_TARGET_RATE} or more; of {seconds * 1000:.1f} ms the digest of the texts takes {digest * 1000:.1f}"
+        f"target {_TARGET_RATE} or more; {hashing * 1000:.1f} of {seconds * 1000:.1f} ms are spent on hashing the texts"
     )
     sizes = {"of tokens": token_bytes(tokens), "of text": sum(len(text.encode()) for text in texts)}
     return [
-        peers.PeerResult(f"Kept tokens read, MB {what}", "", size_label, size / 10**6 / seconds, unit="MB/s", note=note)
-        for what, size in sizes.items()
+        peers.PeerResult(
+            f"Reading stored tokens, MB {unit}", "", size_label, size / 10**6 / seconds, unit="MB/s", note=note
+        )
+        for unit, size in sizes.items()
     ]
 
 
 def token_bytes(tokens: Tokens) -> int:
-    """Size of a text's tokens as arrays, and of their vocabulary in UTF-8, a byte between two of them."""
+    """Return the size of the token arrays, plus the vocabulary in UTF-8 with a separator byte per word."""
     return int(tokens.ids.nbytes + tokens.offsets.nbytes + sum(len(token.encode()) + 1 for token in tokens.vocabulary))
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    took = []
-    for _ in range(_READING_ROUNDS):
-        start = perf_counter()
-        work()
-        took.append(perf_counter() - start)
-    return median(took)
+    return median(peers.measure_seconds(work) for _ in range(_READING_ROUNDS))

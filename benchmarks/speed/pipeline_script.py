@@ -1,7 +1,6 @@
-"""Reads pairs by the question-answering pipeline of transformers 4, one after the other: `MODEL PAIRS ANSWERS`.
+"""Answer questions with the question-answering pipeline of transformers 4: `MODEL PAIRS ANSWERS`.
 
-Run it with transformers 4: version 5 has no such pipeline. It prints the seconds of each round as a line on the
-standard output; a line on the standard input starts the next round.
+Version 5 does not have this pipeline. A line on stdin starts a round over all pairs; its seconds are a line on stdout.
 """
 
 import json
@@ -12,7 +11,7 @@ from typing import Any
 
 
 def main(model: str, pairs_file: str, answers_file: str) -> None:
-    """Load, then read all pairs whenever a line comes in."""
+    """Load the model, then process all pairs for each input line."""
     from transformers import PreTrainedTokenizerFast, pipeline  # type: ignore[import-untyped, unused-ignore]
 
     pairs = json.loads(Path(pairs_file).read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""Reading KorQuAD's passages for its questions: ours against transformers' question-answering pipeline, in turns.
+"""Compare span extraction with transformers' question-answering pipeline: `python -m benchmarks reading`.
 
-The pipeline is that of transformers 4, the last version that has it, installed in a separate folder. It is used as
-documented, a question and a passage at a time. READER is the model: a folder or a finished run; without it, the
-packaged base with a random head.
+The pipeline is that of transformers 4, the last version that has it, installed into a temporary folder. As documented,
+it processes one pair of question and passage at a time. `READER` is the model, a folder or a finished run; by default
+the packaged base with a random head.
 """
 
 import json
@@ -32,7 +32,7 @@ Pairs = list[tuple[str, str]]
 
 
 def reading() -> list[str]:
-    """Return pairs a second of both, and how many spans are the same."""
+    """Return a Markdown table: pairs per second of both, and the fraction of equal spans."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["MRC_WORKSPACE"] = str(folder)
@@ -48,18 +48,23 @@ def reading() -> list[str]:
                 ours = perf_counter() - began
                 rounds.append((ours, pipeline.seconds()))
                 same = _fraction_equal(pairs, spans, pipeline.spans())
+    peer = f"{_PIPELINE[0].replace('==', ' ')} question-answering pipeline"
     result = peers.summarize_rounds(
-        "Reading for answers", f"{_PIPELINE[0].replace('==', ' ')} question-answering pipeline", f"{_PAIRS:,} pairs",
-        rounds, target=_TARGET_SPEEDUP, note=f"{same:.1%} of the spans the same",
-    )  # fmt: skip
+        "Extractive question answering",
+        peer,
+        f"{_PAIRS:,} pairs",
+        rounds,
+        target=_TARGET_SPEEDUP,
+        note=f"{same:.1%} of the answer spans are equal",
+    )
     peers.save_results([result])
     return [
-        "| | pairs a second |",
+        "| | pairs per second |",
         "|---|---:|",
         f"| the pipeline | {_PAIRS / (result.theirs or 0):.2f} |",
         f"| ours | {_PAIRS / result.ours:.2f} |",
         "",
-        f"{result.ratio:.2f} times as many; {same:.1%} of the spans are the same.",
+        f"{result.ratio:.2f} times as many; {same:.1%} of the answer spans are equal.",
     ]
 
 
@@ -72,7 +77,7 @@ def _pairs() -> Pairs:
 
 
 def _model(folder: Path) -> Path:
-    """The folder of the model that both load: a base is given its head once, and saved."""
+    """Save the model with its (random) head, so that both load the same; returns its folder."""
     reader = SpanReader(find_model(os.environ.get("READER", DEFAULT.reference)), new_head=True)
     reader.model.save_pretrained(str(folder / "model"))
     return folder / "model"
@@ -85,7 +90,7 @@ def _fraction_equal(pairs: Pairs, spans: Spans, theirs: list[list[int]]) -> floa
 
 
 class _Pipeline:
-    """The pipeline in a new process, which waits while ours reads."""
+    """The pipeline in a new process, which is idle while ours runs."""
 
     def __init__(self, folder: Path, model: Path, pairs: Pairs) -> None:
         self._folder = folder
@@ -110,13 +115,13 @@ class _Pipeline:
         self._process.wait()
 
     def seconds(self) -> float:
-        """Let it read all pairs; returns its seconds."""
+        """Run the pipeline over all pairs; returns the seconds."""
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         return float(self._line())
 
     def spans(self) -> list[list[int]]:
-        """The letters of its answers."""
+        """Return the start and end characters of the answers."""
         answer_spans: list[list[int]] = json.loads((self._folder / "answers.json").read_text(encoding="utf-8"))
         return answer_spans
 

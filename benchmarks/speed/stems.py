@@ -1,15 +1,15 @@
-"""The speed of analysis and search with stems, against words: from texts to stored tokens, to an index, to rankings.
-Each round works in an empty folder, so no round reads the output of an earlier one; both take turns.
+"""Compare the speed of analysis, indexing and search with stems and with words: `python -m benchmarks stem_speed`.
+
+Both alternate; each round has an empty workspace.
 """
 
 import os
 import tempfile
-from collections.abc import Callable
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.peers import measure_seconds
 from benchmarks.synthetic_data import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
@@ -23,14 +23,14 @@ _DEPTH = 100
 
 class _Seconds(NamedTuple):
     analysis: float
-    build: float  # of an index, with the tokens stored
+    build: float  # of an index from stored tokens
     search: float
 
 
 def stem_speed() -> list[str]:
-    """Return a Markdown table: rates with words and with stems, and the ratio of the medians of all rounds."""
+    """Return a Markdown table: rates with words and with stems, and their ratio, by medians of the rounds."""
     lines = [
-        "| set | tokens | | words | stems | stems / words |",
+        "| dataset | tokens | rate | words | stems | stems / words |",
         "|---|---:|---|---:|---:|---:|",
     ]
     for name, path in development_sets().items():
@@ -43,17 +43,17 @@ def stem_speed() -> list[str]:
 
 def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
     n_tokens = len(tokens_of(Analyzer.WORD, question_set.passages.indexed_texts(title=True)).ids)
-    amounts = {"tokens a second": n_tokens, "passages indexed a second": len(question_set.passages)}
-    amounts["questions a second"] = len(question_set.questions)
+    amounts = {"tokens per second": n_tokens, "passages indexed per second": len(question_set.passages)}
+    amounts["questions per second"] = len(question_set.questions)
     rounds = [
         [_measure_analyzer(question_set, analyzer) for analyzer in (Analyzer.WORD, stems)] for _ in range(_ROUNDS + 1)
     ]
-    words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # loading and compiling count to the first round
+    words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # the first round loads and compiles
     lines: list[str] = []
-    for (what, amount), of_words, of_stems in zip(amounts.items(), words, stemmed, strict=True):
+    for (rate, amount), word_seconds, stem_seconds in zip(amounts.items(), words, stemmed, strict=True):
         first = f"{name} | {n_tokens:,}" if not lines else " | "
-        rates = f"{amount / of_words:,.0f} | {amount / of_stems:,.0f} | {of_words / of_stems:.2f}"
-        lines.append(f"| {first} | {what} | {rates} |")
+        rates = f"{amount / word_seconds:,.0f} | {amount / stem_seconds:,.0f} | {word_seconds / stem_seconds:.2f}"
+        lines.append(f"| {first} | {rate} | {rates} |")
     return lines
 
 
@@ -63,14 +63,8 @@ def _measure_analyzer(question_set: QuestionSet, analyzer: Analyzer) -> _Seconds
     options = BM25Options(analyzer)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
-        analysis = _seconds(lambda: tokens_of(analyzer, texts))
-        build = _seconds(lambda: BM25("", question_set.passages, options))
+        analysis = measure_seconds(lambda: tokens_of(analyzer, texts))
+        build = measure_seconds(lambda: BM25("", question_set.passages, options))
         index = BM25("", question_set.passages, options)
-        search = _seconds(lambda: index.search(questions, _DEPTH))
+        search = measure_seconds(lambda: index.search(questions, _DEPTH))
     return _Seconds(analysis, build, search)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = perf_counter()
-    work()
-    return perf_counter() - start

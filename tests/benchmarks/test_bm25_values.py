@@ -1,4 +1,4 @@
-"""Rules for k1 and b are fitted to other sets than they are measured on; segmenters and synonyms count as written."""
+"""Rules for k1 and b are evaluated on datasets that they are not fitted on; segmenters count tokens correctly."""
 
 from collections.abc import Mapping
 
@@ -6,15 +6,13 @@ import numpy as np
 
 from benchmarks.quality.bm25_values import DEFAULT, PAIRS, Rule, SetResult, harmless_pair, report, threshold_rule
 from benchmarks.quality.japanese import _kanji, _Row, _runs, _tokenize, table
-from benchmarks.quality.lexical_options import extract_synonyms
-from mrc_workbench.data.text.dictionary import format_dictionary, read_dictionary
 from tests.doubles import small_set
 
 N_QUESTIONS = 4
 
 
 def set_result(gains: Mapping[tuple[float, float], float], **statistics: float) -> SetResult:
-    """A set whose every question gains so much with these pairs, and nothing with others."""
+    """Return a dataset on which each question has these gains by pair, and no gain with other pairs."""
     values = np.full((len(PAIRS), N_QUESTIONS), 0.5)
     for pair, gain in gains.items():
         values[PAIRS.index(pair)] += gain
@@ -22,7 +20,7 @@ def set_result(gains: Mapping[tuple[float, float], float], **statistics: float) 
     return SetResult(small_set(), values, groups, statistics, (0.01, -0.02, 0.04))
 
 
-def test_the_pair_of_other_sets_loses_on_none_of_them() -> None:
+def test_pair_from_other_datasets_loses_on_none_of_them() -> None:
     first = set_result({(1.2, 0.4): 0.3, (0.6, 0.4): 0.1})
     second = set_result({(1.2, 0.4): -0.01, (0.6, 0.4): 0.1})
     assert PAIRS[harmless_pair([first])] == (1.2, 0.4)
@@ -30,7 +28,7 @@ def test_the_pair_of_other_sets_loses_on_none_of_them() -> None:
     assert PAIRS[harmless_pair([set_result({pair: -0.1 for pair in PAIRS if pair != DEFAULT})])] == DEFAULT
 
 
-def test_rule_splits_sets_by_the_statistic_with_the_largest_gain() -> None:
+def test_rule_splits_datasets_by_the_statistic_with_the_largest_gain() -> None:
     short = [set_result({(0.3, 0.0): 0.2}, length=value, other=other) for value, other in ((5.0, 1.0), (10.0, 4.0))]
     long = [set_result({(2.0, 1.0): 0.2}, length=value, other=other) for value, other in ((30.0, 2.0), (60.0, 3.0))]
     rule = threshold_rule([*short, *long])
@@ -39,7 +37,7 @@ def test_rule_splits_sets_by_the_statistic_with_the_largest_gain() -> None:
     assert Rule("length", 20.0, 1, 2).pair({"length": 20.0}) == 2
 
 
-def test_the_report_measures_the_pair_of_the_other_sets() -> None:
+def test_report_evaluates_the_pair_from_other_datasets() -> None:
     sets = {
         "first": set_result({(1.2, 0.4): 0.1}, length=1.0),
         "second": set_result({(2.0, 0.6): 0.2}, length=2.0),
@@ -67,34 +65,3 @@ def test_table_compares_segmentations_with_bigrams() -> None:
     assert lines[2] == "| bigrams | 50.00 |  | 10 | 100 |"
     assert lines[3].startswith("| more | 100.00 | +50.00 (")
     assert lines[3].endswith("| 2,000 | 50 |")
-
-
-def groups(*texts: str, min_texts: int = 1) -> set[tuple[str, ...]]:
-    return set(extract_synonyms(texts, min_texts).synonyms)
-
-
-def test_names_behind_a_word_are_its_synonyms() -> None:
-    assert groups("유엔(영어: United Nations, 국제연합)은 1945년에 섰다.") == {("유엔", "United Nations", "국제연합")}
-
-
-def test_skips_brackets_without_a_name() -> None:
-    assert groups("세종(1397~1450)은 왕(4대)이다. 서울(서울), 강(길이 514킬로미터에 이르는 큰 강 하나)") == set()
-
-
-def test_assigns_a_name_to_its_most_frequent_group() -> None:
-    texts = ["연합(UN)", "국제연합(UN)과 유럽연합(EU)", "국제연합(UN)"]
-    assert groups(*texts) == {("국제연합", "UN"), ("유럽연합", "EU")}
-    assert groups(*texts, min_texts=2) == {("국제연합", "UN")}
-
-
-def test_a_text_that_repeats_itself_counts_once() -> None:
-    assert groups("나토(NATO), 나토(NATO)", min_texts=2) == set()
-
-
-def test_merges_synonyms_of_synonyms() -> None:
-    assert groups("국제연합(UN)", "국제연합(UN)", "UN(유엔)") == {("국제연합", "UN", "유엔")}
-
-
-def test_the_groups_can_be_read_as_a_dictionary() -> None:
-    dictionary = extract_synonyms(["국제연합(UN)", "UN(유엔, 국제기구)", "국제기구(기구)", "블랙펄(Black Pearl)"], 1)
-    assert read_dictionary(format_dictionary(dictionary).encode()) == dictionary

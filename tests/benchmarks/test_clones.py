@@ -1,4 +1,4 @@
-"""Cloned passages have the word distribution of the originals, and a question finds its passage."""
+"""Cloned passages have the word distribution of the originals, and questions retrieve their passage."""
 
 import os
 from collections import Counter
@@ -39,7 +39,7 @@ def test_first_clones_keep_the_words_of_the_articles(few: Articles) -> None:
     clones = clone_articles(few, 4)
     texts = clones.tokens.texts()
     assert sorted(passage[0] for passage in texts) == ["birds", "birds", "fish", "fish"]
-    assert texts[0][0] == texts[1][0]  # passages of an article stand together
+    assert texts[0][0] == texts[1][0]  # passages of an article are consecutive
     words = Counter(word for passage in texts for word in passage[1:])
     assert words == Counter(" ".join((*FISH, *BIRDS)).lower().replace(".", "").split())
 
@@ -49,7 +49,7 @@ def test_question_uses_words_of_its_passage(few: Articles) -> None:
         clones = clone_articles(few, 40, seed)
         passages = clones.tokens.texts()
         hides, owl = clones.questions.texts()
-        assert len(hides) == 4  # one of its words no passage ever held
+        assert len(hides) == 4  # the other word is in no passage
         assert {*hides[1:]} <= {*passages[clones.relevant[0]]}
         assert {*owl} <= {*passages[clones.relevant[1]]}
 
@@ -62,7 +62,7 @@ def test_passages_are_the_same_for_the_same_seed(few: Articles) -> None:
 
 
 def test_rejects_fewer_passages_than_the_source(few: Articles) -> None:
-    with pytest.raises(ValueError, match="3 passages cannot hold the 4 that are cloned"):
+    with pytest.raises(ValueError, match="3 passages cannot contain the 4 that are cloned"):
         clone_articles(few, 3)
 
 
@@ -86,7 +86,7 @@ def test_load_restores_saved_clones(few: Articles, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def korquad() -> QuestionSet:
     if not KORQUAD.is_file():
-        pytest.skip("needs KorQuAD_v1.0_dev.json in the folder that MRC_DATA names")
+        pytest.skip("needs KorQuAD_v1.0_dev.json in MRC_DATA")
     return read_file(KORQUAD).question_set
 
 
@@ -127,7 +127,7 @@ def select_texts(tokens: Tokens, rows: np.ndarray) -> Tokens:
 
 @pytest.mark.slow
 def test_clones_of_half_the_articles_predict_the_vocabulary_of_all(source: Articles) -> None:
-    """Clones are held against text that they were not made of."""
+    """Clones of the first half of the articles are compared with all articles."""
     first = first_half(source)
     clones = clone_articles(first, 2 * len(first.passage_article))
     real = clone_articles(source, 961)
@@ -135,8 +135,9 @@ def test_clones_of_half_the_articles_predict_the_vocabulary_of_all(source: Artic
     same_length = real.tokens.ids[: len(clones.tokens.ids)]
     assert n_words == pytest.approx(len(np.unique(same_length)), rel=0.05)
     for fraction in (0.01, 0.05, 0.2):
-        expected = count_words_above(real.tokens, fraction)
-        assert count_words_above(clones.tokens, fraction) == pytest.approx(expected, rel=0.1)
+        assert count_words_above(clones.tokens, fraction) == pytest.approx(
+            count_words_above(real.tokens, fraction), rel=0.1
+        )
 
 
 @pytest.mark.slow
@@ -171,8 +172,8 @@ def count_words_above(tokens: Tokens, fraction: float) -> int:
 
 
 def document_fractions(tokens: Tokens) -> np.ndarray:
-    """The share of passages that hold each word."""
+    """Return the fraction of passages that contain each word."""
     shape = (len(tokens), len(tokens.vocabulary))
-    held = csr_array((np.ones_like(tokens.ids), tokens.ids, tokens.offsets), shape, copy=True)
-    held.sum_duplicates()
-    return np.bincount(held.indices, minlength=len(tokens.vocabulary)) / len(tokens)
+    matrix = csr_array((np.ones_like(tokens.ids), tokens.ids, tokens.offsets), shape, copy=True)
+    matrix.sum_duplicates()
+    return np.bincount(matrix.indices, minlength=len(tokens.vocabulary)) / len(tokens)

@@ -1,4 +1,4 @@
-"""The scripts of the same work in several libraries: what counts as a line, what agrees, and that they run."""
+"""Scripts for the same task run with each library, and their lines, metrics and differences are reported."""
 
 import json
 from pathlib import Path
@@ -21,23 +21,23 @@ of two lines"""),
 '''
 
 
-def test_lines_of_code_are_counted_without_docstrings_comments_and_blank_lines(tmp_path: Path) -> None:
+def test_counts_lines_of_code_without_docstrings_comments_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(SCRIPT, encoding="utf-8")
     assert code_lines(path) == 5
 
 
-def test_every_library_has_a_script_of_every_task() -> None:
+def test_each_library_has_a_script_for_each_task() -> None:
     assert all(measure.script(task, library).is_file() for task in TASKS for library in LIBRARIES)
     assert all(set(library.packages) == set(TASKS) for library in LIBRARIES)
 
 
-def test_the_last_line_of_a_script_holds_its_output() -> None:
+def test_parses_the_last_line_of_a_script() -> None:
     printed = 'Indexing\n{"a": [0.5, 1, 0.25], "b": [0.25, 1, 0.25], "p": 0.04}\n'
     assert Output.parse(printed) == Output((0.5, 1, 0.25), (0.25, 1, 0.25), 0.04)
 
 
-def test_the_largest_difference_between_libraries_is_reported() -> None:
+def test_reports_the_largest_difference_between_libraries() -> None:
     outputs = {"x": Output((0.5, 1), (0.25, 1), 0.1), "y": Output((0.5, 0.99), (0.25, 1), 0.2)}
     assert agreement(outputs) == (
         "On the same two runs, the metrics of 2 libraries differ by at most 1.0000 percentage points."
@@ -55,7 +55,7 @@ def test_missing_library_has_a_row_without_metrics(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
-    """A collection in BEIR's format; ids that are the same for a query and a passage are no reason to leave it out."""
+    """A collection in BEIR's format, in which queries and passages share ids; such passages must not be skipped."""
     passages = {str(row): text for row, text in enumerate(("red apple", "green pear", "blue sky", "red sky"), start=1)}
     corpus = [{"_id": id_, "title": "", "text": text} for id_, text in passages.items()]
     queries = [{"_id": str(row), "text": text} for row, text in enumerate(("red apple", "sky", "green"), start=1)]

@@ -1,4 +1,4 @@
-"""Published figures are data with a source; the documents show them and what the benchmark measured, and no other."""
+"""Published scores have a source; the page shows them beside the measured ones, and no other numbers."""
 
 import re
 from pathlib import Path
@@ -14,17 +14,17 @@ from tests.doubles import small_set
 from tests.retrieval.compared import rankings_of
 
 PAGE = PROJECT / "docs" / "quality.md"
-OWN = re.compile(r"\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)|set not at hand")
+OWN = re.compile(r"\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)|dataset not available")
 
 
 def section() -> str:
-    """The section of published figures of the page of quality."""
+    """Return the section of published results of the page on quality."""
     text = PAGE.read_text(encoding="utf-8")
     return text.partition("\n## Published results\n")[2].partition("\n## ")[0]
 
 
-def marked() -> list[str]:
-    """The lines that the benchmark wrote."""
+def generated_lines() -> list[str]:
+    """Return the lines that the benchmark wrote."""
     return section().partition("<!-- bench: published -->\n")[2].partition("<!-- /bench -->")[0].splitlines()
 
 
@@ -35,7 +35,9 @@ def test_every_metric_has_a_source_and_every_source_a_metric() -> None:
     assert {metric.source for published_set in known.set for metric in published_set.metric} == set(ids)
 
 
-@pytest.mark.parametrize("change", [("https://", "http://"), ("37.143", "371.43"), ("read = ", "seen = ")])
+@pytest.mark.parametrize(
+    "change", [("https://", "http://"), ("value = 37.143", "value = 371.43"), ("read = ", "seen = ")]
+)
 def test_rejects_metrics_without_a_valid_source(tmp_path: Path, change: tuple[str, str]) -> None:
     path = tmp_path / "published.toml"
     text = (PROJECT / "benchmarks" / "published.toml").read_text(encoding="utf-8")
@@ -46,28 +48,28 @@ def test_rejects_metrics_without_a_valid_source(tmp_path: Path, change: tuple[st
 
 def test_page_shows_the_published_metrics() -> None:
     known = read_published()
-    lines = marked()
+    lines = generated_lines()
     rows = [line for line in lines if line.startswith("| ")]
     measured = [OWN.search(row) for row in rows]
     anonymous = [OWN.sub("HERE", row) for row in rows]
     expected = [OWN.sub("HERE", row) for row in table(known, {}) if row.startswith("| ")]
     assert anonymous == expected
-    of_file = {published_set.name: bool(published_set.file) for published_set in known.set}
+    file_by_name = {published_set.name: bool(published_set.file) for published_set in known.set}
     has_file = False
     for row, match in zip(rows[1:], measured[1:], strict=True):
         if row.startswith("| **"):
-            has_file = of_file[row.split("**")[1]]
+            has_file = file_by_name[row.split("**")[1]]
         else:
             assert match is not None
-            assert (match[0] == "set not at hand") is not has_file
+            assert (match[0] == "dataset not available") is not has_file
     assert [line for line in lines if re.match(r"\d+\. \[", line)] == table(known, {})[-len(known.source) :]
 
 
 def test_section_has_no_numbers_outside_generated_tables() -> None:
     text = section()
     assert text
-    by_hand = re.sub(r"<!-- bench: \w+ -->.*?<!-- /bench -->", "", text, flags=re.DOTALL)
-    assert re.findall(r"\d*\.\d+", by_hand) == []
+    written = re.sub(r"<!-- bench: \w+ -->.*?<!-- /bench -->", "", text, flags=re.DOTALL)
+    assert re.findall(r"\d*\.\d+", written) == []
 
 
 def test_table_shows_own_metric_beside_published() -> None:
@@ -75,9 +77,10 @@ def test_table_shows_own_metric_beside_published() -> None:
     published_set = next(candidate for candidate in known.set if candidate.file)
     measure = published_set.metric[0].measure
     rows = table(known, {(published_set.name, measure): OwnMetric(12.3, 10, 15)})
-    beside = [row for row in rows if "| 12.30 (10.00 to 15.00) |" in row]
-    systems = [f"| {metric.system}" for metric in published_set.metric if metric.measure == measure]
-    assert [row.split(" | ")[0] for row in beside] == systems
+    matches = [row for row in rows if "| 12.30 (10.00 to 15.00) |" in row]
+    assert [row.split(" | ")[0] for row in matches] == [
+        f"| {metric.system}" for metric in published_set.metric if metric.measure == measure
+    ]
 
 
 def test_average_precision_equals_trec_eval() -> None:

@@ -1,19 +1,19 @@
-"""What benchmarks tell: tables, sentences and charts, and the numbers in them."""
+"""Benchmarks write tables, sentences and charts with the measured numbers."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import growth, peers
+from benchmarks.quality.article_split import describe_test
 from benchmarks.quality.language_models import SPLIT, _move_test_to_training
 from benchmarks.speed.libraries import token_bytes
-from benchmarks.speed.student_script import fuse, read, recall
-from benchmarks.speed.whole_job import ProcessResult, metric_table, own_seconds, stage_table
 from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analysis import Tokens
+from mrc_workbench.retrieval.significance import PairTest
 
 ROUNDS = [(2.0, 4.0), (1.0, 3.0), (1.0, 5.0)]
 
@@ -42,16 +42,19 @@ def test_table_lists_slow_clicks() -> None:
     from benchmarks.app import ten_sessions
     from benchmarks.app.ten_sessions import ClickCost
 
-    alone = {"quick": ClickCost([0.1], 0, 0), "slow": ClickCost([0.4, 0.6, 0.7], 0, 0)}
+    single = {"quick": ClickCost([0.1], 0, 0), "slow": ClickCost([0.4, 0.6, 0.7], 0, 0)}
     at_once = {"quick": ClickCost([0.2, 0.4, 0.9], 0.05, 0.1), "slow": ClickCost([0.9, 1.0, 1.5], 0.07, 0.2)}
-    bare = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
-    lines = ten_sessions.table(alone, at_once, bare, 3)
+    without_browser = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
+    lines = ten_sessions.table(single, at_once, without_browser, 3)
     assert lines[2] == "| quick | 0.10 | 0.40 | 0.90 | 0.05 | 0.10 | 0.20 | 0.30 |"
     assert lines[3] == "| slow | 0.60 | 1.00 | 1.50 | 0.07 | 0.20 | 0.20 | 1.10 |"
-    assert lines[-1] == "Alone above 0.5 s: slow; slowest of 3 above 1.0 s: slow; and without browsers: slow."
+    assert (
+        lines[-1]
+        == "Above 0.5 s with one session: slow; slowest of 3 above 1.0 s: slow; the same without browsers: slow."
+    )
 
 
-def test_tokens_are_as_large_as_their_arrays_and_their_words() -> None:
+def test_size_of_tokens_counts_arrays_and_words() -> None:
     tokens = Tokens(["가", "ab"], np.array([0, 1, 1], dtype=np.int32), np.array([0, 3], dtype=np.int64))
     assert token_bytes(tokens) == 3 * 4 + 2 * 8 + (3 + 1) + (2 + 1)
 
@@ -61,6 +64,19 @@ def test_moves_test_pairs_to_training() -> None:
     nli = PairSet.from_columns("nli", PairKind.LABELLED, columns, [0, 1, 2] * 2, published=[1, 1, 2, 2, 2, 2])
     rows = split_pairs(_move_test_to_training(nli), SPLIT)
     assert [rows[part].tolist() for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)] == [[2, 3, 4, 5], [0, 1], []]
+
+
+def test_describes_a_negative_difference_as_below_with_a_reversed_interval() -> None:
+    test = PairTest(
+        "new", "old", -0.0033, -0.0126, 0.0061, 0.5, 0.7456, measure="ndcg@10", wins=101, ties=0, losses=116
+    )
+    assert describe_test(test, 3) == (
+        "new is 0.33 points of nDCG@10 below old (-0.61 to 1.26; p = 0.7456, corrected for 3 tests); "
+        "better for 101 questions, worse for 116."
+    )
+    assert describe_test(replace(test, difference=0.0033), 1).startswith(
+        "new is 0.33 points of nDCG@10 above old (-1.26 "
+    )
 
 
 SECONDS = {"linear": {1000: 0.1, 10_000: 1.0}, "square": {1000: 0.2, 10_000: 20.0}, "once": {1000: 5.0}}
@@ -73,7 +89,7 @@ def test_exponents_are_slopes_of_the_logarithms() -> None:
     assert growth.exponents(SECONDS["once"]) == {}
 
 
-def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
+def test_table_has_a_dash_without_a_measurement() -> None:
     assert growth.table(SECONDS)[2:] == [
         "| linear | 0.1 | 1 (1.00) |",
         "| square | 0.2 | 20 (2.00) |",
@@ -82,12 +98,13 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
 
 
 def test_sentence_names_superlinear_stages() -> None:
-    assert growth.sentence(SECONDS).startswith(
-        "In the last step these grow faster than the passages: square (2.00, to 10,000)."
+    assert growth.sentence(SECONDS) == (
+        "Up to the largest size, these stages grow faster than the number of passages: "
+        "square (exponent 2.00 at 10,000). The others do not."
     )
     flat = growth.sentence({"linear": SECONDS["linear"]})
-    assert flat == "Up to the largest size nothing grows faster than the passages: steepest is linear, 1.00."
-    assert growth.sentence({"once": SECONDS["once"]}) == "One size tells nothing of growth."
+    assert flat == "No stage grows faster than the number of passages; linear has the largest exponent, 1.00."
+    assert growth.sentence({"once": SECONDS["once"]}) == "Growth needs at least two sizes."
 
 
 @pytest.mark.slow
@@ -99,7 +116,7 @@ def test_chart_names_every_stage_on_a_white_background(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # its module imports Streamlit
-def test_heaps_law_goes_through_the_half_and_the_whole() -> None:
+def test_heaps_law_fits_the_half_and_the_whole() -> None:
     from benchmarks.large import fit_heaps_law
 
     exponent, scale = fit_heaps_law(["a", "b", "a", "c", "b", "d", "a", "e"])  # 3 distinct of 4, 5 of 8
@@ -118,38 +135,3 @@ def test_documents_have_the_requested_size_and_new_words() -> None:
     assert {len(text.split()) for text in texts} == {100}
     new = {word for text in texts for word in text.split()} - {*real}
     assert len(new) > len({*real}) / 5
-
-
-NAMES = ("BM25", "Dense", "Hybrid", "Reranked")
-
-
-def process_result(seconds: float, stage_seconds: float) -> ProcessResult:
-    metrics = {"recall@1": 0.5, "recall@10": 0.75}
-    return ProcessResult(seconds, dict.fromkeys(NAMES, stage_seconds), dict.fromkeys(NAMES, metrics))
-
-
-def test_counts_seconds_of_components_once() -> None:
-    times = {"BM25": (1.0, 2.0), "Dense": (4.0, 8.0), "Hybrid": (5.0, 10.5), "Reranked": (1.5, 20.0)}
-    retrievers = {name: {"build_seconds": build, "query_seconds": query} for name, (build, query) in times.items()}
-    assert own_seconds(retrievers) == pytest.approx({"BM25": 3.0, "Dense": 12.0, "Hybrid": 0.5, "Reranked": 18.5})
-
-
-def test_the_stages_and_the_rest_make_the_whole() -> None:
-    lines = stage_table(process_result(5.0, 1.0), process_result(50.0, 10.0))
-    assert lines[-2:] == ["| all else | 1.00 | 10.00 | 10.0 |", "| the whole process | 5.00 | 50.00 | 10.0 |"]
-    assert [line.split(" | ")[1:] for line in lines[2:6]] == [["1.00", "10.00", "10.0 |"]] * 4
-
-
-def test_metric_table_shows_both_sides() -> None:
-    assert metric_table(process_result(1, 0), process_result(1, 0))[2] == "| BM25 | 50.00 | 50.00 | 75.00 | 75.00 |"
-
-
-def test_the_script_reads_fuses_and_measures(tmp_path: Path) -> None:
-    paragraphs = [{"context": text, "qas": [{"question": f"{text}?"}]} for text in ("a", "b", "a")]
-    file = tmp_path / "set.json"
-    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), encoding="utf-8")
-    passages, questions, relevant = read(str(file))
-    assert (passages, questions, relevant) == (["t\na", "t\nb"], ["a?", "b?", "a?"], [0, 1, 0])
-    assert fuse([1, 2], [2, 3], 1.0) == [2, 1, 3]  # 1/62 + 1/61, 1/61, 1/62
-    assert fuse([1, 2], [3, 2], 100.0)[:2] == [3, 2]  # 100/61; 1/62 + 100/62
-    assert recall([[0, 1], [0, 1], [1, 0]], relevant, 1) == pytest.approx(1 / 3)

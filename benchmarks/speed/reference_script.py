@@ -1,7 +1,6 @@
-"""A script written in an afternoon from the libraries' documentation: `FILE BI_ENCODER CROSS_ENCODER DEPTH WEIGHT`.
+"""A script with the libraries' defaults, without this project: `FILE BI_ENCODER CROSS_ENCODER DEPTH WEIGHT`.
 
-It uses no code of this project, and every library with its defaults. The last printed line is JSON: the seconds of each
-stage and Recall@1 and @10 of each retriever.
+The last printed line is JSON: the seconds of each stage, and the recall of each retriever.
 """
 
 import json
@@ -13,7 +12,7 @@ K = 100
 
 
 def main(file: str, bi_encoder: str, cross_encoder: str, depth: int, weight: float) -> None:
-    """Read, search four ways and print."""
+    """Read, search with four retrievers, evaluate and print."""
     stages = {}
     start = perf_counter()
     passages, questions, relevant = read(file)
@@ -48,7 +47,7 @@ def main(file: str, bi_encoder: str, cross_encoder: str, depth: int, weight: flo
 
 
 def read(file: str) -> tuple[list[str], list[str], list[int]]:
-    """Read SQuAD's layout: passages, questions, and the place of the passage that each question is about."""
+    """Read SQuAD's layout; returns passages, questions, and the row of the relevant passage of each question."""
     with open(file, encoding="utf-8") as opened:  # noqa: PTH123 - as the documentation of `json` shows it
         data = json.load(opened)["data"]
     passages: list[str] = []
@@ -68,7 +67,7 @@ def read(file: str) -> tuple[list[str], list[str], list[int]]:
 
 
 def search_bm25(passages: list[str], questions: list[str]) -> list[list[int]]:
-    """Cut into morphemes, index, and sort all passages by their scores, a question at a time."""
+    """Index morphemes with rank-bm25, and sort all passages by score, one question at a time."""
     import numpy as np
     from kiwipiepy import Kiwi
     from rank_bm25 import BM25Okapi
@@ -83,7 +82,7 @@ def search_bm25(passages: list[str], questions: list[str]) -> list[list[int]]:
 
 
 def search_dense(passages: list[str], questions: list[str], model_name: str) -> list[list[int]]:
-    """Encode all, and search a flat index."""
+    """Encode passages and questions, and search a flat index."""
     import faiss
     from sentence_transformers import SentenceTransformer
 
@@ -96,7 +95,7 @@ def search_dense(passages: list[str], questions: list[str], model_name: str) -> 
 
 
 def fuse(first: list[int], second: list[int], weight: float) -> list[int]:
-    """Fuse two rankings of a question by their reciprocal ranks; the other one counts `weight` times."""
+    """Fuse two rankings of a question by reciprocal rank; `weight` is that of the second ranking."""
     scores: dict[int, float] = {}
     for ranking, ranking_weight in ((first, 1.0), (second, weight)):
         for rank, passage in enumerate(ranking, start=1):
@@ -107,7 +106,7 @@ def fuse(first: list[int], second: list[int], weight: float) -> list[int]:
 def rerank(
     passages: list[str], questions: list[str], first: list[list[int]], model_name: str, depth: int
 ) -> list[list[int]]:
-    """Sort the first passages of each question by the cross-encoder's scores."""
+    """Sort the top passages of each question by the cross-encoder's scores."""
     from sentence_transformers import CrossEncoder
 
     model = CrossEncoder(model_name)
@@ -125,7 +124,7 @@ def rerank(
 
 
 def recall(rankings: list[list[int]], relevant: list[int], k: int) -> float:
-    """Share of the questions whose passage is among the first k."""
+    """Return the fraction of questions with the relevant passage in the top k."""
     hits = 0
     for ranking, passage in zip(rankings, relevant, strict=True):
         if passage in ranking[:k]:

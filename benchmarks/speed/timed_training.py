@@ -1,6 +1,6 @@
-"""One turn of a training in this process: some steps by a plain script of the library's defaults, or by ours.
+"""Time some steps of one training, by the library's trainer with its defaults or by ours.
 
-`python -m benchmarks.speed.training_turns` reads a turn as JSON and prints its measurements as JSON in the last line.
+`python -m benchmarks.speed.timed_training SETUP` gets the setup as JSON and prints the times as JSON in the last line.
 """
 
 import json
@@ -29,90 +29,90 @@ from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.train import describe_error
 
-PLAIN = "plain"
+LIBRARY = "library"
 OURS = "ours"
-SHARE_OF_MEMORY = 0.95  # of the memory that is free
+MEMORY_FRACTION = 0.95  # of the available memory
 # the library's defaults
 _LEARNING_RATE = 5e-5
 _TEMPERATURE = 0.05
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A model, a way to train it, and a number of steps; the first step is not timed.
+class TrainingSetup:
+    """A model, the trainer (`side`) and the number of steps; the first step is not timed.
 
-    With `batches` both sides use the same rows of the same examples and the library's values, train all weights and
-    drop nothing at random, so that losses can be compared.
+    With `batches`, both sides use the same rows of the same examples, the library's hyperparameters, all weights and no
+    dropout, so that their losses are comparable.
     """
 
     kind: str
     base: str
     side: str
-    columns: str  # file of the examples, as JSON: what a plain script would read
+    columns: str  # JSON file of the examples, for the library's trainer
     batch_size: int = 32
     steps: int = 4
     max_length: int = 0
     objective: str = ""  # of ours, if not the default
     precision: str = Precision.AUTO.value
-    frozen_table: bool = False  # where batches are given
+    has_frozen_table: bool = False  # of embeddings, with `batches`
     batches: list[list[int]] | None = None
 
 
 @dataclass(frozen=True)
-class TurnResult:
-    """Examples a second, the same of the processor's seconds, the most bytes the process had, each step's loss."""
+class TrainingTimes:
+    """Examples per second (`rate`) and per CPU second, peak memory in bytes, and the loss of each step."""
 
     seconds: list[float]  # of the steps after the first
     rate: float
-    processor_rate: float  # what else runs on the machine weighs less on it
+    cpu_rate: float  # depends less on other load
     memory: int
     losses: list[float]
 
 
-def options_of(turn: Turn) -> QuestionOptions:
-    """Our defaults for the packaged base, with any base; the library's defaults if losses are compared.
+def options_of(setup: TrainingSetup) -> QuestionOptions:
+    """Return our defaults for the packaged base, with the base of the setup; the library's if losses are compared.
 
-    A bi-encoder trains all its layers on pairs, as the library's trainer does: both compute the same work.
+    A bi-encoder trains all its layers on pairs, as the library's trainer does, so both do the same work.
     """
-    if turn.kind == CROSS_ENCODER:
-        options: QuestionOptions = CrossEncoderOptions.defaults_for(turn.base)
+    if setup.kind == CROSS_ENCODER:
+        options: QuestionOptions = CrossEncoderOptions.defaults_for(setup.base)
     else:
-        options = replace(BiEncoderOptions.defaults_for(DEFAULT.reference), base=turn.base)
+        options = replace(BiEncoderOptions.defaults_for(DEFAULT.reference), base=setup.base)
         options = replace(options, frozen_layers=0, shared_passages=False)
-    precision = Precision(turn.precision)
-    options = replace(options, batch_size=turn.batch_size, max_length=turn.max_length, precision=precision)
+    precision = Precision(setup.precision)
+    options = replace(options, batch_size=setup.batch_size, max_length=setup.max_length, precision=precision)
     options = replace(options, logging_steps=1, epochs=1.0)
-    if turn.objective:
-        options = replace(options, objective=type(options.objective)(turn.objective))
-    if not turn.batches:
+    if setup.objective:
+        options = replace(options, objective=type(options.objective)(setup.objective))
+    if not setup.batches:
         return options
-    table = EmbeddingTable.FROZEN if turn.frozen_table else EmbeddingTable.TRAINED
+    table = EmbeddingTable.FROZEN if setup.has_frozen_table else EmbeddingTable.TRAINED
     options = replace(options, embedding_table=table, attention_dropout=AttentionDropout.NONE)
     options = replace(options, learning_rate=_LEARNING_RATE, warmup=0.0, weight_decay=0.0)
     return replace(options, temperature=_TEMPERATURE) if isinstance(options, BiEncoderOptions) else options
 
 
-def run_turn(turn: Turn) -> TurnResult:
-    """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
+def time_training(setup: TrainingSetup) -> TrainingTimes:
+    """Load and train. Raises `RuntimeError` or `MemoryError` if memory does not suffice."""
     from mrc_workbench.data.jobs.processes import hold_freed_memory
     from mrc_workbench.training.engine.speed import cached_tokenization, passes_by_length
 
     with tempfile.TemporaryDirectory() as folder:
-        if turn.side == PLAIN:
-            return train_timed(plain_trainer(turn, Path(folder)), turn)
+        if setup.side == LIBRARY:
+            return train_timed(library_trainer(setup, Path(folder)), setup)
         hold_freed_memory()
-        options = options_of(turn)
+        options = options_of(setup)
         training_data = TrainingData.from_question_set(read_file(korquad()).question_set, SPLIT, options)
-        trainer = project_trainer(turn, options, training_data, Path(folder))
+        trainer = project_trainer(setup, options, training_data, Path(folder))
         with (
             cached_tokenization(trainer.model),
             passes_by_length(trainer.model, recompute=options.gradient_checkpointing),
         ):
-            return train_timed(trainer, turn)
+            return train_timed(trainer, setup)
 
 
-def plain_trainer(turn: Turn, out: Path) -> Any:
-    """The trainer of the library, told as little as it takes."""
+def library_trainer(setup: TrainingSetup, out: Path) -> Any:
+    """Return the library's trainer with its defaults."""
     from datasets import Dataset
     from sentence_transformers import (
         CrossEncoder,
@@ -126,26 +126,26 @@ def plain_trainer(turn: Turn, out: Path) -> Any:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from transformers import set_seed
 
-    columns: Columns = json.loads(Path(turn.columns).read_text(encoding="utf-8"))
+    columns: Columns = json.loads(Path(setup.columns).read_text(encoding="utf-8"))
     set_seed(0)
-    exact = {"dtype": "float32"}  # as the base is on the hub: kept in half precision, it would be trained in that
-    if turn.kind == CROSS_ENCODER:
-        model: Any = CrossEncoder(turn.base, num_labels=1, device="cpu", model_kwargs=exact)
+    exact = {"dtype": "float32"}  # the packaged base is stored in half precision, and would be trained in it
+    if setup.kind == CROSS_ENCODER:
+        model: Any = CrossEncoder(setup.base, num_labels=1, device="cpu", model_kwargs=exact)
         trainer = CrossEncoderTrainer
         arguments = CrossEncoderTrainingArguments
         loss = BinaryCrossEntropyLoss(model)
     else:
-        model = SentenceTransformer(turn.base, device="cpu", model_kwargs=exact)
+        model = SentenceTransformer(setup.base, device="cpu", model_kwargs=exact)
         trainer = SentenceTransformerTrainer
         arguments = SentenceTransformerTrainingArguments
         loss = MultipleNegativesRankingLoss(model)
-    if turn.max_length:
-        model.max_seq_length = turn.max_length
-    model[0].auto_model.get_input_embeddings().requires_grad_(not (turn.batches and turn.frozen_table))
+    if setup.max_length:
+        model.max_seq_length = setup.max_length
+    model[0].auto_model.get_input_embeddings().requires_grad_(not (setup.batches and setup.has_frozen_table))
     training_arguments = arguments(
         output_dir=str(out),
-        per_device_train_batch_size=turn.batch_size,
-        max_steps=turn.steps,
+        per_device_train_batch_size=setup.batch_size,
+        max_steps=setup.steps,
         logging_steps=1,
         save_strategy="no",
         report_to=[],
@@ -155,36 +155,36 @@ def plain_trainer(turn: Turn, out: Path) -> Any:
     return trainer(model=model, args=training_arguments, train_dataset=Dataset.from_dict(columns), loss=loss)
 
 
-def project_trainer(turn: Turn, options: QuestionOptions, training_data: TrainingData, out: Path) -> Any:
-    """Our trainer, without evaluation and saving; without prompts if losses are compared."""
+def project_trainer(setup: TrainingSetup, options: QuestionOptions, training_data: TrainingData, out: Path) -> Any:
+    """Return our trainer, without evaluation and saving; without prompts if losses are compared."""
     from transformers import set_seed
 
     from mrc_workbench.training.trainers import make_trainer
 
     set_seed(0)
-    task = get_recipe(turn.kind)(options, training_data).build_task(find_model(turn.base))
-    trainer = make_trainer(replace(task, prompts={}) if turn.batches else task, options, out, [])
-    trainer.args.max_steps = turn.steps
+    task = get_recipe(setup.kind)(options, training_data).build_task(find_model(setup.base))
+    trainer = make_trainer(replace(task, prompts={}) if setup.batches else task, options, out, [])
+    trainer.args.max_steps = setup.steps
     trainer.args.load_best_model_at_end = False
     trainer.args.set_save(strategy="no")
     trainer.args.set_evaluate(strategy="no")
     return trainer
 
 
-def train_timed(trainer: Any, turn: Turn) -> TurnResult:
-    """Train; a rate counts the examples of the steps that are timed, for the last batch of an epoch may be short."""
+def train_timed(trainer: Any, setup: TrainingSetup) -> TrainingTimes:
+    """Train, and time all steps after the first."""
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from torch.nn import Dropout
     from transformers import TrainerCallback
 
     class FixedBatchSampler(DefaultBatchSampler):
         def __iter__(self) -> Iterator[list[int]]:
-            return iter(turn.batches or [])
+            return iter(setup.batches or [])
 
         def __len__(self) -> int:
-            return len(turn.batches or [])
+            return len(setup.batches or [])
 
-    if turn.batches:
+    if setup.batches:
         trainer.args.batch_sampler = FixedBatchSampler
         for module in trainer.model.modules():
             if isinstance(module, Dropout):
@@ -199,19 +199,19 @@ def train_timed(trainer: Any, turn: Turn) -> TurnResult:
     trainer.add_callback(Clock())
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    n_timed_examples = turn.batch_size * (len(ends) - 1)
-    rate, processor_rate = (n_timed_examples / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
+    n_timed_examples = setup.batch_size * (len(ends) - 1)
+    rate, cpu_rate = (n_timed_examples / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
     seconds = [last[0] - first[0] for first, last in pairwise(ends)]
-    return TurnResult(seconds, rate, processor_rate, peak_memory(), losses)
+    return TrainingTimes(seconds, rate, cpu_rate, peak_memory(), losses)
 
 
 def main(words: str) -> str:
-    """Run the turn; `null` if memory does not suffice. The limit protects other processes of the machine."""
-    limits = [int(psutil.virtual_memory().available * SHARE_OF_MEMORY), *resource.getrlimit(resource.RLIMIT_DATA)]
+    """Time the training; `null` if memory does not suffice. The limit protects other processes of the machine."""
+    limits = [int(psutil.virtual_memory().available * MEMORY_FRACTION), *resource.getrlimit(resource.RLIMIT_DATA)]
     least = min(limit for limit in limits if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (least, least))
     try:
-        return json.dumps(asdict(run_turn(Turn(**json.loads(words)))))
+        return json.dumps(asdict(time_training(TrainingSetup(**json.loads(words)))))
     except (RuntimeError, MemoryError) as error:
         if describe_error(error)[0] != "memory":
             raise
