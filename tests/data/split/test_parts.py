@@ -7,14 +7,8 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, split
-from mrc_workbench.data.split.partition import (
-    FOLDS,
-    TrainingQueries,
-    count_shared_questions,
-    select_groups,
-    select_least_shared,
-)
+from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, partition, split
+from mrc_workbench.data.split.partition import FOLDS, TrainingQueries, count_shared_questions
 from mrc_workbench.data.store import CATALOG, read_entry
 from tests.data.split.worlds import chain, faq, set_of, tangle
 
@@ -203,14 +197,14 @@ def rest_of(relevance: object, rows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("target_count", [1, 20, 150, 299])
 def test_cuts_a_chain_once(target_count: int, seed: int) -> None:
     relevance = chain(300).relevance
-    rows = select_least_shared(relevance, target_count, np.random.default_rng(seed))
+    rows = partition.select_least_shared(relevance, target_count, np.random.default_rng(seed))
     assert len(np.unique(rows)) == target_count
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) == 1
 
 
 def test_selects_whole_components_first() -> None:
     relevance = faq(answers=50, questions_each=4).relevance
-    rows = select_least_shared(relevance, 40, np.random.default_rng(0))
+    rows = partition.select_least_shared(relevance, 40, np.random.default_rng(0))
     assert len(rows) == 40
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) == 0
 
@@ -220,7 +214,7 @@ def test_keeps_loosely_linked_clusters_whole() -> None:
     near = [[8 * (row // 10) + int(passage) for passage in rng.integers(0, 8, 3)] for row in range(500)]
     linked = [dict.fromkeys([*rows, int(rng.integers(400))] if n % 10 == 0 else rows) for n, rows in enumerate(near)]
     relevance = set_of(linked, 400).relevance
-    rows = select_least_shared(relevance, 100, rng)
+    rows = partition.select_least_shared(relevance, 100, rng)
     by_chance = rng.permutation(500)[:100]
     assert count_shared_questions(relevance, by_chance, rest_of(relevance, by_chance)) > 90
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) < 20
@@ -236,7 +230,8 @@ def test_selects_the_requested_count_deterministically(seed: int) -> None:
         n_passages,
     ).relevance
     target_count = int(rng.integers(0, n_questions + 1))
-    first, again = (select_least_shared(relevance, target_count, np.random.default_rng(seed)) for _ in range(2))
+    generators = (np.random.default_rng(seed) for _ in range(2))
+    first, again = (partition.select_least_shared(relevance, target_count, generator) for generator in generators)
     assert len(np.unique(first)) == len(first) == target_count
     assert np.array_equal(first, again)
     assert not target_count or (first.min() >= 0 and first.max() < n_questions)
@@ -251,8 +246,8 @@ def test_counts_shared_questions() -> None:
 
 def test_selects_groups_up_to_the_target_count() -> None:
     groups = np.repeat([0, 1, 2, 3], [30, 2, 3, 4])
-    assert select_groups(groups, 5, np.array([0, 2, 1, 3])).tolist() == [2, 1]
-    assert select_groups(groups, 0, np.array([0, 1, 2, 3])).tolist() == []
+    assert partition.select_groups(groups, 5, np.array([0, 2, 1, 3])).tolist() == [2, 1]
+    assert partition.select_groups(groups, 0, np.array([0, 1, 2, 3])).tolist() == []
 
 
 def test_grouped_folds_are_unchanged() -> None:
