@@ -15,7 +15,6 @@ from importlib.metadata import version
 from itertools import chain, pairwise
 
 import numpy as np
-import regex
 
 from mrc_workbench.data import cache
 from mrc_workbench.data.cache import cached_arrays, key_of
@@ -25,7 +24,6 @@ from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 
 OnProgress = Callable[[float], None]  # called with the analyzed fraction, 0 to 1
-_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
 MORPHEME_SUFFIX = "/"  # distinguishes a morpheme of two characters from the same bigram
 
@@ -131,7 +129,7 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
 
 def words_in(language: str, texts: Iterable[str]) -> list[list[str]]:
     """Return the words of each composed text (NFC) in lower case by the rules of a language."""
-    return [_WORD.findall(languages.lower(language, text)) for text in texts]
+    return [languages.WORD.findall(languages.lower(language, text)) for text in texts]
 
 
 _words = partial(words_in, "")

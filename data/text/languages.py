@@ -36,7 +36,7 @@ _UNSPACED = {"th": r"\p{Thai}", "lo": r"\p{Lao}", "km": r"\p{Khmer}", "my": r"\p
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _CHINESE_CHARACTERS = {"ja", "zh"}  # a short Japanese question may contain only Chinese characters
 _JAPANESE = 0.05  # minimum fraction of kana; Chinese texts may quote Japanese names
-_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _TURKISH_I = str.maketrans("Iİ", "ıi")
 
 _EXCERPT = 400  # minimum characters of joined texts, so that they contain stop words
@@ -155,7 +155,7 @@ _NONE = WordEvidence(0, 0.0)
 def stop_word_evidence(text: str) -> dict[str, WordEvidence]:
     """Return the evidence of the words of a text for each language."""
     evidence_by_language: dict[str, WordEvidence] = {}
-    for word in _WORD.findall(text.lower()):
+    for word in WORD.findall(text.lower()):
         for language, weight in _weights().get(word, ()):
             words, weight_sum = evidence_by_language.get(language, _NONE)
             evidence_by_language[language] = WordEvidence(words + 1, weight_sum + weight)
@@ -178,7 +178,7 @@ def _lists() -> dict[str, frozenset[str]]:
     from stopwordsiso import langs, stopwords  # 200 KB, only loaded if needed
 
     spaced = langs() - {"ja", "ko", "th", "zh"}
-    lists = ((language, filter(_WORD.fullmatch, stopwords(language))) for language in sorted(spaced))
+    lists = ((language, filter(WORD.fullmatch, stopwords(language))) for language in sorted(spaced))
     return {language: frozenset(map(str.lower, words)) for language, words in lists}
 
 

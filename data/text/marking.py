@@ -19,7 +19,7 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.text.analysis import SURFACE_TOKENIZERS, Analysis, stems_of, words_in
 from mrc_workbench.data.text.analyzers import Analyzer, LocatedToken, Span, kiwi_tokens
-from mrc_workbench.data.text.languages import lower
+from mrc_workbench.data.text.languages import WORD, lower
 from mrc_workbench.data.texts import Script, script_of
 
 Piece = tuple[str, float]  # a substring, and the sum of the weights of its tokens
@@ -158,7 +158,6 @@ def _locate_in_order(
 
 _Term = tuple[str, str]  # lower-cased form, and the kind of word
 
-_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _PAIR = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")
 _WORD_BEGINS = r"(?<![\p{L}\p{N}])"
 _ONLY_HIRAGANA = regex.compile(r"\p{Hiragana}+")
@@ -237,7 +236,7 @@ def _pairs(text: str) -> Iterator[tuple[_Term, Span]]:
 
 
 def _words(text: str) -> Iterator[tuple[_Term, Span]]:
-    for match in _WORD.finditer(text):
+    for match in WORD.finditer(text):
         if (word := match.group().lower()) not in _IGNORED:
             yield (word, "word"), match.span()
 

@@ -13,15 +13,8 @@ import pandas as pd
 import pytest
 from cyclopts import App, Parameter
 
-from mrc_workbench.data.commands import (
-    AsJson,
-    add_options,
-    choice_option,
-    choices_option,
-    columns_option,
-    command_group,
-    run_command_line,
-)
+from mrc_workbench.data import commands
+from mrc_workbench.data.commands import command_group, run_command_line
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.terminal import QUIET, VERBOSE, escape_control_characters, print_line, quiet
 
@@ -52,22 +45,24 @@ def given() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def room(given: list[dict[str, Any]]) -> App:
-    commands = command_group("toys", "Toys.")
+    toys = command_group("toys", "Toys.")
 
-    @commands.command
-    @add_options(Options, default_instance=Options(steps=5))
-    def make(name: str, /, *, sizes: Annotated[tuple[Size, ...], choices_option(Size)] = (), **selected: Any) -> int:
+    @toys.command
+    @commands.add_options(Options, default_instance=Options(steps=5))
+    def make(
+        name: str, /, *, sizes: Annotated[tuple[Size, ...], commands.choices_option(Size)] = (), **selected: Any
+    ) -> int:
         """Make a toy."""
         given.append({"name": name, "sizes": sizes, **selected})
         return 3 if name == "three" else 0
 
-    @commands.command
+    @toys.command
     def look(
         *,
-        size: Annotated[Size | None, choice_option(Size)] = None,
-        columns: Annotated[dict[str, str] | None, columns_option(Options)] = None,
+        size: Annotated[Size | None, commands.choice_option(Size)] = None,
+        columns: Annotated[dict[str, str] | None, commands.columns_option(Options)] = None,
         scale: Annotated[tuple[float, float] | None, Parameter(help="its ends")] = None,
-        as_json: AsJson = False,
+        as_json: commands.AsJson = False,
     ) -> int:
         """Look at it."""
         given.append({"size": size, "columns": columns, "scale": scale, "json": as_json})
@@ -75,7 +70,7 @@ def room(given: list[dict[str, Any]]) -> App:
             raise ValueError("too large")
         return 0
 
-    return commands
+    return toys
 
 
 def test_passes_only_given_options(room: App, given: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.split import split
 from tests.data import sample_files
 from tests.data.formats.test_same_table import SAMPLES
-from tests.data.sample_files import FILES, Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
+from tests.data.sample_files import FILES, ROWS, Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 _PIECES = (b'"', b"\x00", b"{", b"}", b"[" * 2000, b"]", b",", b"\t", b"\n", b"\\ud800", b"NaN", b"null")
 PIECES = st.binary(max_size=8) | st.sampled_from([*_PIECES, b"\xff\xfe", b"1e999"])
@@ -85,16 +85,11 @@ def row_lists(draw: st.DrawFn) -> list[Row]:
     """Rows with a few passages, each in one article, as required by SQuAD."""
     passages = draw(st.lists(TEXTS, min_size=1, max_size=4, unique_by=str.strip))
     questions = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
-    return [
-        {
-            "번호": f"n{number}",
-            "제목": f"글 {passage_index}",
-            "질문": text,
-            "지문": passages[passage_index],
-            "정답": answers,
-        }
-        for number, (passage_index, text, answers) in enumerate(sorted(questions, key=lambda question: question[0]))
-    ]
+    rows = []
+    for number, (index, text, answers) in enumerate(sorted(questions, key=lambda question: question[0])):
+        cells = (f"n{number}", f"글 {index}", text, passages[index], answers)
+        rows.append(dict(zip(ROWS[0], cells, strict=True)))
+    return rows
 
 
 def _check(content: Content, rows: list[Row]) -> None:

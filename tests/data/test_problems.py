@@ -2,20 +2,13 @@ from string import Formatter
 
 import pytest
 
-from mrc_workbench.data.problems import (
-    MAX_RECORDED_PROBLEMS,
-    TEMPLATES,
-    DataError,
-    Failure,
-    Problem,
-    ProblemCode,
-    Problems,
-)
+from mrc_workbench.data import problems
+from mrc_workbench.data.problems import DataError, Failure, Problem, ProblemCode, Problems
 
 
 @pytest.mark.parametrize("code", list(ProblemCode))
 def test_every_code_has_a_valid_template(code: ProblemCode) -> None:
-    names = [name for _, name, _, _ in Formatter().parse(TEMPLATES[code]) if name]
+    names = [name for _, name, _, _ in Formatter().parse(problems.TEMPLATES[code]) if name]
     message = Problem(code, None, dict.fromkeys(names, 7)).message
     assert message[0].isupper() or message[0] == "7"
     assert message.endswith(".")
@@ -37,13 +30,13 @@ def test_message_starts_with_the_row(problem: Problem, leaves_out_row: bool, mes
 
 
 def test_records_the_first_problems_of_each_kind() -> None:
-    problems = Problems()
-    for row in range(1, MAX_RECORDED_PROBLEMS + 3):
-        problems.add(Problem.from_code(ProblemCode.MENDED_TEXT, row))
-        problems.add(Problem.from_code(ProblemCode.EMPTY_QUESTION, row, column="q"))
-    limit = MAX_RECORDED_PROBLEMS
-    assert (problems.total, problems.left_out, len(problems.recorded)) == (2 * limit + 4, limit + 2, 2 * limit)
-    last = [(problem.row, problem.code) for problem in problems.recorded[-2:]]
+    counted = Problems()
+    for row in range(1, problems.MAX_RECORDED_PROBLEMS + 3):
+        counted.add(Problem.from_code(ProblemCode.MENDED_TEXT, row))
+        counted.add(Problem.from_code(ProblemCode.EMPTY_QUESTION, row, column="q"))
+    limit = problems.MAX_RECORDED_PROBLEMS
+    assert (counted.total, counted.left_out, len(counted.recorded)) == (2 * limit + 4, limit + 2, 2 * limit)
+    last = [(problem.row, problem.code) for problem in counted.recorded[-2:]]
     assert last == [(limit, ProblemCode.MENDED_TEXT), (limit, ProblemCode.EMPTY_QUESTION)]
 
 

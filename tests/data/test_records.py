@@ -99,12 +99,6 @@ def test_passages_are_equal_if_content_and_order_are() -> None:
     assert passages != 5
 
 
-def test_indexed_texts() -> None:
-    passages = Passages.from_passages([Passage("1", "가", "제목"), Passage("2", "나")])
-    assert passages.indexed_texts(title=True) == ["제목\n가", "나"]
-    assert passages.indexed_texts(title=False) == ["가", "나"]
-
-
 def test_handles_more_passages_than_a_block() -> None:
     ids = [str(row) for row in range(2 * BLOCK + 1)]
     passages = Passages.from_passages(Passage(id_, f"글 {id_}") for id_ in ids)

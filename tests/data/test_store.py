@@ -164,17 +164,6 @@ def test_stores_optional_question_fields(workspace_folder: Path) -> None:
     assert stored_set.key == save_question_set(SET).key, "claims of a file are no content"
 
 
-def test_opens_sets_stored_before_generated_questions(workspace_folder: Path) -> None:
-    stored_set = save_question_set(SET)
-    folder = workspace_folder / "datasets" / stored_set.key
-    questions = folder / "questions.parquet"
-    pq.write_table(pq.read_table(questions).drop_columns(["generator", "hidden", "starts", "rejected"]), questions)
-    note = json.loads((folder / "set.json").read_text())
-    (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "generated"}))
-    assert load(stored_set.key) == SET
-    assert stored()[0].generated == 0
-
-
 def test_opens_sets_stored_under_earlier_names(workspace_folder: Path) -> None:
     first, *others = SET.questions
     generated = replace(SET, questions=(replace(first, generator="sentence", hidden=True), *others))

@@ -11,19 +11,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic.dataclasses import dataclass
 
+from mrc_workbench.data import studies
 from mrc_workbench.data.jobs.folder import Progress, State
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.studies import (
-    Array,
-    Column,
-    ColumnUnit,
-    Number,
-    ResultTable,
-    StoredError,
-    Study,
-    StudyJob,
-    report,
-)
+from mrc_workbench.data.studies import Array, Column, ColumnUnit, Study, StudyJob
 
 
 class CountError(Failure):
@@ -38,8 +29,8 @@ class Spec(BaseModel):
 class Result:
     values: Array
     parts: dict[str, Array]
-    bound: Number = math.inf
-    errors: list[StoredError] = field(default_factory=list)
+    bound: studies.Number = math.inf
+    errors: list[studies.StoredError] = field(default_factory=list)
 
 
 def run(spec: Spec, progress: Progress) -> Result:
@@ -69,7 +60,7 @@ STUDY = Study(
     spec=Spec,
     result=Result,
     run=run,
-    tables=(ResultTable("all_rows", frame, COLUMNS),),
+    tables=(studies.ResultTable("all_rows", frame, COLUMNS),),
 )
 
 
@@ -160,6 +151,6 @@ def test_tables_show_units_in_terminal_markdown_csv_and_report(tmp_path: Path) -
         "c,5,,20,2.0",
     ]
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert text == report(job)
+    assert text == studies.report(job)
     assert "## Settings\n\n- size: 3\n" in text
     assert "## All rows" in text

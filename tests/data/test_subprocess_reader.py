@@ -22,12 +22,6 @@ from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs import store as pair_store
-from mrc_workbench.data.pairs.store import (
-    PairReadOptions,
-    read_pair_files_in_subprocess,
-    read_pairs,
-    read_pairs_in_subprocess,
-)
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
 from mrc_workbench.data.questions.read import read, read_paths_in_subprocess
@@ -46,7 +40,7 @@ PAIR_FILES = [
     ("\n".join(["sentence1\tsentence2\tscore", "\t나\t1", *ROWS]).encode(), "sts-train.tsv"),
     ("\n".join(["문장1\t문장2\t점수", *ROWS, "가\t나\t많이"]).encode(), "sts-test.tsv"),
 ]
-OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
+OPTIONS = pair_store.PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
 
 
 @pytest.fixture
@@ -71,9 +65,9 @@ def _server_ends() -> Iterator[None]:
     subprocess_reader._server.clear()
 
 
-def check_pairs(options: PairReadOptions | None) -> None:
-    separate = read_pairs_in_subprocess(PAIR_FILES, options)
-    direct = read_pairs(PAIR_FILES, options)
+def check_pairs(options: pair_store.PairReadOptions | None) -> None:
+    separate = pair_store.read_pairs_in_subprocess(PAIR_FILES, options)
+    direct = pair_store.read_pairs(PAIR_FILES, options)
     assert separate.files == direct.files
     for actual, expected in zip(separate.files, direct.files, strict=True):
         assert actual.rejected.equals(expected.rejected)
@@ -84,7 +78,7 @@ def check_pairs(options: PairReadOptions | None) -> None:
 
 
 @pytest.mark.parametrize("options", [None, OPTIONS], ids=["guessed", "given"])
-def test_reads_the_same_pairs_in_a_subprocess(options: PairReadOptions | None) -> None:
+def test_reads_the_same_pairs_in_a_subprocess(options: pair_store.PairReadOptions | None) -> None:
     check_pairs(options)
 
 
@@ -118,10 +112,10 @@ def test_pair_error_proposes_columns_and_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "표.tsv"
     path.write_text("가\t나\n1\t2\n", encoding="utf-8")
     with pytest.raises(UnusableFileError, match="No sentence column found") as exc_info:
-        read_pair_files_in_subprocess([path])
+        pair_store.read_pair_files_in_subprocess([path])
     assert exc_info.value.proposal == Proposal(PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
     with pytest.raises(UnusableFileError, match=r"^sts-dev\.tsv: The file is empty") as exc_info:
-        read_pairs_in_subprocess([*PAIR_FILES, (b" ", "sts-dev.tsv")])
+        pair_store.read_pairs_in_subprocess([*PAIR_FILES, (b" ", "sts-dev.tsv")])
     assert exc_info.value.problem.code is ProblemCode.EMPTY_FILE
     assert exc_info.value.proposal.available == ("sentence1", "sentence2", "score")
 
@@ -168,7 +162,7 @@ def test_reports_exceeded_limits_and_dead_process(
     with pytest.raises(DataError, match=words):
         read_in_subprocess(TABLE, "set.csv")
     with pytest.raises(DataError, match=words):
-        read_pairs_in_subprocess(PAIR_FILES)
+        pair_store.read_pairs_in_subprocess(PAIR_FILES)
 
 
 @pytest.mark.slow

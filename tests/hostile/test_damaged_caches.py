@@ -125,12 +125,7 @@ def test_nan_weights_give_an_error_instead_of_scores(tmp_path: Path) -> None:
         weights = load_file(folder / "model.safetensors")
         nothing = {name: np.full_like(weight, np.nan) for name, weight in weights.items()}
         save_file(nothing, folder / "model.safetensors", {"format": "pt"})
-    specs = [
-        SPECS[0],
-        SPECS[1] | {"model": str(folders["dense"])},
-        SPECS[2],
-        SPECS[3] | {"model": str(folders["rerank"])},
-    ]
+    specs = [spec | ({"model": str(folders[spec["kind"]])} if spec["kind"] in folders else {}) for spec in SPECS]
     experiment = Experiment.model_validate({"data": "small", "ks": (1,), "retriever": specs})
     comparison = compare(experiment, small_set())
     assert list(comparison.scores) == ["words"]

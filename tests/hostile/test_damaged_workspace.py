@@ -16,17 +16,9 @@ from mrc_workbench.data.store import damaged as damaged_sets
 from mrc_workbench.data.store import load as load_set
 from mrc_workbench.data.store import save_question_set, stored
 from mrc_workbench.data.workspace import workspace, write_json
+from mrc_workbench.retrieval.comparison import store as comparisons
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever, added_retrievers, parse_spec
-from mrc_workbench.retrieval.comparison.store import (
-    ComparisonJob,
-    damaged_comparisons,
-    list_comparisons,
-    load,
-    read_provenance,
-    rename,
-    save_comparison,
-)
 from mrc_workbench.training.jobs import QUEUE, DryRunJob, DryRunTask
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.results import read_curves
@@ -69,9 +61,9 @@ def make_world() -> TrainingPlan:
     for number, question_set in enumerate((small_set("one"), small_set("two").with_questions([0, 1, 2]))):
         data = save_question_set(question_set)
         experiment = Experiment.model_validate({"data": data.key, "ks": (1, 3), "retriever": [WORDS]})
-        job = ComparisonJob.of(experiment, data.fingerprint)
-        save_comparison(compare(experiment, question_set), job.folder)
-        rename(job.id, "named")
+        job = comparisons.ComparisonJob.of(experiment, data.fingerprint)
+        comparisons.save_comparison(compare(experiment, question_set), job.folder)
+        comparisons.rename(job.id, "named")
         add_retriever(data.fingerprint, parse_spec(WORDS | {"name": "added", "k1": 0.7}))
         mark_negative(data.fingerprint, "q1", "p2")
         write_note(data.fingerprint, "q1", "a note")
@@ -92,20 +84,20 @@ def make_world() -> TrainingPlan:
 def read_everything(dry_run: DryRunJob) -> dict[str, int]:
     """Count the entries that pages and commands read; catches only the readers' documented errors."""
     sets = stored()
-    comparisons = list_comparisons()
+    listed = comparisons.list_comparisons()
     runs = all_runs()
     for stored_set in sets:
         with suppress(DataError):
             load_set(stored_set.key)
         added_retrievers(stored_set.fingerprint)
         len(load_remarks(stored_set.fingerprint))
-    for comparison in comparisons:
+    for comparison in listed:
         datetime.fromisoformat(comparison.created_at)
         assert all(isinstance(value, float) for metrics in comparison.metrics.values() for value in metrics.values())
-        read_provenance(comparison.folder)
+        comparisons.read_provenance(comparison.folder)
         for question_set in (small_set("one"), small_set("two").with_questions([0, 1, 2])):
             with suppress(ValueError):
-                load(comparison.folder, question_set)
+                comparisons.load(comparison.folder, question_set)
     for run in runs:
         plan = run.plan()
         status = run.status()
@@ -124,9 +116,9 @@ def read_everything(dry_run: DryRunJob) -> dict[str, int]:
         assert dry_run.estimate().steps == int(dry_run.estimate().steps)
     return {
         "sets": len(sets),
-        "comparisons": len(comparisons),
+        "comparisons": len(listed),
         "runs": len(runs),
-        "damaged": len(damaged_sets()) + len(damaged_comparisons()) + len(damaged_runs()),
+        "damaged": len(damaged_sets()) + len(comparisons.damaged_comparisons()) + len(damaged_runs()),
     }
 
 
@@ -181,12 +173,11 @@ def test_endlessly_nested_json_counts_as_damaged(pattern: str, lost: str, world:
 
 def test_removes_damaged_entries(world: DryRunJob) -> None:
     from mrc_workbench.data.store import remove
-    from mrc_workbench.retrieval.comparison.store import delete
 
     for pattern in ("datasets/*/set.json", "comparisons/*/scores.json", "runs/*/run.json"):
         sorted(workspace().glob(pattern))[0].write_bytes(b"{")
     assert read_everything(world)["damaged"] == 3
-    for removal, names in ((remove, damaged_sets()), (delete, damaged_comparisons())):
+    for removal, names in ((remove, damaged_sets()), (comparisons.delete, comparisons.damaged_comparisons())):
         for name in names:
             removal(name)
     for run in damaged_runs():

@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from mrc_workbench.data.formats import text as content_module
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, ENCODINGS, detect_encoding, encoding_candidates
-from mrc_workbench.data.formats.text import (
-    Content,
-    EncodedText,
-    encodings_to_choose,
-    has_inner_blank_line,
-    plain_text_table,
-)
+from mrc_workbench.data.formats.text import Content, EncodedText, encodings_to_choose
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import read_files_in_subprocess, read_paths_in_subprocess
 from mrc_workbench.data.subprocess_reader import File, UnusableFileError
@@ -22,9 +17,10 @@ from tests.data.layouts.written import zipped
 @pytest.mark.parametrize("blank", ["\n", " \n", "\t \r\n", "\x0b\n", "\u3000\n"])
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
 def test_scans_blank_lines_once(blank: str, count: int) -> None:
-    assert not has_inner_blank_line(iter(["가나다 라마\n", "나라\n", *[blank] * count]))  # can be read once
+    at_the_end = iter(["가나다 라마\n", "나라\n", *[blank] * count])  # can be read once
+    assert not content_module.has_inner_blank_line(at_the_end)
     inner = iter(["가나다 라마\n", *[blank] * count, "나라\n", "끝\n"])
-    assert has_inner_blank_line(inner)
+    assert content_module.has_inner_blank_line(inner)
     assert list(inner) == ["끝\n"], "reads no further lines"
 
 
@@ -40,7 +36,7 @@ def test_scans_blank_lines_once(blank: str, count: int) -> None:
     ids=["at the ends", "inside", "line breaks of Windows", "of old Macs", "many at the end"],
 )
 def test_blank_lines_between_text_end_a_passage(text: str, passages: list[str]) -> None:
-    assert [row.cells["text"] for row in plain_text_table(text).rows] == passages
+    assert [row.cells["text"] for row in content_module.plain_text_table(text).rows] == passages
 
 
 TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"

@@ -204,16 +204,13 @@ def test_reports_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stopping_stores_results_and_sends_no_more_requests() -> None:
-    class StoppedError(Exception):
-        pass
-
     def stop(done: int, total: int) -> None:
         assert total == len(CITIES)
         if done >= 3:
-            raise StoppedError
+            raise KeyboardInterrupt
 
     options = GenerationOptions(by=QuestionGenerator.MODEL, model=MODEL, concurrency=1)
-    with chat_server(asks) as server, pytest.raises(StoppedError):
+    with chat_server(asks) as server, pytest.raises(KeyboardInterrupt):
         generate_questions(CORPUS, options, Endpoint(server.address, KEY), on_progress=stop)
     assert 3 <= len(server.requests) <= 5
     assert generate(None, concurrency=1).passage_count >= 3

@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, split
-from mrc_workbench.data.split.partition import (
-    FOLDS,
-    TrainingQueries,
-    count_shared_questions,
-    select_groups,
-    select_least_shared,
-)
+from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, SplitOptions, few_questions, partition, split
+from mrc_workbench.data.split.partition import FOLDS, TrainingQueries, count_shared_questions
 from mrc_workbench.data.store import CATALOG, read_entry
 from tests.data.split.worlds import chain, faq, set_of, tangle
+
+HANDBOOK = set_of(([row // 2] for row in range(400)), 200, titles=["The handbook"])
 
 
 def counts(result: Split) -> dict[str, int]:
@@ -42,16 +38,35 @@ def test_grouped_split_is_unchanged() -> None:
     assert np.array_equal(result.rows[Part.TEST], split(sample, SplitOptions(strict=True)).rows[Part.TEST])
 
 
-def test_splits_a_chain_of_shared_passages() -> None:
-    """All 323 questions of NFCorpus are linked; a split by groups would leave single questions in two parts."""
-    question_set = chain(323, more_passages=3000)
-    strict = split(question_set, SplitOptions(strict=True))
-    assert sorted(counts(strict).values()) == [0, 0, 323]
+@pytest.mark.parametrize(
+    ("question_set", "method", "max_leaks", "sizes"),
+    [
+        # as the 323 linked questions of NFCorpus: a split by groups would leave single questions in two parts
+        (chain(323, more_passages=3000), SplitMethod.MINIMUM_LEAKAGE, 1, [226, 32, 65]),
+        (tangle(200), SplitMethod.BY_QUESTION, 40, [140, 20, 40]),
+        (faq(answers=5, questions_each=100), SplitMethod.GROUPED, 0, [300, 100, 100]),
+        (HANDBOOK, SplitMethod.MINIMUM_LEAKAGE, 0, [280, 40, 80]),
+    ],
+    ids=["a chain", "a passage of all", "few large groups", "a single article"],
+)
+def test_samples_again_if_a_part_of_groups_is_empty(
+    question_set: QuestionSet, method: SplitMethod, max_leaks: int, sizes: list[int]
+) -> None:
+    assert 0 in counts(split(question_set, SplitOptions(strict=True))).values()
     result = split(question_set)
-    assert counts(result) == {"train": 226, "validation": 32, "test": 65}
-    assert result.method is SplitMethod.MINIMUM_LEAKAGE
-    assert result.leaks <= 1
+    assert (result.method, [*counts(result).values()], result.by_article) == (method, sizes, False)
+    assert result.leaks <= max_leaks
     assert_whole(question_set, result)
+
+
+def test_counts_the_groups_of_parts() -> None:
+    result = split(faq(answers=5, questions_each=100))
+    assert result.group_counts == {Part.ALL: 5, Part.TRAIN: 3, Part.VALIDATION: 1, Part.TEST: 1}
+
+
+def test_seed_selects_the_questions() -> None:
+    first, second = (split(tangle(200), SplitOptions(seed=seed)).rows[Part.TEST] for seed in (0, 1))
+    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -61,34 +76,6 @@ def test_small_chain_has_questions_in_every_part(seed: int) -> None:
     assert counts(result) == {"train": 21, "validation": 3, "test": 6}
     assert_whole(question_set, result)
     assert np.array_equal(result.rows[Part.TEST], split(question_set, SplitOptions(seed=seed)).rows[Part.TEST])
-
-
-def test_splits_by_question_if_all_share_a_passage() -> None:
-    question_set = tangle(200)
-    result = split(question_set)
-    assert (result.method, result.leaks) == (SplitMethod.BY_QUESTION, 40)
-    assert counts(result) == {"train": 140, "validation": 20, "test": 40}
-    assert_whole(question_set, result)
-    assert not np.array_equal(result.rows[Part.TEST], split(question_set, SplitOptions(seed=1)).rows[Part.TEST])
-
-
-def test_selects_few_large_groups_by_question_count() -> None:
-    question_set = faq(answers=5, questions_each=100)
-    assert 0 in counts(split(question_set, SplitOptions(strict=True))).values()
-    result = split(question_set)
-    assert (result.method, result.leaks) == (SplitMethod.GROUPED, 0)
-    assert counts(result) == {"train": 300, "validation": 100, "test": 100}
-    assert result.group_counts == {Part.ALL: 5, Part.TRAIN: 3, Part.VALIDATION: 1, Part.TEST: 1}
-    assert_whole(question_set, result)
-
-
-def test_splits_a_single_article_by_passage() -> None:
-    question_set = set_of(([row // 2] for row in range(400)), 200, titles=["The handbook"])
-    assert sorted(counts(split(question_set, SplitOptions(strict=True))).values()) == [0, 0, 400]
-    result = split(question_set)
-    assert (result.method, result.leaks, result.by_article) == (SplitMethod.MINIMUM_LEAKAGE, 0, False)
-    assert counts(result) == {"train": 280, "validation": 40, "test": 80}
-    assert_whole(question_set, result)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -115,13 +102,34 @@ def published(*sizes: tuple[str, int]) -> QuestionSet:
     return chain(len(labels), parts=labels)
 
 
-def test_uses_published_parts() -> None:
-    question_set = published(("train", 3), ("validation", 1), ("test", 2))
-    result = split(question_set, SplitOptions(validation=0.4, test=0.4, seed=7))
-    assert (result.method, result.is_published) == (SplitMethod.PUBLISHED, True)
-    assert counts(result) == {"train": 3, "validation": 1, "test": 2}
-    assert (result.draws_validation, result.tests_on_validation) == (False, False)
+@pytest.mark.parametrize(
+    ("sizes", "expected", "draws_validation", "tests_on_validation"),
+    [
+        ({"train": 3, "validation": 1, "test": 2}, [3, 1, 2], False, False),
+        ({"train": 320, "test": 50}, [280, 40, 50], True, False),
+        ({"train": 320, "validation": 50}, [280, 40, 50], True, True),
+        ({"train": 1, "validation": 1}, [1, 0, 1], False, True),
+        ({"": 4, "validation": 2, "test": 2}, [4, 2, 2], False, False),  # questions without a part are for training
+        ({"validation": 30, "test": 30}, [0, 30, 30], False, False),  # no training questions are drawn from them
+    ],
+)
+def test_uses_published_parts(
+    sizes: dict[str, int], expected: list[int], draws_validation: bool, tests_on_validation: bool
+) -> None:
+    question_set = published(*sizes.items())
+    result = split(question_set, SplitOptions(seed=7))
+    assert ([*counts(result).values()], result.method) == (expected, SplitMethod.PUBLISHED)
+    assert (result.draws_validation, result.tests_on_validation) == (draws_validation, tests_on_validation)
+    assert result.rows[Part.TEST].tolist() == list(range(sum(sizes.values())))[-expected[2] :]
+    assert ("the validation part as test part" in result.description) is tests_on_validation
     assert_whole(question_set, result)
+
+
+def test_options_do_not_change_published_parts() -> None:
+    question_set = published(("train", 320), ("validation", 10), ("test", 50))
+    assert counts(split(question_set, SplitOptions(0.4, 0.4))) == {"train": 320, "validation": 10, "test": 50}
+    without_validation = published(("train", 320), ("test", 50))
+    assert split(without_validation, SplitOptions(0.0, 0.2)).rows[Part.TRAIN].tolist() == list(range(320))
 
 
 def test_counts_leaks_of_published_parts() -> None:
@@ -129,34 +137,6 @@ def test_counts_leaks_of_published_parts() -> None:
     result = split(question_set)
     assert (result.leaks, counts(result)) == (1, {"train": 1, "validation": 1, "test": 2})
     assert "1 of 2 test questions share a relevant passage" in result.description
-
-
-def test_samples_missing_validation_part_from_training() -> None:
-    question_set = published(("train", 320), ("test", 50))
-    result = split(question_set)
-    assert counts(result) == {"train": 280, "validation": 40, "test": 50}
-    assert result.draws_validation
-    assert result.rows[Part.TEST].tolist() == list(range(320, 370))
-    assert_whole(question_set, result)
-    assert split(question_set, SplitOptions(0.0, 0.2)).rows[Part.TRAIN].tolist() == list(range(320))
-
-
-def test_tests_on_validation_part_without_test_part() -> None:
-    result = split(published(("train", 320), ("validation", 50)))
-    assert result.rows[Part.TEST].tolist() == list(range(320, 370))
-    assert (result.tests_on_validation, result.draws_validation) == (True, True)
-    assert "the validation part as test part" in result.description
-    assert counts(split(published(("train", 1), ("validation", 1)))) == {"train": 1, "validation": 0, "test": 1}
-
-
-def test_uses_questions_without_part_for_training() -> None:
-    result = split(published(("", 4), ("validation", 2), ("test", 2)))
-    assert counts(result) == {"train": 4, "validation": 2, "test": 2}
-
-
-def test_never_samples_training_questions_from_published_parts() -> None:
-    result = split(published(("validation", 30), ("test", 30)))
-    assert counts(result) == {"train": 0, "validation": 30, "test": 30}
 
 
 @pytest.mark.parametrize("label", ["train", "validation", "test"])
@@ -203,14 +183,14 @@ def rest_of(relevance: object, rows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("target_count", [1, 20, 150, 299])
 def test_cuts_a_chain_once(target_count: int, seed: int) -> None:
     relevance = chain(300).relevance
-    rows = select_least_shared(relevance, target_count, np.random.default_rng(seed))
+    rows = partition.select_least_shared(relevance, target_count, np.random.default_rng(seed))
     assert len(np.unique(rows)) == target_count
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) == 1
 
 
 def test_selects_whole_components_first() -> None:
     relevance = faq(answers=50, questions_each=4).relevance
-    rows = select_least_shared(relevance, 40, np.random.default_rng(0))
+    rows = partition.select_least_shared(relevance, 40, np.random.default_rng(0))
     assert len(rows) == 40
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) == 0
 
@@ -220,7 +200,7 @@ def test_keeps_loosely_linked_clusters_whole() -> None:
     near = [[8 * (row // 10) + int(passage) for passage in rng.integers(0, 8, 3)] for row in range(500)]
     linked = [dict.fromkeys([*rows, int(rng.integers(400))] if n % 10 == 0 else rows) for n, rows in enumerate(near)]
     relevance = set_of(linked, 400).relevance
-    rows = select_least_shared(relevance, 100, rng)
+    rows = partition.select_least_shared(relevance, 100, rng)
     by_chance = rng.permutation(500)[:100]
     assert count_shared_questions(relevance, by_chance, rest_of(relevance, by_chance)) > 90
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) < 20
@@ -236,7 +216,8 @@ def test_selects_the_requested_count_deterministically(seed: int) -> None:
         n_passages,
     ).relevance
     target_count = int(rng.integers(0, n_questions + 1))
-    first, again = (select_least_shared(relevance, target_count, np.random.default_rng(seed)) for _ in range(2))
+    generators = (np.random.default_rng(seed) for _ in range(2))
+    first, again = (partition.select_least_shared(relevance, target_count, generator) for generator in generators)
     assert len(np.unique(first)) == len(first) == target_count
     assert np.array_equal(first, again)
     assert not target_count or (first.min() >= 0 and first.max() < n_questions)
@@ -251,8 +232,8 @@ def test_counts_shared_questions() -> None:
 
 def test_selects_groups_up_to_the_target_count() -> None:
     groups = np.repeat([0, 1, 2, 3], [30, 2, 3, 4])
-    assert select_groups(groups, 5, np.array([0, 2, 1, 3])).tolist() == [2, 1]
-    assert select_groups(groups, 0, np.array([0, 1, 2, 3])).tolist() == []
+    assert partition.select_groups(groups, 5, np.array([0, 2, 1, 3])).tolist() == [2, 1]
+    assert partition.select_groups(groups, 0, np.array([0, 1, 2, 3])).tolist() == []
 
 
 def test_grouped_folds_are_unchanged() -> None:
@@ -268,17 +249,21 @@ def test_folds_of_a_chain_share_few_passages() -> None:
     assert 0 < training_queries.leaks <= 2 * (FOLDS - 1)
 
 
-def test_folds_by_question_if_all_share_a_passage() -> None:
-    training_queries = TrainingQueries.from_question_set(tangle(200), np.arange(200))
-    assert np.bincount(training_queries.folds).tolist() == [40] * FOLDS
-    assert training_queries.leaks == 200
-
-
-def test_folds_a_single_article_by_passage() -> None:
-    question_set = set_of(([row // 2] for row in range(100)), 50, titles=["The handbook"])
-    training_queries = TrainingQueries.from_question_set(question_set, np.arange(100))
-    assert training_queries.leaks == 0
-    assert np.bincount(training_queries.folds).tolist() == [20] * FOLDS
+@pytest.mark.parametrize(
+    ("question_set", "sizes", "leaks"),
+    [
+        (tangle(200), [40] * FOLDS, 200),
+        (HANDBOOK, [80] * FOLDS, 0),
+        (faq(answers=3, questions_each=50), [0, 0, 50, 50, 50], 0),
+    ],
+    ids=["a passage of all", "a single article", "few answers"],
+)
+def test_folds_are_equal_and_share_no_passage_if_possible(
+    question_set: QuestionSet, sizes: list[int], leaks: int
+) -> None:
+    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
+    assert sorted(np.bincount(training_queries.folds, minlength=FOLDS).tolist()) == sizes
+    assert training_queries.leaks == leaks
 
 
 def test_folds_cut_a_giant_group() -> None:
@@ -286,12 +271,6 @@ def test_folds_cut_a_giant_group() -> None:
     training_queries = TrainingQueries.from_question_set(set_of(rows, 209), np.arange(208))
     assert np.bincount(training_queries.folds).max() <= 42
     assert training_queries.leaks <= 2 * (FOLDS - 1)
-
-
-def test_uses_fewer_folds_for_few_answers() -> None:
-    training_queries = TrainingQueries.from_question_set(faq(answers=3, questions_each=50), np.arange(150))
-    assert sorted(np.bincount(training_queries.folds, minlength=FOLDS).tolist()) == [0, 0, 50, 50, 50]
-    assert training_queries.leaks == 0
 
 
 def test_has_no_folds_without_questions() -> None:

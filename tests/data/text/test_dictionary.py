@@ -255,6 +255,8 @@ def test_command_imports_and_lists_dictionaries(tmp_path: Path, capsys: pytest.C
     wrong = tmp_path / "wrong.txt"
     path.write_text(CITY_LINES, encoding="utf-8")
     wrong.write_text("가,\n나\tFOO\n", encoding="utf-8")
+    assert main(["dictionaries", "list"]) == 0
+    assert capsys.readouterr().err.startswith("No dictionaries yet: ")
     assert main(["dictionaries", "import", str(path)]) == 0
     assert main(["dictionaries", "list"]) == 0
     stored_dictionary = stored()[0]
