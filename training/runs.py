@@ -298,16 +298,15 @@ def count_rounds(options: TrainingOptions) -> int:
 
 def create_rounds(plan: TrainingPlan, folder: Path | None = None, *, attended: bool = False) -> list[Run]:
     """Create the runs of all rounds, see `create_run`; several rounds are subfolders of `folder`."""
-    plan_options = plan.options
-    rounds = count_rounds(plan.options)
-    if rounds == 1 or not isinstance(plan_options, BiEncoderOptions):
+    options = plan.options
+    rounds = count_rounds(options)
+    if rounds == 1 or not isinstance(options, BiEncoderOptions):
         return [create_run(plan, folder, attended=attended)]
-    options = plan_options
     runs: list[Run] = []
     for number in range(1, rounds + 1):
         round_plan = replace(plan, name=f"{plan.name} · {number}/{rounds}", options=options, round=number)
         runs.append(create_run(round_plan, folder and folder / f"round-{number}", attended=attended))
-        options = options_of_next_round(str(runs[-1].folder.resolve()) if folder else runs[-1].id, plan_options)
+        options = options_of_next_round(str(runs[-1].folder.resolve()) if folder else runs[-1].id, options)
     return runs
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -290,7 +290,7 @@ def compare_trials(
             loss=losses.get(number),
         )
         if test := tests.get(number):
-            interval = {"difference_low": test.low, "difference_high": test.high}
+            interval: dict[str, Any] = {"difference_low": test.low, "difference_high": test.high}
             result = replace(result, difference=test.difference, **interval, p_family=test.p_family)
         results.append(result)
     furthest = max((last_fraction[number] for number in others), default=0.0)

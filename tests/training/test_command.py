@@ -18,31 +18,17 @@ from mrc_workbench.training import train as training
 from mrc_workbench.training.dry_run import StepScheduler, StepTimes
 from mrc_workbench.training.estimate import USABLE_MEMORY_FRACTION
 from mrc_workbench.training.jobs import Estimate
-from mrc_workbench.training.ranker_options import (
-    BI_ENCODER,
-    CROSS_ENCODER,
-    LATE_INTERACTION,
-    SPARSE_ENCODER,
-    BiEncoderOptions,
-    CrossEncoderOptions,
-    LateOptions,
-    SparseEncoderOptions,
-)
-from mrc_workbench.training.recipes import ranking_kinds
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.recipes import get_recipe, ranking_kinds
 from mrc_workbench.training.run_commands import PlanOptions, make_plan, train_and_report
 from mrc_workbench.training.runs import Run, TrainingPlan
-from mrc_workbench.training.text_options import READER, ReaderOptions
+from mrc_workbench.training.text_options import READER
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.tiny_models import build_bi_encoder
 from tests.training.worlds import create_planned_run
 
 SAMPLE = str(CATALOG["sample"].path)
-OPTIONS = {
-    **{BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions},
-    LATE_INTERACTION: LateOptions,
-    READER: ReaderOptions,
-}
 EXPERIMENT = """
 data = "sample"
 split = "validation"
@@ -142,7 +128,7 @@ def test_rejects_unknown_options(words: tuple[str, ...], capsys: pytest.CaptureF
 def test_help_lists_every_option(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", kind, "--help"]) == 0
     help_text = " ".join(capsys.readouterr().out.split())
-    for known in fields(OPTIONS[kind]):
+    for known in fields(get_recipe(kind).options):
         assert f"--{known.name.replace('_', '-')}" in help_text, known.name
         assert known.metadata["help"][:20] in help_text, known.name
 

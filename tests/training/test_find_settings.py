@@ -16,7 +16,7 @@ from mrc_workbench.workbench.cli import main
 from tests.training.worlds import all_searches
 
 pytestmark = pytest.mark.slow  # imports torch
-SAMPLE = str(CATALOG["sample"].path)
+SWEEP = ["sweep", "bi-encoder", "--data", str(CATALOG["sample"].path), "--base", "starter"]
 OUTCOME = SettingsSearchResult(
     measure="ndcg@10",
     questions=48,
@@ -46,8 +46,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
 
 
 def test_prints_table_with_selected_trial(searched: list[SettingsSearch], capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter"]
-    assert main([*words, "--minutes", "3", "--batch-size", "8"]) == 0
+    assert main([*SWEEP, "--minutes", "3", "--batch-size", "8"]) == 0
     (search,) = searched
     assert (search.plan().minutes, search.plan().kind, search.plan().options.batch_size) == (3.0, BI_ENCODER, 8)
     head, first, second, *rest = capsys.readouterr().out.splitlines()
@@ -63,7 +62,7 @@ def test_prints_table_with_selected_trial(searched: list[SettingsSearch], capsys
 
 
 def test_prints_only_json(searched: list[SettingsSearch], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sweep", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
+    assert main(["sweep", "cross-encoder", *SWEEP[2:], "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     (search,) = searched
     assert (printed["search"], printed["selected"], printed["options"]["learning_rate"]) == (search.id, 2, 0.003)
@@ -73,7 +72,7 @@ def test_prints_only_json(searched: list[SettingsSearch], capsys: pytest.Capture
 def test_trains_with_selected_settings(searched: list[SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Run] = []
     monkeypatch.setattr(run_commands, "train_rounds", lambda runs: trained.extend(runs) or 0)
-    assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--train"]) == 0
+    assert main([*SWEEP, "--train"]) == 0
     (run,) = trained
     assert run.plan().options == BiEncoderOptions(batch_size=256, learning_rate=0.003)
     assert (run.plan().minutes, all_runs()) == (0.0, [run])
@@ -81,7 +80,7 @@ def test_trains_with_selected_settings(searched: list[SettingsSearch], monkeypat
 
 def test_queues_search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
-    assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
+    assert main([*SWEEP, "--queue"]) == 0
     (search,) = all_searches()
     assert capsys.readouterr().out.strip() == search.id
     assert main(["runs", "list", "--json"]) == 0
@@ -94,6 +93,6 @@ def test_queues_search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "10000"])
 def test_rejects_invalid_minutes(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--minutes", minutes]) == 2
+    assert main([*SWEEP, "--minutes", minutes]) == 2
     assert "error: minutes must be above 0" in capsys.readouterr().err
     assert all_searches() == []

@@ -113,7 +113,7 @@ def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: d
     special = hidden.masker.special
     seen = np.zeros(5, dtype=np.int64)  # text, masked, as [MASK], as a random token, unchanged
     follows = list[int]()
-    for _ in range(5000):
+    for _ in range(10_000):
         batch = hidden.batch(order.choice(len(hidden), 8, replace=False).tolist())
         is_masked = batch["labels"] != IGNORED
         input_ids = batch["input_ids"]
@@ -128,7 +128,7 @@ def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: d
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
     assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1 - by_chance, 0.1 + by_chance], abs=0.001)
     assert not follows or np.mean(follows) == pytest.approx(0.5, abs=0.005)
-    assert len(follows) == (40_000 if "objective" in changed else 0)
+    assert len(follows) == (80_000 if "objective" in changed else 0)
 
 
 def test_uses_tokenizer_of_base(tmp_path: Path) -> None:
