@@ -245,10 +245,8 @@ def test_judged_pool_leaves_no_unjudged_results() -> None:
     again = comparison_of(rankings, judged, depth=10)
     assert {of.means()["judged@10"] for of in again.scores.values()} == {1.0}
     qrels = {question.id: question.grade_of for question in judged.questions}
-    runs = [
-        {q.id: {f"p{row}": -position for position, row in enumerate(rows[0])} for q in question_set.questions}
-        for rows in rankings.values()
-    ]
+    scored = [{f"p{row}": -position for position, row in enumerate(rows[0])} for rows in rankings.values()]
+    runs = [{question.id: scores for question in question_set.questions} for scores in scored]
     assert {ir_measures.calc_aggregate([Judged @ 10], qrels, run)[Judged @ 10] for run in runs} == {1.0}
     assert statistics.pool(again, MANY, 10) == []
 

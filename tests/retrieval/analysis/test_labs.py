@@ -198,9 +198,8 @@ def test_selected_names_describe_settings_without_repeating() -> None:
     ]
     assert all(spec.selected_on is Part.VALIDATION for spec in used.values())
     again = COMPARED.model_copy(update={"retriever": (*SPECS, used["20 · 0.5"], used["hnsw"])})
-    assert labs.selected_spec(labs.rerank_lab(again, "Reranked · first 20 · weight 0.5", [5]), "5 · 1").name == (
-        "Reranked · first 5 · weight 1"
-    )
+    reranking = labs.rerank_lab(again, "Reranked · first 20 · weight 0.5", [5])
+    assert labs.selected_spec(reranking, "5 · 1").name == "Reranked · first 5 · weight 1"
     assert labs.selected_spec(labs.index_lab(again, "Dense · hnsw"), "int8").name == "Dense · int8"
 
 

@@ -298,10 +298,8 @@ def test_evaluates_published_split_parts() -> None:
 
 def test_warns_about_few_test_or_training_questions() -> None:
     mix = {"name": "mix", "kind": "learned", "retrievers": ["words"], "lexical": False}
-    enough, few = (
-        compare(experiment_of(WORDS, mix, split="test", validation_fraction=0.1, test_fraction=share), chain(100))
-        for share in (0.8, 0.85)
-    )
+    experiments = (experiment_of(WORDS, mix, split="test", test_fraction=share) for share in (0.8, 0.85))
+    enough, few = (compare(experiment, chain(100)) for experiment in experiments)
     assert (enough.results[1].training_query_count, few.results[1].training_query_count) == (20, 15)
     assert few.warnings == ["Too few training questions for mix: 15. With fewer than 20, most differences are chance."]
     few = compare(experiment_of(WORDS, split="test"), chain(30))

@@ -219,9 +219,8 @@ def test_forecasts_starter_reranker_by_texts_and_pairs() -> None:
     pairs = characters(rerank) - once
     assert pairs > once
     specs: dict[str, Spec] = {"BM25": BM25, "Reranked": rerank}
-    assert pace_module.forecast_retrievers(specs, DATASET)["Reranked"] == pace_module.Forecast(
-        pytest.approx(once * 5e-5 + pairs * 2e-6)
-    )
+    expected = pace_module.Forecast(pytest.approx(once * 5e-5 + pairs * 2e-6))
+    assert pace_module.forecast_retrievers(specs, DATASET)["Reranked"] == expected
 
 
 def test_forecasts_transformer_by_layer_weights(tmp_path: Path) -> None:
@@ -229,9 +228,8 @@ def test_forecasts_transformer_by_layer_weights(tmp_path: Path) -> None:
     base = model(tmp_path / "base", num_hidden_layers=12, hidden_size=768)
     spec = DenseSpec(name="Dense", model=small)
     assert forecast(spec) == pace_module.Forecast(pytest.approx(5.0 + characters(spec) * 1e-3))
-    assert forecast(DenseSpec(name="Dense", model=base)) == pace_module.Forecast(
-        pytest.approx(5.0 + characters(spec) * 4e-3)
-    )
+    expected = pace_module.Forecast(pytest.approx(5.0 + characters(spec) * 4e-3))
+    assert forecast(DenseSpec(name="Dense", model=base)) == expected
 
 
 @pytest.mark.packaged

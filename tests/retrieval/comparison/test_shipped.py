@@ -72,9 +72,8 @@ def test_shipped_token_vectors_reproduce_shipped_scores(monkeypatch: pytest.Monk
 def test_uses_shipped_token_vectors_only_for_same_passages_and_model() -> None:
     def is_shipped(questions: QuestionSet, **values: object) -> bool:
         passages = questions.passages
-        key = late_encoder(questions, **values).key_of_passages(
-            passages.indexed_texts(title=True), passages.title_lengths(title=True)
-        )
+        texts = passages.indexed_texts(title=True)
+        key = late_encoder(questions, **values).key_of_passages(texts, passages.title_lengths(title=True))
         return cache.sample_path("token-vectors", key).is_file()
 
     assert is_shipped(SAMPLE)

@@ -48,9 +48,8 @@ def described(question_set: QuestionSet, language: str = "en") -> str:
 
 
 def test_describes_sampled_splits() -> None:
-    assert described(faq(100, 2)) == (
-        "Drawn split (seed 0): 140 training, 20 validation and 40 test questions. No relevant passage is in two parts."
-    )
+    counts = "Drawn split (seed 0): 140 training, 20 validation and 40 test questions."
+    assert described(faq(100, 2)) == f"{counts} No relevant passage is in two parts."
     titled = set_of(([row] for row in range(200)), 200, titles=["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
     assert described(titled).endswith("No article is in two parts.")
     assert described(chain(323)).endswith(

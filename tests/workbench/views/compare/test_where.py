@@ -118,9 +118,8 @@ def numbers(app: AppTest) -> dict[str, str]:
 def test_describes_most_different_slice(slices_app: AppTest) -> None:
     # of the hard questions, BM25 ranks 15 first, the others none
     (sentence,) = [text for text in texts(slices_app) if "points **lower**" in text]
-    assert sentence.startswith(
-        "On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
-    )
+    start = "On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
+    assert sentence.startswith(start)
     assert sentence.endswith("the largest significant difference; all 6 were tested together.")
 
 
@@ -153,9 +152,8 @@ def test_table_has_every_retriever_on_every_slice(slices_app: AppTest) -> None:
 def test_offers_known_properties_and_remembers_choice(data: StoredSet) -> None:
     app = opened(data)
     choice = app.selectbox[0]
-    assert choice.options == [
-        EN[f"where.by_{name}"] for name in ("kind", "question_length", "passage_length", "overlap", "terms_found")
-    ]
+    names = ("kind", "question_length", "passage_length", "overlap", "terms_found")
+    assert choice.options == [EN[f"where.by_{name}"] for name in names]
     assert (choice.value, app.query_params["slice"]) == ("kind", "kind")
     choice.set_value("question_length")
     run(app)

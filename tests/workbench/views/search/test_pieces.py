@@ -86,9 +86,8 @@ def test_escapes_user_text_in_token_matches(folder: Path) -> None:
 
 def test_displays_no_token_matches_for_uncompared_passages(folder: Path) -> None:
     """It reranks only the first passages of another retriever."""
-    app = search_page(
-        small_set(), QUESTION, LateSpec(name="Own", model=str(folder), first_stage="BM25", rerank_top_k=1)
-    )
+    spec = LateSpec(name="Own", model=str(folder), first_stage="BM25", rerank_top_k=1)
+    app = search_page(small_set(), QUESTION, spec)
     (box,) = [element for element in app.selectbox if element.label == EN["search.pieces_of"]]
     assert len(box.options) == 1
 
