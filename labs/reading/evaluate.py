@@ -125,11 +125,10 @@ def evaluate(
     The weight of each retriever's score is tuned on the validation questions at the greatest depth; it is 0 for a part
     that includes them. Raises `ValueError` if no question of the part has a relevant passage.
     """
-
     test, validation = _search(experiment, question_set, base, on_progress)
     step = (1 - _SEARCH_FRACTION) / (len(experiment.reader) + len(experiment.generator))
 
-    def make_reporter(number: int, name: str) -> ProgressCallback:
+    def make_reporter(number: int, name: str) -> Callable[[float], None]:
         start = _SEARCH_FRACTION + number * step
         return partial(_scale_progress(on_progress, start, start + step), name)
 

@@ -106,7 +106,7 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, t
             return status.message
 
     counts = {"documents": f"{study.documents_in(text):,}", "count": grid.count - len(grid.against)}
-    texts = {"about": word("tokenizers.about", **counts), "reason": reason}
+    texts: dict[str, Any] = {"about": word("tokenizers.about", **counts), "reason": reason}
     draw_job(job, partial(job.start, request), progress_text, "tokenizers", word("tokenizers.start"), **texts)
 
 

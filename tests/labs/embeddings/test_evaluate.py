@@ -190,7 +190,7 @@ def test_table_shows_failed_model_and_command_reports_missing_data(capsys: pytes
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_published_values_have_source_and_are_found_by_set_and_part() -> None:
+def test_finds_published_values_with_source_by_set_and_part() -> None:
     values = {(entry.model, entry.training_data): entry.value for entry in published_for("korsts", "test")}
     assert values["KR-BERT SimCSE", "KorNLI"] == 0.8072
     assert values["SRoBERTa base", "KorNLI, then KorSTS"] == 0.8029

@@ -73,7 +73,7 @@ def assert_same(actual: ReaderResult, expected: ReaderResult) -> None:
 
 
 @pytest.mark.usefixtures("_next_word")
-def test_loads_stored_evaluation_without_cache(data: StoredSet) -> None:
+def test_loads_stored_evaluation_without_cache(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     create_model_folder("reads")
     result, folder = store_evaluation(data, "reads")
     shutil.rmtree(workspace() / "cache")
@@ -87,6 +87,12 @@ def test_loads_stored_evaluation_without_cache(data: StoredSet) -> None:
     assert (
         loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].by_depth.exact[:, 1].mean()
     )
+    (folder / "comparison").rename(folder / "found")  # its earlier name
+    assert study.load(folder, SET).scores == loaded.scores
+    monkeypatch.setattr(study.comparison_store, "save_comparison", lambda *_: pytest.fail("interrupted"))
+    with pytest.raises(pytest.fail.Exception):
+        study.save_result(result, folder)
+    assert not (folder / "scores.json").exists()
 
 
 def test_stores_error_of_failed_reader(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:

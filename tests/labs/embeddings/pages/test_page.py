@@ -126,7 +126,7 @@ def test_plain_sentences_have_no_ranking() -> None:
 
 
 def test_selected_metric_is_in_address() -> None:
-    app = open_with_two_models(figure="pearson")  # an address of an earlier version
+    app = open_with_two_models(**{"figure": "pearson"})  # an address of an earlier version
     assert app.query_params["metric"] in ("pearson", ["pearson"])
     (answer,) = [element.value for element in app.markdown if "agrees best with human ratings" in element.value]
     assert "Pearson" in answer
