@@ -128,19 +128,9 @@ def test_no_page_message_names_a_flag() -> None:
 
 
 @pytest.mark.parametrize(("count", "words"), [("1", "1 question"), ("0", "0 questions"), ("1,001", "1,001 questions")])
-def test_uses_singular_for_exactly_1(count: str, words: str) -> None:
-    app = AppTest.from_function(counted, args=(count,))
-    app.query_params["lang"] = "en"
-    run(app)
-    assert app.text[0].value == words
-
-
-def counted(count: str) -> None:
-    import streamlit as st
-
-    from mrc_workbench.workbench.views.ui.words import word
-
-    st.text(word("data_page.questions", questions=count))
+def test_uses_singular_for_exactly_1(count: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlit.query_params", {"lang": "en"})
+    assert ui_words.word("data_page.questions", questions=count) == words
 
 
 def test_problem_texts_match_problem_codes() -> None:
