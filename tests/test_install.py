@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -18,7 +19,8 @@ from tests.environments import environment_with
 from tests.programs import free_port, wait_for
 
 pytestmark = pytest.mark.slow
-RUN = "import sys; from mrc_workbench.__main__ import main; sys.exit(main())"
+PythonOf = Callable[[str], Path]  # the Python of an environment with these extras
+RUN = "import json, sys; from mrc_workbench.__main__ import main; sys.exit(any(map(main, json.loads(sys.argv[1]))))"
 DECOYS = ("data", "models", "retrieval", "training", "labs", "workbench", "jobs", "text", "views", "serving")
 # scripts: what a folder that was taken away runs, and what Streamlit runs for every visitor
 SCRIPTS = ("mrc_workbench.retrieval.export.scripts.", "mrc_workbench.workbench.frame")
@@ -111,13 +113,16 @@ def environment(site: Path, tmp_path: Path) -> dict[str, str]:
 
 def run_python(
     *words: str, folder: Path, environment: dict[str, str], python: str = sys.executable
-) -> "subprocess.CompletedProcess[str]":
+) -> CompletedProcess[str]:
     options = {"cwd": folder, "env": environment, "timeout": 300}
     return subprocess.run([python, *words], check=False, capture_output=True, text=True, **options)
 
 
-def mrc(environment: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return run_python("-c", RUN, *words, folder=folder, environment=environment)
+def mrc(environment: dict[str, str], folder: Path, *commands: Sequence[str]) -> list[str]:
+    """Run commands in one process until one fails; returns the lines that they print."""
+    done = run_python("-c", RUN, json.dumps(commands), folder=folder, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def write_decoys(folder: Path) -> None:
@@ -151,7 +156,7 @@ def test_a_detached_job_starts_beside_decoys(environment: dict[str, str], tmp_pa
 
 
 @pytest.fixture(scope="module")
-def python_with(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def python_with(site: Path, tmp_path_factory: pytest.TempPathFactory) -> PythonOf:
     """Return the Python of an environment that holds only the wheel and the requirements of an extra."""
 
     @cache
@@ -161,12 +166,12 @@ def python_with(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return python_of
 
 
-def run_in(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_in(python: Path, folder: Path, *words: str) -> CompletedProcess[str]:
     variables = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
     return run_python(*words, folder=folder, environment=variables | {"HOME": str(folder)}, python=str(python))
 
 
-def test_core_reads_compares_and_tests_without_extras(python_with: Callable[[str], Path], tmp_path: Path) -> None:
+def test_core_reads_compares_and_tests_without_extras(python_with: PythonOf, tmp_path: Path) -> None:
     done = run_in(python_with(""), tmp_path, str(PROJECT / "benchmarks" / "core_scenario.py"), str(tmp_path / "new"))
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]).keys() == {"import", "write", "read", "compare", "api"}
@@ -179,7 +184,7 @@ def libraries_of(extra: str) -> list[str]:
 
 @pytest.mark.parametrize(("extra", "serves"), SERVED.items(), ids=[extra or "core" for extra in SERVED])
 def test_modules_and_libraries_import_with_the_closure_of_their_extra(
-    python_with: Callable[[str], Path], tmp_path: Path, extra: str, serves: tuple[str, ...]
+    python_with: PythonOf, tmp_path: Path, extra: str, serves: tuple[str, ...]
 ) -> None:
     libraries = libraries_of(extra)
     assert libraries or not extra
@@ -196,14 +201,14 @@ def test_modules_and_libraries_import_with_the_closure_of_their_extra(
 
 
 @pytest.mark.parametrize("extra", ["onnx", "milvus", "ray"])
-def test_an_extra_brings_its_libraries(python_with: Callable[[str], Path], tmp_path: Path, extra: str) -> None:
+def test_an_extra_brings_its_libraries(python_with: PythonOf, tmp_path: Path, extra: str) -> None:
     libraries = libraries_of(extra)
     assert libraries or extra == "ray"
     done = run_in(python_with(extra), tmp_path, "-c", "; ".join(f"import {module}" for module in libraries))
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_every_module_imports_with_all_extras_beside_decoys(python_with: Callable[[str], Path], tmp_path: Path) -> None:
+def test_every_module_imports_with_all_extras_beside_decoys(python_with: PythonOf, tmp_path: Path) -> None:
     write_decoys(tmp_path)
     program = EVERY_MODULE.replace("SCRIPTS", repr(SCRIPTS)).replace("DECOYS", repr(DECOYS))
     done = run_in(python_with(ALL_EXTRAS), tmp_path, "-c", program)
@@ -225,16 +230,14 @@ def test_every_module_imports_with_all_extras_beside_decoys(python_with: Callabl
     ],
     ids=["app", "serve", "train"],
 )
-def test_commands_name_the_missing_extra(
-    python_with: Callable[[str], Path], tmp_path: Path, words: tuple[str, ...], message: str
-) -> None:
+def test_commands_name_missing_extra(python_with: PythonOf, tmp_path: Path, words: Sequence[str], message: str) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     done = run_in(python_with(""), tmp_path, "-m", "mrc_workbench", *words)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, message)
     assert not (tmp_path / "workspace" / "runs").exists()
 
 
-def test_a_comparison_names_the_extra_of_a_failed_retriever(python_with: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_comparison_names_the_extra_of_a_failed_retriever(python_with: PythonOf, tmp_path: Path) -> None:
     dense = '[[retriever]]\nname = "vectors"\nkind = "dense"\nmodel = "starter"\n'
     (tmp_path / "experiment.toml").write_text(EXPERIMENT + dense, encoding="utf-8")
     done = run_in(python_with(""), tmp_path, "-m", "mrc_workbench", "compare", "experiment.toml")
@@ -248,28 +251,25 @@ def test_a_comparison_names_the_extra_of_a_failed_retriever(python_with: Callabl
 def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert "Run an experiment file" in mrc(environment, folder, "--help").stdout
     (folder / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
-    done = mrc(environment, folder, "compare", "experiment.toml", "--out", "result")
-    assert done.returncode == 0, done.stderr
-    words, stored = done.stdout.splitlines()[-2:]
-    assert words.split()[0] == "words"
-    key = stored.removeprefix("stored as ")
-    assert key in mrc(environment, folder, "list").stdout
-    export = ("export", key, "words", "--to", "opensearch", "--out", "taken")
-    exported = mrc(environment, folder, *export)
-    assert exported.returncode == 0, exported.stderr
-    assert (folder / "taken" / "engine.py").is_file()
+    sample = str(PROJECT / "data/sample/korean.json")
+    compare = ["compare", "experiment.toml", "--out", "result"]
+    lines = mrc(environment, folder, ["--help"], compare, ["list"], ["data", "import", sample])
+    stored = next(row for row, line in enumerate(lines) if line.startswith("stored as "))
+    assert lines[stored - 1].split()[0] == "words"
+    assert any("Run an experiment file" in line for line in lines)
     assert (folder / "result" / "report.html").is_file()
-    imported = mrc(environment, folder, "data", "import", str(PROJECT / "data/sample/korean.json"))
-    assert imported.returncode == 0, imported.stderr
+    key = lines[stored].removeprefix("stored as ")
+    assert any(key in line for line in lines[stored + 1 :])
+    mrc(environment, folder, ["export", key, "words", "--to", "opensearch", "--out", "taken"])
+    assert (folder / "taken" / "engine.py").is_file()
     assert (folder / "workspace").is_dir()  # what a person makes stays where they work
 
 
 def test_the_app_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     options = ("--server.port", str(port), "--server.headless", "true")
-    command = [sys.executable, "-c", RUN, "app", "--", *options]
+    command = [sys.executable, "-c", RUN, json.dumps([["app", "--", *options]])]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
         try:

@@ -62,6 +62,18 @@ def app(shared_server: tuple[str, Path], workspace: Path) -> str:
     return shared_server[0]
 
 
+@pytest.fixture(scope="module")
+def new_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
+
+
+@pytest.fixture(scope="module")
+def new_app(new_workspace: Path, fork_server: None) -> Iterator[str]:
+    """The address of a new server: that of the other files has models in memory."""
+    with running_app(new_workspace, free_port()) as address:
+        yield address
+
+
 @contextmanager
 def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
     """Run the app's server with these options of Streamlit's until the block ends; yields its address."""

@@ -5,7 +5,6 @@ Tests that only read this page come first.
 
 import json
 import re
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -18,9 +17,8 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, read_entry, save_question_set, stored
 from mrc_workbench.retrieval.report.words import display_name
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import running_app
 from tests.browser.driving import MINUTES, download, read_cells, unfold, wait_for_comparison, wait_until_idle
-from tests.programs import free_port, run_module
+from tests.programs import run_module
 
 pytestmark = pytest.mark.browser
 PURPOSE = catalog("en")["compare.purpose"]
@@ -32,30 +30,18 @@ FONT_SIZE = "element => parseFloat(getComputedStyle(element).fontSize)"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workspace")
-
-
-@pytest.fixture(scope="module")
-def app(workspace: Path, fork_server: None) -> Iterator[str]:
-    """A new server: that of the other files has models in memory."""
-    with running_app(workspace, free_port()) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def visited(app: str, module_page: Page) -> Page:
+def visited(new_app: str, module_page: Page) -> Page:
     """The page of a user who opened the app and waited."""
-    module_page.goto(app)
+    module_page.goto(new_app)
     expect(module_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
     wait_for_comparison(module_page, "Run again")
     return module_page
 
 
 @pytest.fixture
-def sets(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+def sets(new_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The sample, and a set of a few of its passages, which late interaction has read in no time."""
-    monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
+    monkeypatch.setenv("MRC_WORKSPACE", str(new_workspace))
     (sample,) = (stored_set.key for stored_set in stored() if stored_set.questions == len(SAMPLE.questions))
     passages = [passage for row, passage in enumerate(SAMPLE.passages) if row < 8 or passage.id in QUESTION.relevant]
     return sample, save_question_set(QuestionSet("few", passages, (QUESTION,))).key
@@ -124,16 +110,16 @@ def test_sample_is_compared_on_the_first_visit(visited: Page, displayed_scores: 
 def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
     visited: Page,
     displayed_scores: dict[str, dict[str, float]],
-    workspace: Path,
+    new_workspace: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     experiment = tmp_path / "experiment.toml"
     experiment.write_bytes(download(visited, "Experiment file").read_bytes())
     # the sets and models are those of the app, the rankings are searched anew
-    for rankings_file in (workspace / "cache" / "rankings").iterdir():
+    for rankings_file in (new_workspace / "cache" / "rankings").iterdir():
         rankings_file.unlink()
-    monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
+    monkeypatch.setenv("MRC_WORKSPACE", str(new_workspace))
     run_module("mrc_workbench", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
     for name, scores in displayed_scores.items():
@@ -141,16 +127,16 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
         assert measures == {key: commanded["retrievers"][name][key] for key in measures}, name
 
 
-def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, korean_page: Page) -> None:
-    korean_page.goto(app)
+def test_the_page_speaks_the_browsers_language_and_can_be_switched(new_app: str, korean_page: Page) -> None:
+    korean_page.goto(new_app)
     expect(korean_page.get_by_role("heading", name=catalog("ko")["compare.purpose"])).to_be_visible()
     wait_for_comparison(korean_page, "다시 실행")
-    korean_page.goto(f"{app}/?lang=en")
+    korean_page.goto(f"{new_app}/?lang=en")
     expect(korean_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
 
 
-def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
-    port = app.rsplit(":", 1)[1]
+def test_opening_the_app_loads_no_torch(new_app: str, visited: Page) -> None:
+    port = new_app.rsplit(":", 1)[1]
     servers = [p for p in psutil.process_iter(["cmdline"]) if port in (p.info["cmdline"] or [])]
     assert servers
     assert not any("torch" in Path(m.path).parts for server in servers for m in server.memory_maps())
@@ -158,16 +144,16 @@ def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
 
 @pytest.mark.packaged
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_shows_mix_weights_and_matched_tokens(app: str, visited: Page, sets: tuple[str, str], language: str) -> None:
+def test_shows_mix_weights_and_token_matches(new_app: str, visited: Page, sets: tuple[str, str], language: str) -> None:
     words = catalog(language)
     (sample, few) = sets
-    visited.goto(f"{app}/?data={sample}&lang={language}")
+    visited.goto(f"{new_app}/?data={sample}&lang={language}")
     wait_for_comparison(visited, words["compare.run_again"])
     main = visited.get_by_test_id("stMain")
     unfold(visited, words["compare.mix_title"].format(name=display_name("Best mix", language)))
     expect(main.get_by_text(words["compare.mix_about"].format(questions="480", folds=5))).to_be_visible()
 
-    visited.goto(f"{app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")
+    visited.goto(f"{new_app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")
     expect(main.get_by_text(words["why.matches_help"])).to_be_visible(timeout=3 * MINUTES)
     ask = main.get_by_role("button", name=words["search.pieces_ask"])
     pairs = visited.locator(".results.pairs")

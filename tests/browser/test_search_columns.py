@@ -1,7 +1,6 @@
 """The first search of the sample: columns appear one by one at the same height, without encoding."""
 
 import re
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -11,9 +10,7 @@ from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import running_app
 from tests.browser.driving import MINUTES, wait_until_idle
-from tests.programs import free_port
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,19 +34,12 @@ setInterval(() => {
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workspace")
-
-
-@pytest.fixture(scope="module")
-def searched(workspace: Path, fork_server: None, module_page: Page) -> Iterator[Page]:
+def searched(new_app: str, module_page: Page) -> Page:
     """The page of a question, on a server that has loaded no model yet."""
-    with running_app(workspace, free_port()) as address:
-        module_page.add_init_script(WATCH)
-        module_page.goto(f"{address}/search?q={quote(QUESTION)}")
-        results = module_page.locator(".st-key-beside_search .results").first
-        expect(results).to_be_visible(timeout=3 * MINUTES)
-        yield module_page
+    module_page.add_init_script(WATCH)
+    module_page.goto(f"{new_app}/search?q={quote(QUESTION)}")
+    expect(module_page.locator(".st-key-beside_search .results").first).to_be_visible(timeout=3 * MINUTES)
+    return module_page
 
 
 def wait_for_columns(page: Page, count: int) -> list[float]:
@@ -65,12 +55,12 @@ def test_columns_render_separately_and_default_columns_are_ready(searched: Page)
     assert times[0] == min(times)
 
 
-def test_late_interaction_and_mixes_encode_no_passage_of_the_sample(searched: Page, workspace: Path) -> None:
+def test_late_interaction_and_mixes_encode_no_passage_of_the_sample(searched: Page, new_workspace: Path) -> None:
     wait_until_idle(searched)
     searched.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Best mix")).click()
     wait_for_columns(searched, 4)
-    assert not [*(workspace / "cache").glob("token-vectors/*.npz")]
-    assert not [*(workspace / "cache").glob("vectors/*.npy")]
+    assert not [*(new_workspace / "cache").glob("token-vectors/*.npz")]
+    assert not [*(new_workspace / "cache").glob("vectors/*.npy")]
 
 
 def test_aligns_the_first_cards_and_names_columns_in_the_address(searched: Page) -> None:

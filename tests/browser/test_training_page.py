@@ -73,7 +73,7 @@ def test_two_people_start_trainings_together(app: str, page: Page, korean_page: 
 
 
 def test_a_stopped_training_serves_its_best_checkpoint_and_resumes(app: str, page: Page, workspace: Path) -> None:
-    open_training_form(page, f"{app}/train?base=starter&lang=en", "Training name", "halted", ("Epochs", "9"))
+    open_training_form(page, f"{app}/train?base=starter&lang=en", "Training name", "halted", ("Epochs", "30"))
     before = set(workspace.glob("runs/*/run.json"))
     page.get_by_role("button", name="Start training").click()
     stop = page.get_by_role("button", name="Stop", exact=True)
@@ -105,7 +105,7 @@ def test_a_stopped_training_serves_its_best_checkpoint_and_resumes(app: str, pag
     page.goto("about:blank")  # the training continues without a page
     ended = int(wait_for_training(workspace, "halted", "done").split()[1])
     page.goto(f"{app}/train")
-    assert 0 < step < ended == 27  # 336 questions, three batches an epoch
+    assert 0 < step < ended == 90  # 336 questions, three batches an epoch
     expect(page.get_by_role("main").get_by_text("Done").first).to_be_visible()
     states = {name: state.split()[0] for name, state in training_states(workspace).items()}
     assert {name: states[name] for name in ("first", "둘째")} == {"first": "stopped", "둘째": "done"}

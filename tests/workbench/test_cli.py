@@ -74,9 +74,7 @@ def test_accepts_earlier_name_for_inspecting_pairs(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_prints_help_of_every_command_and_rejects_unknown_option(
-    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prints_help_and_rejects_unknown_option(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*path, "--help"]) == ExitStatus.DONE
     captured = capsys.readouterr()
     assert captured.err == ""

@@ -333,9 +333,7 @@ def respond(scope: dict[str, Any], answer: Message) -> list[Message]:
         ("/media/report.html", "", "", ""),
     ],
 )
-def test_redirects_nested_addresses_to_missing_page(
-    path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_redirects_nested_paths(path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "sign_in_redirect_uri", lambda: "")
     monkeypatch.setattr(access, "is_sign_in_enabled", lambda: False)
     monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)

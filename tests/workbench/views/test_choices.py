@@ -22,11 +22,10 @@ from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPA
 from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line, without_weak_baselines
-from mrc_workbench.workbench.views.names import retriever_name
+from mrc_workbench.workbench.views.names import kind_words, retriever_name, set_name
 from mrc_workbench.workbench.views.ui.words import free_name
 from tests.data.split.worlds import chain
 from tests.workbench.views.compare.worlds import whole_sample
-from tests.workbench.views.driving import opened
 
 DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # a dataset with training questions
 E5 = "packaged:multilingual-e5-small"
@@ -244,21 +243,11 @@ def test_describes_added_kind_by_its_kind() -> None:
     assert method_line(CustomSpec(name="Mine", path="x"), CHOICES) == "Mine: letters"
 
 
-def page() -> None:
-    import streamlit as st
-
-    from mrc_workbench.workbench.views.names import kind_words, set_name
-
-    for text in ("Korean sample", "mine"):
-        st.text(set_name(text))
-    for kind in ("paraphrase", "several-sentences", "year", ""):
-        st.text(kind_words(kind))
-
-
-def test_describes_retrievers_in_both_languages() -> None:
-    korean, english = ([text.value for text in opened(page, lang=language).text] for language in ("ko", "en"))
-    assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장 종합", "year", ""]
-    assert english == ["Korean sample", "mine", "Paraphrased", "Multi-sentence", "year", ""]
+def test_translates_names_of_the_sample_and_of_kinds(page_language: str) -> None:
+    names = [set_name("Korean sample"), set_name("mine"), *map(kind_words, ("paraphrase", "several-sentences", "year"))]
+    english = ["Korean sample", "mine", "Paraphrased", "Multi-sentence", "year"]
+    korean = ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장 종합", "year"]
+    assert names == {"en": english, "ko": korean}[page_language]
 
 
 def test_translates_every_kind_of_the_sample() -> None:

@@ -310,7 +310,7 @@ def test_releases_files_30_seconds_after_disconnect(server: Server, monkeypatch:
     assert registry.owner("stumbles") == "stumbles"
 
 
-def test_releases_files_on_page_change_and_rejects_unregistered_sessions(
+def test_releases_files_on_page_change_and_unregisters_sessions(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = register_sessions(monkeypatch, server, "alice", "one", "other")

@@ -115,9 +115,7 @@ def test_treats_file_name_as_neither_path_nor_markdown(data: StoredSet) -> None:
 @pytest.mark.parametrize(
     ("content", "code"), [("가나".encode("cp949"), "bad_text"), (b" \n\n", "no_text"), (b"", "no_text")]
 )
-def test_reports_invalid_text_in_user_language_and_keeps_choice(
-    language: str, content: bytes, code: str, data: StoredSet
-) -> None:
+def test_reports_invalid_text_and_keeps_choice(language: str, content: bytes, code: str, data: StoredSet) -> None:
     text = store_text()
     app = opened(page, data=data.key, corpus=text.reference, lang=language)
     upload(app, "bad.txt", content)
@@ -137,9 +135,8 @@ def test_reads_rejected_file_only_once(data: StoredSet, monkeypatch: pytest.Monk
         raise Failure("", "no more of it")
 
     monkeypatch.setattr("mrc_workbench.workbench.views.study.save_text", refuse)
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", "data": data.key})
-    run(app).file_uploader[0].set_value(("a.txt", b"a", "text/plain"))
+    app = opened(page, data=data.key)
+    app.file_uploader[0].set_value(("a.txt", b"a", "text/plain"))
     app.run()
     app.run()
     assert read == ["a"]

@@ -196,9 +196,7 @@ def test_states_conclusions(app: AppTest, variants: list[Variant], expected: lis
         ((0.05, 0.01, 0.09, 0.01), "**Pre-training on this text made it worse**"),
     ],
 )
-def test_reports_effect_of_training_even_if_harmful(
-    app: AppTest, difference: tuple[float, float, float, float], expected: str
-) -> None:
+def test_reports_effect_of_training(app: AppTest, difference: tuple[float, float, float, float], expected: str) -> None:
     base = replace(UNTRAINED, metrics=intervals(0.5 + difference[0]), differences=differences(*difference))
     answer = conclusions(app, base, REFERENCE, vary=False)
     assert expected in answer

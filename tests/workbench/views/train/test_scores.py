@@ -14,7 +14,7 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES, LanguageBestBy
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.train.base import base_choices
-from mrc_workbench.workbench.views.train.charts import checkpoint_metric, measure_names
+from mrc_workbench.workbench.views.train.charts import Row, checkpoint_metric, measure_names
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import run
 from tests.workbench.views.train import worlds
@@ -22,45 +22,28 @@ from tests.workbench.views.train.worlds import EN, SCORES, click, create_test_ru
 
 PAIRS_BEFORE = {"spearman": 0.7684, "pearson": 0.777, "alignment": 0.0745, "uniformity": -0.71}
 PAIRS_AFTER = {"spearman": 0.8139, "pearson": 0.81, "alignment": 0.1085, "uniformity": -1.08}
-OF_PAIRS: dict[str, Any] = {
-    "before": PAIRS_BEFORE,
-    "after": PAIRS_AFTER,
-    "intervals": {"after": {"spearman": [0.79, 0.83]}},
-    "gain": {"measure": "spearman", "difference": 0.0455, "interval": [0.03, 0.06]},
-    "training_sample": {"before": PAIRS_BEFORE, "after": PAIRS_AFTER, "questions": 500}
-    | {"gain": {"measure": "spearman", "interval": [0, 1]}},
-    "measured_on": "validation",
-    "pairs": 1500,
-    "best_by": "spearman",
-    "best_step": 10,
-}
 ANSWERS_BEFORE = {"em": 0.01, "f1": 0.12}
 ANSWERS_AFTER = {"em": 0.5525, "f1": 0.7}
-OF_ANSWERS: dict[str, Any] = {
-    "before": ANSWERS_BEFORE,
-    "after": ANSWERS_AFTER,
-    "intervals": {"after": {"em": [0.5, 0.6], "f1": [0.65, 0.75]}},
-    "gain": {"measure": "f1", "difference": 0.58, "interval": [0.5, 0.66]},
-    "training_sample": {"before": ANSWERS_BEFORE, "after": {"em": 0.9, "f1": 0.95}, "questions": 100}
-    | {"gain": {"measure": "f1", "difference": 0.83, "interval": [0.7, 0.9]}},
-    "measured_on": "validation",
-    "questions": 300,
-    "normalization": "klue",
-    "best_step": 20,
-}
-OF_TEXT: dict[str, Any] = {
-    "unigram": {"perplexity": 1400.0, "log_likelihood": -7.24, "masked_accuracy": 0.05},
-    "before": {"perplexity": 8000.0, "log_likelihood": -8.99, "masked_accuracy": 0.0},
-    "after": {"perplexity": 512.4, "log_likelihood": -6.24, "masked_accuracy": 0.17},
-    "intervals": {"after": {"masked_accuracy": [0.15, 0.19], "perplexity": [480.0, 540.0]}},
-    "gain": {"measure": "masked_accuracy", "difference": 0.17, "interval": [0.15, 0.19]},
-    "training_sample": {"before": {"masked_accuracy": 0.0}, "after": {"masked_accuracy": 0.2}, "questions": 40}
-    | {"gain": {"measure": "masked_accuracy", "difference": 0.2, "interval": [0.1, 0.3]}},
-    "measured_on": "validation",
-    "rows": 500,
-    "hidden": 9600,
-    "best_step": 20,
-}
+TEXT_BEFORE = {"perplexity": 8000.0, "log_likelihood": -8.99, "masked_accuracy": 0.0}
+TEXT_AFTER = {"perplexity": 512.4, "log_likelihood": -6.24, "masked_accuracy": 0.17}
+
+
+def gain_of(measure: str, before: Row, after: Row, **more: Any) -> dict[str, Any]:
+    """Return scores before and after a training with a significant gain."""
+    gain = {"measure": measure, "difference": after[measure] - before[measure], "interval": [0.01, 0.9]}
+    return {"before": before, "after": after, "gain": gain, **more}
+
+
+OF_PAIRS = gain_of("spearman", PAIRS_BEFORE, PAIRS_AFTER, pairs=1500, best_by="spearman", best_step=10)
+OF_PAIRS["intervals"] = {"after": {"spearman": [0.79, 0.83]}}
+OF_PAIRS["training_sample"] = gain_of("spearman", PAIRS_BEFORE, PAIRS_AFTER, questions=500)
+OF_ANSWERS = gain_of("f1", ANSWERS_BEFORE, ANSWERS_AFTER, questions=300, normalization="klue", best_step=20)
+OF_ANSWERS["intervals"] = {"after": {"em": [0.5, 0.6], "f1": [0.65, 0.75]}}
+OF_ANSWERS["training_sample"] = gain_of("f1", ANSWERS_BEFORE, {"em": 0.9, "f1": 0.95}, questions=100)
+OF_TEXT = gain_of("masked_accuracy", TEXT_BEFORE, TEXT_AFTER, rows=500, hidden=9600, best_step=20)
+OF_TEXT["unigram"] = {"perplexity": 1400.0, "log_likelihood": -7.24, "masked_accuracy": 0.05}
+OF_TEXT["intervals"] = {"after": {"masked_accuracy": [0.15, 0.19], "perplexity": [480.0, 540.0]}}
+OF_TEXT["training_sample"] = gain_of("masked_accuracy", TEXT_BEFORE, {"masked_accuracy": 0.2}, questions=40)
 TESTED: dict[str, Any] = {
     **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
     "intervals": {"after": {"recall@1": [0.5, 0.6]}},

@@ -128,19 +128,9 @@ def test_no_page_message_names_a_flag() -> None:
 
 
 @pytest.mark.parametrize(("count", "words"), [("1", "1 question"), ("0", "0 questions"), ("1,001", "1,001 questions")])
-def test_uses_singular_for_exactly_1(count: str, words: str) -> None:
-    app = AppTest.from_function(counted, args=(count,))
-    app.query_params["lang"] = "en"
-    run(app)
-    assert app.text[0].value == words
-
-
-def counted(count: str) -> None:
-    import streamlit as st
-
-    from mrc_workbench.workbench.views.ui.words import word
-
-    st.text(word("data_page.questions", questions=count))
+def test_uses_singular_for_exactly_1(count: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlit.query_params", {"lang": "en"})
+    assert ui_words.word("data_page.questions", questions=count) == words
 
 
 def test_problem_texts_match_problem_codes() -> None:
@@ -246,26 +236,24 @@ def ended_run(name: str) -> Run:
     return create_test_run(State.STOPPED, name=name, step=3, total_steps=9)
 
 
-def is_reported_damaged(app: AppTest, name: str) -> bool:
+def remove_reported(app: AppTest, lost: Path) -> None:
+    """Remove a damaged folder by the button of its report."""
+    report = ui_words.plain(lost.name)
     about = EN["damaged.about"].split("{name}")[1]
-    return any(ui_words.plain(name) in element.value and about in element.value for element in app.markdown)
-
-
-def remove(app: AppTest, name: str) -> None:
-    app.button(f"damaged_yes_{name}").click()
-    run(app)
+    assert any(report in element.value and about in element.value for element in app.markdown)
+    app.button(f"damaged_yes_{lost.name}").click()
+    assert not any(report in element.value for element in run(app).markdown)
+    assert not lost.exists()
 
 
 def test_lists_and_removes_run_with_unreadable_plan() -> None:
     ended_run("whole")
-    lost = ended_run("lost")
-    (lost.folder / "run.json").write_bytes(DEEP)
+    lost = ended_run("lost").folder
+    (lost / "run.json").write_bytes(DEEP)
     app = opened(train_page)
     assert any("whole" in element.value for element in app.markdown)
-    assert is_reported_damaged(app, lost.id)
-    remove(app, lost.id)
-    assert (lost.folder.exists(), damaged_runs()) == (False, [])
-    assert not is_reported_damaged(app, lost.id)
+    remove_reported(app, lost)
+    assert damaged_runs() == []
 
 
 @pytest.mark.parametrize("name", ["status.json", "scores.json", "provenance.json", "progress.jsonl"])
@@ -279,26 +267,20 @@ def test_lists_run_with_other_damaged_files(name: str) -> None:
 
 def test_lists_and_removes_unreadable_dataset() -> None:
     dataset = save_question_set(small_set())
-    lost = save_question_set(small_set("other").with_questions([0, 1]))
-    (workspace() / "datasets" / lost.key / "set.json").write_bytes(DEEP)
-    app = opened(data_page, data=dataset.key)
-    assert is_reported_damaged(app, lost.key)
-    remove(app, lost.key)
+    lost = workspace() / "datasets" / save_question_set(small_set("other").with_questions([0, 1])).key
+    (lost / "set.json").write_bytes(DEEP)
+    remove_reported(opened(data_page, data=dataset.key), lost)
     assert [item.key for item in stored()] == [dataset.key]
-    assert not (workspace() / "datasets" / lost.key).exists()
 
 
 @pytest.mark.parametrize("name", ["scores.json", "provenance.json"])
 def test_lists_and_removes_unreadable_comparison(name: str) -> None:
     data = save_question_set(small_set())
-    folders = [store_small_comparison(data.key, data.fingerprint, ks) for ks in ((1, 3), (1, 2))]
-    (folders[1] / name).write_bytes(DEEP)
-    app = opened(compare_page, data=data.key, comparison=folders[0].name, view="kept")
-    assert is_reported_damaged(app, folders[1].name)
-    remove(app, folders[1].name)
+    whole, lost = (store_small_comparison(data.key, data.fingerprint, ks) for ks in ((1, 3), (1, 2)))
+    (lost / name).write_bytes(DEEP)
+    remove_reported(opened(compare_page, data=data.key, comparison=whole.name, view="kept"), lost)
     assert damaged_comparisons() == []
-    assert folders[0].is_dir()
-    assert not folders[1].exists()
+    assert whole.is_dir()
 
 
 def compare_page() -> None:
