@@ -7,7 +7,7 @@ from mrc_workbench.data.formats.text import Content, EncodedText
 from mrc_workbench.data.layouts.lines import LineKind, Markup, detect_line_kind, detect_markup
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import is_known_column
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading
 from tests.data.layouts.written import gaps, grades, read_all, relevant
 
@@ -217,8 +217,3 @@ def test_reports_entries_without_text() -> None:
     reading = read_all({"a.all": content.encode(), "a.qry": QUERIES.encode(), "a.rel": b"1 1 0 0\n2 4 0 0\n"})
     assert [(p.code.value, p.row) for p in reading.problems if p.leaves_out_row] == [("empty_context", 21)]
     assert gaps(reading)["unknown_passages"]["examples"] == "4"
-
-
-def test_rejects_judgements_without_documents() -> None:
-    with pytest.raises(DataError, match="Add the corpus"):
-        read_all({"cisi.qry": QUERIES.encode(), "cisi.rel": b"1 1 0 0\n"})
