@@ -43,17 +43,9 @@ def squad(number: int) -> bytes:
 
 
 def rows_of(numbers: list[int]) -> list[dict[str, Any]]:
-    pairs = [list(CONTEXT_BY_QUESTION.items())[number] for number in numbers]
-    return [
-        {
-            "id": f"r{number}",
-            "title": TITLES[context],
-            "context": context,
-            "question": question,
-            "answer": ANSWERS[number],
-        }
-        for number, (question, context) in zip(numbers, pairs, strict=True)
-    ]
+    pairs = list(CONTEXT_BY_QUESTION.items())
+    cells = ((f"r{number}", TITLES[pairs[number][1]], *pairs[number], ANSWERS[number]) for number in numbers)
+    return named("id title question context answer", cells)
 
 
 def as_csv(rows: list[dict[str, Any]], encoding: str = "utf-8") -> bytes:
