@@ -167,7 +167,7 @@ def test_reads_search_engine_dumps_as_corpus(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "found"),
+    ("entries", "reason"),
     [
         ([{"delete": {"_id": "d1"}}], "an action that deletes a document"),
         ([{"index": {"_id": "x"}}], "an action without a document"),
@@ -175,11 +175,11 @@ def test_reads_search_engine_dumps_as_corpus(name: str) -> None:
         ([{"index": {"_id": "x"}}, {"index": {"_id": "y"}}, {"text": "하나이다."}], "an action without a document"),
     ],
 )
-def test_reports_unpaired_bulk_lines(entries: Rows, found: str) -> None:
+def test_reports_unpaired_bulk_lines(entries: Rows, reason: str) -> None:
     content = jsonl([*bulk(), *entries])
     reading = read_all({"bulk.ndjson": content, "queries.jsonl": QUERIES, "qrels.tsv": QRELS})
     (problem,) = reading.problems
-    assert (problem.row, problem.code, problem.details["found"]) == (11, ProblemCode.BROKEN_PART, found)
+    assert (problem.row, problem.code, problem.details["found"]) == (11, ProblemCode.BROKEN_PART, reason)
     assert len(reading.question_set.passages) >= len(PASSAGES)
 
 
