@@ -24,7 +24,9 @@ from mrc_workbench.data.jobs.folder import (
 from mrc_workbench.data.jobs.processes import start_detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace, write_text
+from tests.doubles import small_set
 from tests.training.worlds import wait_until
 
 
@@ -272,9 +274,6 @@ def jobs_of(folder: str) -> list[Job]:
 
 @pytest.mark.slow
 def test_process_uses_the_workspace_of_its_user(tmp_path: Path) -> None:
-    from mrc_workbench.data.store import save_question_set
-    from tests.doubles import small_set
-
     save_question_set(small_set("on the shelf"))
     for name in (ALICE, BOB, ""):
         with acting_as(name):

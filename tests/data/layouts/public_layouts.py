@@ -118,15 +118,13 @@ def hotpot_qa(row: int) -> dict[str, Any]:
 
 
 def hotpot_qa_of_hugging_face(row: int) -> dict[str, Any]:
-    both = (row, NEXT[row])
+    original = hotpot_qa(row)
+    titles, sentences = zip(*original["context"], strict=True)
     return {
-        "id": f"5a{row}",
-        "question": QUESTIONS[row],
-        "answer": ANSWERS[row],
-        "type": "bridge",
-        "level": "easy",
+        "id": original.pop("_id"),
+        **original,
         "supporting_facts": {"title": [TITLES[row]], "sent_id": [0]},
-        "context": {"title": [TITLES[number] for number in both], "sentences": [[TEXTS[number]] for number in both]},
+        "context": {"title": titles, "sentences": sentences},
     }
 
 
@@ -174,16 +172,8 @@ def _msmarco_passages(row: int) -> list[dict[str, Any]]:
 
 
 def ms_marco_1() -> bytes:
-    return _json(
-        {
-            "answers": {str(row): [ANSWERS[row]] for row in ROWS},
-            "passages": {str(row): _msmarco_passages(row) for row in ROWS},
-            "query": {str(row): QUESTIONS[row] for row in ROWS},
-            "query_id": {str(row): 1000 + row for row in ROWS},
-            "query_type": {str(row): "description" for row in ROWS},
-            "wellFormedAnswers": {str(row): "[]" for row in ROWS},
-        }
-    )
+    rows = _rows(lambda row: {**ms_marco_2(row), "passages": _msmarco_passages(row), "wellFormedAnswers": "[]"})
+    return _json({name: {str(number): row[name] for number, row in enumerate(rows)} for name in rows[0]})
 
 
 def ms_marco_2(row: int) -> dict[str, Any]:
@@ -199,13 +189,9 @@ def ms_marco_2(row: int) -> dict[str, Any]:
 
 
 def llama_index_examples(row: int) -> dict[str, Any]:
-    return {
-        "query": QUESTIONS[row],
-        "query_by": {"model_name": "", "type": "human"},
-        "reference_contexts": [TEXTS[row]],
-        "reference_answer": ANSWERS[row],
-        "reference_answer_by": {"model_name": "", "type": "human"},
-    }
+    by = {"model_name": "", "type": "human"}
+    example = {"query": QUESTIONS[row], "reference_contexts": [TEXTS[row]], "reference_answer": ANSWERS[row]}
+    return {**example, "query_by": by, "reference_answer_by": by}
 
 
 def llama_index_dictionaries() -> bytes:

@@ -103,10 +103,6 @@ def test_applies_the_given_encoding_to_archive_members() -> None:
     assert file.content.named_encoding == "Johab"
 
 
-def zip_of(**contents: bytes) -> bytes:
-    return zipped({name.replace("_", "."): content for name, content in contents.items()})
-
-
 def with_broken_checksum(content: bytes, name: str) -> bytes:
     """Return an archive with a wrong checksum of a member."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -115,10 +111,12 @@ def with_broken_checksum(content: bytes, name: str) -> bytes:
 
 
 BROKEN = {
-    "gzip": zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(ROWS)[:-12]),
-    "bzip2": zip_of(a_csv=ROWS, b_csv_bz2=bz2.compress(ROWS)[:-12]),
-    "xz": zip_of(a_csv=ROWS, b_csv_xz=lzma.compress(ROWS)[:-12]),
-    "checksum": with_broken_checksum(zip_of(a_csv=ROWS, b_csv=ROWS + b"which lake?,The lake lies here.\n"), "b.csv"),
+    "gzip": zipped({"a.csv": ROWS, "b.csv.gz": gzip.compress(ROWS)[:-12]}),
+    "bzip2": zipped({"a.csv": ROWS, "b.csv.bz2": bz2.compress(ROWS)[:-12]}),
+    "xz": zipped({"a.csv": ROWS, "b.csv.xz": lzma.compress(ROWS)[:-12]}),
+    "checksum": with_broken_checksum(
+        zipped({"a.csv": ROWS, "b.csv": ROWS + b"which lake?,The lake lies here.\n"}), "b.csv"
+    ),
 }
 
 
@@ -133,14 +131,14 @@ def test_skips_and_reports_broken_members(kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["b.csv.gz", "b.zip", "b.tar.gz"])
 def test_skips_and_reports_a_broken_archive_among_files(name: str) -> None:
-    broken = zip_of(b_csv=ROWS)[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
+    broken = zipped({"b.csv": ROWS})[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
     reading = read_all({name: broken, "a.csv": ROWS})
     assert len(reading.question_set.questions) == 2
     assert [(problem.code, problem.details["file"]) for problem in reading.gaps] == [(ProblemCode.BROKEN_ARCHIVE, name)]
 
 
 def test_rejects_archives_with_only_broken_members() -> None:
-    content = zip_of(a_csv_gz=gzip.compress(ROWS)[:-12], b_csv_gz=gzip.compress(ROWS)[:-12])
+    content = zipped({"a.csv.gz": gzip.compress(ROWS)[:-12], "b.csv.gz": gzip.compress(ROWS)[:-12]})
     with refuses(ProblemCode.BROKEN_ARCHIVE) as error:
         read_all({"set.zip": content})
     assert [problem.details["file"] for problem in error.value.others] == ["a.csv.gz", "b.csv.gz"]
@@ -158,7 +156,7 @@ def test_does_not_read_questions_as_passages_if_the_corpus_is_broken(left: list[
 
 def test_rejects_bombs_among_members() -> None:
     with refuses(ProblemCode.TOO_LARGE, "unpacked bytes"):
-        read_all({"set.zip": zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))})
+        read_all({"set.zip": zipped({"a.csv": ROWS, "b.csv.gz": gzip.compress(bytes(40_000_000))})})
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True])
@@ -172,7 +170,7 @@ def test_unpacks_members_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(zipfile.ZipFile, "read", recorded)
     path = tmp_path / "docs.zip"
-    path.write_bytes(zip_of(a_txt=b"a" * 10_000, b_txt=b"b" * 10_000))
+    path.write_bytes(zipped({"a.txt": b"a" * 10_000, "b.txt": b"b" * 10_000}))
     files = unpack_files([File(Content(path if is_on_disk else path.read_bytes()), "docs.zip")])
     assert [file.content.size for file in files] == [10_000, 10_000]
     assert read == []

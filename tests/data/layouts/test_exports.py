@@ -167,19 +167,19 @@ def test_reads_search_engine_dumps_as_corpus(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "entries",
+    ("entries", "reason"),
     [
-        [{"delete": {"_id": "d1"}}],
-        [{"index": {"_id": "x"}}],
-        [{"title": "", "text": "행동이 없는 줄이다."}],
-        [{"index": {"_id": "x"}}, {"index": {"_id": "y"}}, {"text": "하나이다."}],
+        ([{"delete": {"_id": "d1"}}], "an action that deletes a document"),
+        ([{"index": {"_id": "x"}}], "an action without a document"),
+        ([{"title": "", "text": "행동이 없는 줄이다."}], "a line without an action"),
+        ([{"index": {"_id": "x"}}, {"index": {"_id": "y"}}, {"text": "하나이다."}], "an action without a document"),
     ],
-    ids=["deletion", "action at the end", "document without an action", "two actions"],
 )
-def test_reports_unpaired_bulk_lines(entries: Rows) -> None:
+def test_reports_unpaired_bulk_lines(entries: Rows, reason: str) -> None:
     content = jsonl([*bulk(), *entries])
     reading = read_all({"bulk.ndjson": content, "queries.jsonl": QUERIES, "qrels.tsv": QRELS})
-    assert [(problem.row, problem.code) for problem in reading.problems] == [(11, ProblemCode.BROKEN_PART)]
+    (problem,) = reading.problems
+    assert (problem.row, problem.code, problem.details["found"]) == (11, ProblemCode.BROKEN_PART, reason)
     assert len(reading.question_set.passages) >= len(PASSAGES)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.layouts.written import (
     Files,
@@ -43,17 +43,9 @@ def squad(number: int) -> bytes:
 
 
 def rows_of(numbers: list[int]) -> list[dict[str, Any]]:
-    pairs = [list(CONTEXT_BY_QUESTION.items())[number] for number in numbers]
-    return [
-        {
-            "id": f"r{number}",
-            "title": TITLES[context],
-            "context": context,
-            "question": question,
-            "answer": ANSWERS[number],
-        }
-        for number, (question, context) in zip(numbers, pairs, strict=True)
-    ]
+    pairs = list(CONTEXT_BY_QUESTION.items())
+    cells = ((f"r{number}", TITLES[pairs[number][1]], *pairs[number], ANSWERS[number]) for number in numbers)
+    return named("id title question context answer", cells)
 
 
 def as_csv(rows: list[dict[str, Any]], encoding: str = "utf-8") -> bytes:
@@ -281,15 +273,6 @@ def test_matches_ids_written_as_numbers(written: str) -> None:
     assert "unknown_passages" not in gaps(reading)
 
 
-def test_does_not_match_ambiguous_numbers() -> None:
-    corpus = jsonl([{"_id": id_, "title": "", "text": t} for id_, t in zip(("1", "01", "2"), TITLES, strict=False)])
-    queries = jsonl([{"_id": "q", "text": "무엇?"}])
-    reading = read_all(
-        {"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": b"query_id,corpus_id,score\nq,2.0,1\n"}
-    )
-    assert gaps(reading)["unknown_passages"]["examples"] == "2.0"
-
-
 TOPICS = "".join(f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{text}\n</DOC>\n" for n, text in enumerate(CONTEXT_BY_QUESTION, 1))
 TAGGED = "".join(f"<DOC>\n<DOCNO>D-{n}</DOCNO>\n<TEXT>\n{text}\n</TEXT>\n</DOC>\n" for n, text in enumerate(TITLES, 1))
 JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
@@ -333,11 +316,6 @@ def test_reports_unusable_files_and_reads_the_rest(odd: Files, code: ProblemCode
     matching_gaps = [gap for gap in reading.gaps if gap.code is code]
     assert [gap.details["file"] for gap in matching_gaps] == [name]
     assert matching_gaps[0].message.startswith(f"{name}: ")
-
-
-def test_rejects_a_single_table_without_texts() -> None:
-    with pytest.raises(DataError):
-        read(b"id,page\n1,4\n2,5\n", "ids.csv")
 
 
 def test_rejects_reader_predictions() -> None:

@@ -7,7 +7,7 @@ from mrc_workbench.data.formats.text import Content, EncodedText
 from mrc_workbench.data.layouts.lines import LineKind, Markup, detect_line_kind, detect_markup
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import is_known_column
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading
 from tests.data.layouts.written import gaps, grades, read_all, relevant
 
@@ -149,14 +149,17 @@ QUERIES = ".I 1\n.W\nWhat struck the hours?\n.I 2\n.W\nWhat measured\nthe rain?\
 SPARSE = ".I 1\n.W\nWhat struck the hours?\n.I 4\n.W\nWhat measured\nthe rain?\n.I 9\n.W\nWhat has only a title?\n"
 
 
-def sparse(judgements: str, queries: str) -> QuestionSetReading:
-    return read_all({"all": DOCUMENTS.encode(), "qry": queries.encode(), "qrel": judgements.encode()})
+def collection(
+    judgements: str, queries: str = QUERIES, names: tuple[str, str] = ("cisi.all", "cisi.qry")
+) -> QuestionSetReading:
+    contents = zip((*names, "cisi.rel"), (DOCUMENTS, queries, judgements), strict=True)
+    return read_all({name: content.encode() for name, content in contents})
 
 
 @pytest.mark.parametrize("queries", [SPARSE, SPARSE.replace(".I ", ".I 00")])
 @pytest.mark.parametrize("line", ["{0} {1} 1", "{0} 0 {1} 1"])
 def test_resolves_questions_by_position(queries: str, line: str) -> None:
-    reading = sparse("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
+    reading = collection("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
     assert relevant(reading) == [("1",), ("2",), ("3",)]
     assert [p.code for p in reading.problems] == [ProblemCode.TITLE_AS_TEXT, ProblemCode.QUESTIONS_BY_POSITION]
     assert reading.gaps == ()
@@ -171,14 +174,9 @@ def test_resolves_questions_by_position(queries: str, line: str) -> None:
     ],
 )
 def test_prefers_ids_over_positions(judgements: str, expected: list[tuple[str, ...]]) -> None:
-    reading = sparse(judgements, SPARSE)
+    reading = collection(judgements, SPARSE)
     assert relevant(reading) == expected
     assert ProblemCode.QUESTIONS_BY_POSITION not in [problem.code for problem in reading.problems]
-
-
-def collection(judgements: str, documents: str = "cisi.all", queries: str = "cisi.qry") -> QuestionSetReading:
-    files = {documents: DOCUMENTS, queries: QUERIES, "cisi.rel": judgements}
-    return read_all({name: content.encode() for name, content in files.items()})
 
 
 @pytest.mark.parametrize(
@@ -203,7 +201,7 @@ def test_reads_smart_collections(judgements: str) -> None:
 
 
 def test_detects_queries_by_judged_ids() -> None:
-    reading = collection("1 3 0 0\n2 2 0 0\n", documents="a", queries="b")
+    reading = collection("1 3 0 0\n2 2 0 0\n", names=("a", "b"))
     assert len(reading.question_set.passages) == 3
     assert relevant(reading) == [("3",), ("2",)]
 
@@ -217,8 +215,3 @@ def test_reports_entries_without_text() -> None:
     reading = read_all({"a.all": content.encode(), "a.qry": QUERIES.encode(), "a.rel": b"1 1 0 0\n2 4 0 0\n"})
     assert [(p.code.value, p.row) for p in reading.problems if p.leaves_out_row] == [("empty_context", 21)]
     assert gaps(reading)["unknown_passages"]["examples"] == "4"
-
-
-def test_rejects_judgements_without_documents() -> None:
-    with pytest.raises(DataError, match="Add the corpus"):
-        read_all({"cisi.qry": QUERIES.encode(), "cisi.rel": b"1 1 0 0\n"})

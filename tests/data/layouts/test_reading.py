@@ -1,6 +1,5 @@
 """Each published layout is read completely, and missing content is reported."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -106,11 +105,6 @@ def test_reads_a_folder_and_names_the_set_after_it(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="contains no data file"):
         read_file(tmp_path / "empty")
-
-
-def test_unpacks_compressed_files() -> None:
-    files = {f"{name}.gz": gzip.compress(content) for name, content in beir().items()}
-    assert read_all(files).question_set.questions == read_all(beir()).question_set.questions
 
 
 def test_reports_unusable_rows_with_file_and_row() -> None:
@@ -299,12 +293,6 @@ def test_merges_rows_into_a_collection() -> None:
     relevant = {question.text: question.relevant for question in reading.question_set.questions}
     assert relevant["어디?"] == ("d4",), "a text that the corpus has keeps its id"
     assert relevant.keys() == {*QUESTIONS.values(), "무엇?", "어디?"}
-
-
-def test_skips_and_reports_unrelated_files() -> None:
-    reading = read_all(beir() | {"notes.txt": "한 줄\n두 줄\n".encode(), "weights.bin": bytes(range(256))})
-    assert gaps(reading)["describing_documents"] == {"ids": 1, "examples": "notes.txt"}
-    assert gaps(reading)["unknown_format"] == {"found": "binary data", "file": "weights.bin"}
 
 
 def test_reads_a_zipped_table_like_the_table() -> None:

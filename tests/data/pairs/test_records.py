@@ -191,11 +191,6 @@ def test_selects_rows_with_values_and_parts() -> None:
     assert len(pairs.at(np.array([], dtype=int))) == 0
 
 
-def test_sentences_are_unique() -> None:
-    pairs = PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "나"], ["나", "가"]])
-    assert pairs.sentences == ["가", "나"]
-
-
 PAIRS = PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "나", "가"], ["나", "다", "라"]])
 
 

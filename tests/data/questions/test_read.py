@@ -55,13 +55,10 @@ def test_reads_rows_with_ids() -> None:
     ]
 
 
-def test_generates_missing_ids() -> None:
+def test_generates_missing_ids_without_clashes() -> None:
     reading = _read("question,context\na?,x\na?, x \na?,y\n")
     assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("q1", ("p1",)), ("q2", ("p2",))]
     assert _problems(reading) == [(3, ProblemCode.REPEATED_ROW)]
-
-
-def test_generated_ids_do_not_clash() -> None:
     reading = _read("id,question,context\n,a?,x\nq1,b?,x\n,c?,x\n")
     assert [question.id for question in reading.question_set.questions] == ["q2", "q1", "q3"]
 
@@ -135,12 +132,9 @@ def test_reads_selected_columns() -> None:
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
 
 
-def test_rejects_selected_columns_that_do_not_exist() -> None:
+def test_rejects_columns_that_do_not_exist_and_files_without_questions() -> None:
     with pytest.raises(DataError, match=r"The column x, chosen as context, is not in .*: a, b\. Choose"):
         _read("a,b\n1,2\n", QuestionColumns("a", "x"))
-
-
-def test_rejects_files_without_questions() -> None:
     with pytest.raises(DataError, match="The file contains no question"):
         _read("question,context\n")
 
