@@ -14,16 +14,10 @@ from mrc_workbench.api import values as api_values
 from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.values import ApiError, Run, is_run
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.retrieval import significance as significance_tests
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES
 from mrc_workbench.retrieval.measures import check_metric, own_measure, score_by_name
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    mean_intervals,
-    paired_tests,
-    proportion_intervals,
-    question_groups,
-)
 from mrc_workbench.retrieval.trec import read_run_table, without_ties
 
 Metrics: TypeAlias = str | Sequence[Any] | Any  # names or measures of ir_measures
@@ -48,16 +42,8 @@ class ScoredRankings:
     unless their definition says otherwise; higher is better. Intervals and tests are over groups of questions about the
     same passages, as on the Compare page.
 
-    Parameters
-    ----------
-    question_set
-        the questions that were searched, each with a relevant passage, over the whole corpus
-    rankings
-        by name, rows of the corpus for every question
-    metrics
-        the default metrics of tables
-    baseline
-        the default baseline of tests
+    `question_set` has the searched questions, each with a relevant passage, over the whole corpus; `rankings`, by name,
+    are rows of the corpus for every question. `metrics` and `baseline` are the defaults of tables and tests.
     """
 
     def __init__(
@@ -148,8 +134,8 @@ class ScoredRankings:
             scale = max([1.0, *(float(np.abs(scores).max()) for scores in values.values())])  # tests need fractions
             known = [(a, b) for a, b in pairs if a in values and b in values]
             untested = [(a, b) for a, b in pairs if (a, b) not in known]
-            tested = [Pair(a, b, metric, values[a] / scale, values[b] / scale) for a, b in known]
-            for test in paired_tests(tested, self._groups):
+            tested = [significance_tests.Pair(a, b, metric, values[a] / scale, values[b] / scale) for a, b in known]
+            for test in significance_tests.paired_tests(tested, self._groups):
                 ends = (test.difference * scale, test.low * scale, test.high * scale)
                 counts = (test.wins, test.ties, test.losses)
                 rows.append((test.a, test.b, metric, *ends, test.p, test.p_family, test.is_significant, *counts))
@@ -219,7 +205,7 @@ class ScoredRankings:
 
     @cached_property
     def _groups(self) -> np.ndarray:
-        return question_groups(self.question_set)
+        return significance_tests.question_groups(self.question_set)
 
     def _metric_names(self, metrics: Metrics | None) -> list[str]:
         return list(self.metrics) if metrics is None else metric_names(metrics)
@@ -239,10 +225,10 @@ class ScoredRankings:
         if not columns:
             return []
         values = np.stack(columns, axis=1)
-        of_fractions = proportion_intervals(values, self._groups)
+        of_fractions = significance_tests.proportion_intervals(values, self._groups)
         is_fraction: np.ndarray = np.all((values >= 0) & (values <= 1), axis=0)
         if not is_fraction.all():
-            of_fractions[~is_fraction] = mean_intervals(values[:, ~is_fraction], self._groups)
+            of_fractions[~is_fraction] = significance_tests.mean_intervals(values[:, ~is_fraction], self._groups)
         return [(float(low), float(high)) for low, high in of_fractions]
 
 

@@ -272,6 +272,7 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
     fields = f"row passage title _additional {{ {score} }}"
     query = f"{{ Get {{ {name}(limit: {mix.depth}, {search_argument}) {{ {fields} }} }} }}"
     vector_field = vectors.field if vectors else ""
+    hit_paths = {"list": ["data", "Get", name], "fields": "", "score": ["_additional", score], "is_distance": not terms}
     return EngineConfig(
         name,
         setup=[EngineRequest("POST", "/v1/schema", body)],
@@ -279,12 +280,7 @@ def _weaviate(mix: Mix, index: str) -> EngineConfig:
         remove=EngineRequest("DELETE", f"/v1/schema/{name}"),
         bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": vector_field},
         query=EngineRequest("POST", "/v1/graphql", {"query": query}),
-        hit_paths={
-            "list": ["data", "Get", name],
-            "fields": "",
-            "score": ["_additional", score],
-            "is_distance": not terms,
-        },
+        hit_paths=hit_paths,
     )
 
 

@@ -26,16 +26,8 @@ import numpy as np
 from mrc_workbench.data.files import accept_earlier_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import RRF_CONSTANT, Fusion, normalize_scores, sum_by_passage
-from mrc_workbench.retrieval.export.signals import (
-    ExportError,
-    ExportPlan,
-    LateTokens,
-    Signal,
-    SparseTerms,
-    Terms,
-    Vectors,
-    WeightedSignal,
-)
+from mrc_workbench.retrieval.export import signals
+from mrc_workbench.retrieval.export.signals import ExportPlan, Signal, WeightedSignal
 from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate, rank_candidates, top_k
 from mrc_workbench.retrieval.significance import difference_intervals, question_groups
@@ -166,7 +158,7 @@ class SignalRankings:
         self._cache: dict[tuple[str, bool], Rankings] = {}
 
     def rankings_for(self, signal: Signal, *, rounded: bool = False) -> Rankings:
-        key = signal.field, rounded and isinstance(signal, Terms | SparseTerms)
+        key = signal.field, rounded and isinstance(signal, signals.Terms | signals.SparseTerms)
         if key not in self._cache:
             blocks = signal.score_blocks(self.questions, rounded=rounded)
             rankings = [top_k(scores, self.plan.depth) for scores in blocks]
@@ -188,7 +180,7 @@ def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
             "bi-encoders, late interaction for elasticsearch, opensearch and vespa, and sparse encoders for these and "
             "milvus; langchain and llamaindex search by all of it"
         )
-        raise ExportError("nothing_to_take", message, name=plan.name)
+        raise signals.ExportError("nothing_to_take", message, name=plan.name)
     value = _by_rank if plan.by_rank else traits.value
     rankings = [signal_rankings.rankings_for(part.signal) for part in selected]
     pairs = list(zip(selected, rankings, strict=True))
@@ -196,19 +188,19 @@ def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
     rounded = np.round(weights / weights.sum(), _WEIGHT_DIGITS)
     rounded[-1] = round(1 - rounded[:-1].sum(), _WEIGHT_DIGITS)  # engines require a sum of 1
     units = tuple(float(np.nanmean(_score_range(_scores(ranking)))) or 1.0 for ranking in rankings)
-    signals = tuple(part.signal for part in selected)
+    selected_signals = tuple(part.signal for part in selected)
     is_min_max = all(part.per_range for part in selected) and traits.value is not _milvus_values
     applicable = {
         "left_out": omitted and "left_out" not in plan.differences,
-        "lengths": traits.rounds and any(isinstance(signal, Terms) for signal in signals),
-        "term_weights": traits.rounds and any(isinstance(signal, SparseTerms) for signal in signals),
-        "normalised": len(signals) > 1 and not plan.by_rank and not is_min_max,
-        "candidates": len(signals) > 1 and engine is ExportTarget.VESPA,
+        "lengths": traits.rounds and any(isinstance(signal, signals.Terms) for signal in selected_signals),
+        "term_weights": traits.rounds and any(isinstance(signal, signals.SparseTerms) for signal in selected_signals),
+        "normalised": len(selected_signals) > 1 and not plan.by_rank and not is_min_max,
+        "candidates": len(selected_signals) > 1 and engine is ExportTarget.VESPA,
     }
     differences = (*plan.differences, *(code for code, applies in applicable.items() if applies))
     technique = "rrf" if plan.by_rank else traits.technique
     fused = tuple(rounded.tolist()), units, plan.depth, technique, plan.by_rank
-    return Mix(engine, signals, *fused, left_out=(*plan.left_out, *omitted), differences=differences)
+    return Mix(engine, selected_signals, *fused, left_out=(*plan.left_out, *omitted), differences=differences)
 
 
 def search_mix(mix: Mix, signal_rankings: SignalRankings, k: int) -> Rankings:
@@ -246,10 +238,10 @@ def _select_signals(
     parts: Sequence[WeightedSignal], signal_rankings: SignalRankings, traits: Traits
 ) -> tuple[list[WeightedSignal], list[str]]:
     free_slots = {
-        Terms.kind: traits.terms,
-        Vectors.kind: traits.vectors,
-        LateTokens.kind: traits.tokens,
-        SparseTerms.kind: traits.sparse,
+        signals.Terms.kind: traits.terms,
+        signals.Vectors.kind: traits.vectors,
+        signals.LateTokens.kind: traits.tokens,
+        signals.SparseTerms.kind: traits.sparse,
     }
     weight = {
         part.signal.field: _signal_weight(part, signal_rankings.rankings_for(part.signal), _min_max, by_rank=False)
@@ -291,9 +283,9 @@ def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
         for index in first_phase_signals(mix):
             first_phase_scores += mix.weights[index] / mix.units[index] * finite_scores[index]
             known = np.isfinite(scores[index])
-            if isinstance(mix.signals[index], Vectors):
+            if isinstance(mix.signals[index], signals.Vectors):
                 known = _top_mask(scores[index], mix.depth)
-            elif isinstance(mix.signals[index], SparseTerms):
+            elif isinstance(mix.signals[index], signals.SparseTerms):
                 known = np.ones_like(known)  # Vespa scores all passages with a tensor
             is_candidate |= known
         candidates = top_k(np.where(is_candidate, first_phase_scores, -np.inf), candidate_count(mix))
@@ -311,7 +303,7 @@ def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
 
 def first_phase_signals(mix: Mix) -> list[int]:
     """Return the positions of the signals that return Vespa's candidates: all but tokens, if there are others."""
-    indices = [index for index, signal in enumerate(mix.signals) if not isinstance(signal, LateTokens)]
+    indices = [index for index, signal in enumerate(mix.signals) if not isinstance(signal, signals.LateTokens)]
     return indices or [*range(len(mix.signals))]
 
 

@@ -24,7 +24,8 @@ SPECS = [
     {"name": "Windows", "kind": "bm25-windows", "analyzer": "word", "sentences": 2},
     {"name": "Dense", "kind": "dense"},
 ]
-EXPERIMENT = tomli_w.dumps({"data": "sample", "split": "test", "retriever": SPECS})
+TABLES = "".join(f"\n[[retriever]]\n{tomli_w.dumps(spec)}" for spec in SPECS)
+EXPERIMENT = f'data = "sample"\nsplit = "test"\n{TABLES}'
 
 
 @pytest.fixture
