@@ -17,7 +17,7 @@ from mrc_workbench.training.recipes.language_data import MaskedRows
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import _processes
 from mrc_workbench.workbench.cli import main
-from tests.retrieval.test_encode import arguments, expected, is_as_expected, model
+from tests.retrieval.test_encode import arguments, encoded, expected, model
 from tests.tiny_models import build_bi_encoder, build_masked_base
 from tests.training.recipes.language_worlds import text_file
 from tests.training.worlds import create_planned_run, misleading_set, read_logged, run_python
@@ -141,7 +141,7 @@ def test_gathered_negatives_match_single_process(base: str, single_and_two_proce
 
 
 def test_two_processes_encode_what_is_left(single_and_two_process_runs: Path, expected: dict[str, np.ndarray]) -> None:
-    is_as_expected(single_and_two_process_runs / "two" / "vectors", expected)
+    np.testing.assert_equal(encoded(single_and_two_process_runs / "two" / "vectors"), expected)
 
 
 def assert_same(single: Run, two: Run) -> None:
