@@ -26,17 +26,8 @@ from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.tiny_models import build_bi_encoder
+from tests.training import worlds
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
-from tests.training.worlds import (
-    NEGATIVES,
-    POSITIVES,
-    QUESTIONS,
-    TEACHER,
-    create_planned_run,
-    log_softmax,
-    make_unsplit_data,
-    misleading_set,
-)
 
 pytestmark = pytest.mark.slow
 
@@ -53,15 +44,15 @@ def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) 
     """Return the loss by its formula; `vectors` are those of questions, positives, and each negative."""
     questions, *passages = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
     student = np.stack([(questions * side).sum(axis=1) for side in passages], axis=1) / options.temperature
-    teacher = TEACHER.astype(np.float64) / options.teacher_temperature
+    teacher = worlds.TEACHER.astype(np.float64) / options.teacher_temperature
     if options.objective is MARGIN_MSE:
         teacher_loss = np.mean(((student[:, :1] - student[:, 1:]) - (teacher[:, :1] - teacher[:, 1:])) ** 2)
     else:
-        p = log_softmax(teacher)
-        q = log_softmax(student)
+        p = worlds.log_softmax(teacher)
+        q = worlds.log_softmax(student)
         teacher_loss = (np.exp(p) * (p - q)).sum(axis=1).mean()
     every = questions @ np.concatenate(passages).T / options.temperature
-    contrasted = -log_softmax(every)[np.arange(3), np.arange(3)].mean()
+    contrasted = -worlds.log_softmax(every)[np.arange(3), np.arange(3)].mean()
     return float(options.distillation_weight * teacher_loss + (1 - options.distillation_weight) * contrasted)
 
 
@@ -94,9 +85,9 @@ def test_loss_matches_formula(
     )
     model = load_bi_encoder(find_model(tiny), [])
     model.eval()
-    columns = [QUESTIONS, POSITIVES, *NEGATIVES]
-    loss = bi_encoder_loss(model, options, make_unsplit_data(small_set()))
-    actual = loss([model.preprocess(texts) for texts in columns], torch.tensor(TEACHER))
+    columns = [worlds.QUESTIONS, worlds.POSITIVES, *worlds.NEGATIVES]
+    loss = bi_encoder_loss(model, options, worlds.make_unsplit_data(small_set()))
+    actual = loss([model.preprocess(texts) for texts in columns], torch.tensor(worlds.TEACHER))
     vectors = [np.asarray(model.encode(texts), dtype=np.float64) for texts in columns]
     assert float(actual.detach()) == pytest.approx(compute_expected_loss(vectors, options), rel=1e-4, abs=1e-4)
 
@@ -119,7 +110,7 @@ def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> ScoredPairCounter:
 
 
 def test_scores_each_pair_once(scored_pairs: ScoredPairCounter) -> None:
-    data = make_unsplit_data(small_set())
+    data = worlds.make_unsplit_data(small_set())
     few = BiEncoderOptions(objective=KL, teacher=STARTER, negatives=2)
     columns, examples = encoder_examples(few, data)
     teacher = TeacherScores(STARTER, data, examples)
@@ -149,7 +140,7 @@ def test_scores_each_pair_once(scored_pairs: ScoredPairCounter) -> None:
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_mixes_bm25_into_teacher_scores(share: float) -> None:
-    data = make_unsplit_data(small_set())
+    data = worlds.make_unsplit_data(small_set())
     columns, examples = encoder_examples(BiEncoderOptions(objective=KL, teacher=STARTER, negatives=3), data)
     mixed_labels = np.array(TeacherScores(STARTER, data, examples, bm25=share).labels(lambda _: None))
     teacher = np.array(TeacherScores(STARTER, data, examples).labels(lambda _: None))
@@ -165,7 +156,7 @@ def test_mixes_bm25_into_teacher_scores(share: float) -> None:
 
 def test_student_follows_a_wrong_teacher() -> None:
     options = {"epochs": 20.0, "learning_rate": 0.05, "batch_size": 8, "warmup": 0.0, "evaluation_steps": 10_000}
-    run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS, **options)
+    run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS, **options)
     assert train(run).state is State.DONE, run.status().message
     # the questions share a word with the wrong passage only, so the teacher puts that first: so does the student
     scores = run.scores()
@@ -180,8 +171,8 @@ def test_resumed_training_reuses_teacher_scores(
 ) -> None:
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3} | TEACHER_OPTIONS
     options |= {"logging_steps": 1, "objective": objective, "distillation_weight": 0.5}
-    question_set = misleading_set(questions_a_passage=2)
-    run, uninterrupted = (create_planned_run(BI_ENCODER, question_set, **options) for _ in range(2))
+    question_set = worlds.misleading_set(questions_a_passage=2)
+    run, uninterrupted = (worlds.create_planned_run(BI_ENCODER, question_set, **options) for _ in range(2))
     statuses: list[Status] = []
     write = Run.write_status
 
@@ -207,7 +198,7 @@ def test_resumed_training_reuses_teacher_scores(
 
 
 def test_stops_while_teacher_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS)
+    run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS)
     score = CrossEncoderScorer.score
 
     def stopped(scorer: CrossEncoderScorer, pairs: Any) -> np.ndarray:
@@ -221,7 +212,7 @@ def test_stops_while_teacher_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_estimate_includes_missing_teacher_scores() -> None:
-    run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS)
+    run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS)
     first_estimate = estimate(run.plan())
     assert first_estimate.seconds_labelling > 0
     besides = first_estimate.seconds_loading + first_estimate.seconds_evaluating + first_estimate.seconds_labelling
