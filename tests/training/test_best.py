@@ -18,11 +18,9 @@ from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import get_recipe, ranking_kinds
 from mrc_workbench.training.recipes.training_data import QuestionMeasurement
-from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
-from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import create_planned_run, misleading_set, read_logged, shuffled
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, shuffled, tiny_base, train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -129,10 +127,6 @@ def test_ends_early_without_improvement(kind: str) -> None:
     assert run.scores()["after"]["ndcg@10"] == pytest.approx(max(measured), abs=1e-9)
 
 
-def weights(run: Run) -> dict[str, np.ndarray]:
-    return load_file(run.model_folder / "model.safetensors")
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -143,14 +137,10 @@ def weights(run: Run) -> dict[str, np.ndarray]:
         (CROSS_ENCODER, {"base": STARTER}),
     ],
 )
-def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
-    build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
-    build(tmp_path / "tiny")
-    common = {"base": str(tmp_path / "tiny"), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
+def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any]) -> None:
+    common = {"base": tiny_base(kind), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
     runs = [create_planned_run(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
-    for run in runs:
-        assert train(run).state is State.DONE, run.status().message
-    first, again, other = map(weights, runs)
+    first, again, other = (load_file(train_to_end(run).model_folder / "model.safetensors") for run in runs)
     for name, array in first.items():
         np.testing.assert_array_equal(array, again[name], err_msg=name)
     assert any((array != other[name]).any() for name, array in first.items())
@@ -160,8 +150,8 @@ def test_writes_tensorboard_logs_to_run_folder(monkeypatch: pytest.MonkeyPatch, 
     if find_spec("tensorboard") is None:
         pytest.skip("tensorboard is not installed")
     monkeypatch.chdir(tmp_path)
-    run = create_planned_run(BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
-    assert train(run).state is State.DONE, run.status().message
+    options = {"epochs": 2.0, "logging_steps": 1, "report_to": Report.TENSORBOARD}
+    run = train_to_end(create_planned_run(BI_ENCODER, misleading_set(), **options))
     (events,) = (run.folder / "tensorboard").rglob("events.out.tfevents.*")
     assert b"train/loss" in events.read_bytes()
     assert b"eval/validation_ndcg@10" in events.read_bytes()

@@ -33,8 +33,7 @@ from mrc_workbench.training.train import train
 from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.workbench.cli import main
 from tests.programs import forks
-from tests.tiny_models import build_bi_encoder
-from tests.training.worlds import create_planned_run, misleading_set, read_logged, wait_until
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, tiny_base, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -132,9 +131,9 @@ def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
     ("kind", "more"),
     [(BI_ENCODER, {"mix_loss_weight": 0.0}), (BI_ENCODER, {"mix_loss_weight": 0.5}), (LATE_INTERACTION, {})],
 )
-def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: str, more: dict[str, float]) -> None:
+def test_resumes_with_cached_layers_and_shared_passages(kind: str, more: dict[str, float]) -> None:
     """Neither stored states nor the order of batches depend on the stopped step."""
-    options: dict[str, Any] = {"base": str(build_bi_encoder(tmp_path)), "objective": "multiple-negatives"}
+    options: dict[str, Any] = {"base": tiny_base(kind), "objective": "multiple-negatives"}
     options |= {"shared_passages": True, "frozen_layers": 1, "precision": "float32"} | more
     options |= OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
     whole, run = (create_planned_run(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))

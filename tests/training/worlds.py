@@ -22,13 +22,13 @@ from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.jobs import SettingsSearch, all_jobs
-from mrc_workbench.training.ranker_options import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data, train
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_sparse_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.available_bases()]
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
@@ -114,12 +114,18 @@ def make_unsplit_data(question_set: QuestionSet) -> TrainingData:
 
 
 @cache
+def tiny_base(kind: str) -> str:
+    """Build a tiny transformer that this kind of training can start from."""
+    folder = Path(_MODELS.name) / kind
+    if kind == SPARSE_ENCODER:
+        return str(build_sparse_encoder(folder))
+    if kind == CROSS_ENCODER:
+        return str(build_cross_encoder_base(folder, segment_types=1))
+    return str(build_bi_encoder(folder))
+
+
 def get_base(kind: str) -> str:
-    if kind in FROM_STARTERS:
-        return STARTER
-    if kind in (READER, LATE_INTERACTION):
-        return str(build_bi_encoder(Path(_MODELS.name) / "transformer"))
-    return str(build_sparse_encoder(Path(_MODELS.name) / "sparse"))
+    return STARTER if kind in FROM_STARTERS else tiny_base(kind)
 
 
 def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:

@@ -25,7 +25,6 @@ from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
-from tests.tiny_models import build_bi_encoder
 from tests.training import worlds
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
 
@@ -33,11 +32,6 @@ pytestmark = pytest.mark.slow
 
 MARGIN_MSE, KL = DISTILLATION_OBJECTIVES
 TEACHER_OPTIONS: dict[str, Any] = {"teacher": STARTER, "negatives": 2}
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_bi_encoder(tmp_path_factory.mktemp("tiny")))
 
 
 def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) -> float:
@@ -61,30 +55,17 @@ def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) 
 @pytest.mark.parametrize("parts", [0, 2])
 @pytest.mark.parametrize(("temperature", "teacher_temperature"), [(0.05, 1.0), (0.5, 2.5)])
 def test_loss_matches_formula(
-    *,
-    objective: BiEncoderObjective,
-    weight: float,
-    parts: int,
-    temperature: float,
-    teacher_temperature: float,
-    tiny: str,
+    *, objective: BiEncoderObjective, weight: float, parts: int, temperature: float, teacher_temperature: float
 ) -> None:
     import torch
 
     from mrc_workbench.models.loading import load_bi_encoder
     from mrc_workbench.training.recipes.losses import bi_encoder_loss
 
-    options = BiEncoderOptions(
-        base=tiny,
-        objective=objective,
-        temperature=temperature,
-        teacher_temperature=teacher_temperature,
-        distillation_weight=weight,
-        mini_batch_size=parts,
-        **TEACHER_OPTIONS,
-    )
-    model = load_bi_encoder(find_model(tiny), [])
-    model.eval()
+    settings = TEACHER_OPTIONS | {"distillation_weight": weight, "mini_batch_size": parts, "temperature": temperature}
+    base = worlds.tiny_base(BI_ENCODER)
+    options = BiEncoderOptions(base=base, objective=objective, teacher_temperature=teacher_temperature, **settings)
+    model = load_bi_encoder(find_model(base), []).eval()
     columns = [worlds.QUESTIONS, worlds.POSITIVES, *worlds.NEGATIVES]
     loss = bi_encoder_loss(model, options, worlds.make_unsplit_data(small_set()))
     actual = loss([model.preprocess(texts) for texts in columns], torch.tensor(worlds.TEACHER))
@@ -157,7 +138,7 @@ def test_mixes_bm25_into_teacher_scores(share: float) -> None:
 def test_student_follows_a_wrong_teacher() -> None:
     options = {"epochs": 20.0, "learning_rate": 0.05, "batch_size": 8, "warmup": 0.0, "evaluation_steps": 10_000}
     run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS, **options)
-    assert train(run).state is State.DONE, run.status().message
+    worlds.train_to_end(run)
     # the questions share a word with the wrong passage only, so the teacher puts that first: so does the student
     scores = run.scores()
     assert scores["after"]["recall@1"] <= scores["before"]["recall@1"]
@@ -217,14 +198,14 @@ def test_estimate_includes_missing_teacher_scores() -> None:
     assert first_estimate.seconds_labelling > 0
     besides = first_estimate.seconds_loading + first_estimate.seconds_evaluating + first_estimate.seconds_labelling
     assert first_estimate.seconds == pytest.approx(first_estimate.steps * first_estimate.seconds_per_step + besides)
-    assert train(run).state is State.DONE
+    worlds.train_to_end(run)
     assert estimate(run.plan()).seconds_labelling == 0
 
 
 @pytest.mark.parametrize("objective", DISTILLATION_OBJECTIVES)
-def test_command_trains_with_teacher(objective: BiEncoderObjective, tiny: str) -> None:
-    words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", tiny, "--objective", objective.value]
-    words += ["--negatives", "1", "--epochs", "1"]
+def test_command_trains_with_teacher(objective: BiEncoderObjective) -> None:
+    words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", worlds.tiny_base(BI_ENCODER)]
+    words += ["--objective", objective.value, "--negatives", "1", "--epochs", "1"]
     words += ["--validation-fraction", "0.25", "--test-fraction", "0.25", "--split-seed", "1"]
     assert main(["train", *words]) == 2  # no teacher
     assert main(["train", *words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
@@ -34,10 +33,9 @@ from mrc_workbench.training.recipes.passage_windows import PassageWindows, Teach
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
-from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import create_planned_run, make_training_data, make_unsplit_data
+from tests.tiny_models import SENTENCES
+from tests.training.worlds import create_planned_run, make_training_data, make_unsplit_data, tiny_base, train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +45,7 @@ QUERIES = [question.text for question in QUESTIONS]
 OTHERS = [{1, 2, 3, 4}, {0, 2, 3, 4}, {0, 3, 4}, {0, 1, 2, 4}, {0, 1, 2, 3}]
 # each question with its passage, the last one with two
 PAIRS = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 1), (5, 2)]
+IN_BATCH = [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST]
 LISTS = [CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET]
 
 
@@ -62,10 +61,7 @@ def rows_of_column(columns: Columns, name: str) -> list[int]:
     return [QUERIES.index(text) for text in columns[name]]
 
 
-@pytest.mark.parametrize(
-    "objective",
-    [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST],
-)
+@pytest.mark.parametrize("objective", IN_BATCH)
 def test_makes_pairs_of_question_and_passage(objective: BiEncoderObjective) -> None:
     columns, examples = encoder_examples(bi_encoder(objective, 0), make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive"]
@@ -103,9 +99,8 @@ def test_drops_examples_with_missing_negatives() -> None:
 def test_triplets_hold_one_negative_each(objective: BiEncoderObjective) -> None:
     columns, examples = encoder_examples(bi_encoder(objective, 4), make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1"]
-    seen = list(
-        zip(rows_of_column(columns, "anchor"), *(rows(columns[c]) for c in ("positive", "negative_1")), strict=True)
-    )
+    passages = (rows(columns[name]) for name in ("positive", "negative_1"))
+    seen = list(zip(rows_of_column(columns, "anchor"), *passages, strict=True))
     of_five = [(q, q, negative) for q, others in enumerate(OTHERS) for negative in others]
     of_last = [(5, positive, negative) for positive in (1, 2) for negative in (0, 3, 4)]
     assert sorted(seen) == sorted([*of_five, *of_last])
@@ -158,8 +153,8 @@ def test_uses_random_negatives_without_near_misses(objective: CrossEncoderObject
     # no passage shares a word with another's question
     alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
     _, examples = cross_encoder_examples(CrossEncoderOptions(objective=objective), alone)
-    pairs = {(int(question), int(row)) for question, rows in zip(examples.question, examples.passages, strict=True)
-             for row in rows if row >= 0}  # fmt: skip
+    examples_with_rows = zip(examples.question.tolist(), examples.passages.tolist(), strict=True)
+    pairs = {(question, row) for question, rows in examples_with_rows for row in rows if row >= 0}
     assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
@@ -222,13 +217,6 @@ def test_makes_labelled_pairs_of_sample() -> None:
 
 
 WORDS = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("bases")
-    cross_encoder = build_cross_encoder_base(folder / "cross", segment_types=1)
-    return {BI_ENCODER: str(build_bi_encoder(folder / "bi")), CROSS_ENCODER: str(cross_encoder)}
 
 
 def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
@@ -295,8 +283,8 @@ def make_data(question_set: QuestionSet, options: Any) -> TrainingData:
     return make_training_data(question_set, options=options)
 
 
-def test_bi_encoder_windows_hold_answers(bases: dict[str, str]) -> None:
-    options = BiEncoderOptions(base=bases[BI_ENCODER])
+def test_bi_encoder_windows_hold_answers() -> None:
+    options = BiEncoderOptions(base=tiny_base(BI_ENCODER))
     of = make_data(long_set(), options)
     task = BiEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
@@ -313,8 +301,8 @@ def test_bi_encoder_windows_hold_answers(bases: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, CrossEncoderObjective.LISTNET])
-def test_cross_encoder_windows_hold_answers(bases: dict[str, str], objective: CrossEncoderObjective) -> None:
-    options = CrossEncoderOptions(base=bases[CROSS_ENCODER], objective=objective, negatives=2)
+def test_cross_encoder_windows_hold_answers(objective: CrossEncoderObjective) -> None:
+    options = CrossEncoderOptions(base=tiny_base(CROSS_ENCODER), objective=objective, negatives=2)
     of = make_data(long_set(), options)
     task = CrossEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
@@ -327,33 +315,28 @@ def test_cross_encoder_windows_hold_answers(bases: dict[str, str], objective: Cr
             assert len(tokenizer(question, text)["input_ids"]) <= tokenizer.model_max_length
             if label:
                 seen += 1
-                question_row = int(task.examples.question[row])
-                assert of.train.questions[question_row].answers[0] in text
+                assert of.train.questions[int(task.examples.question[row])].answers[0] in text
     assert seen == len(of.train.questions)
     assert task.metadata["windows"]["passages"] >= seen
 
 
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
-def test_windows_do_not_change_training_on_short_passages(bases: dict[str, str], kind: str) -> None:
+def test_windows_do_not_change_training_on_short_passages(kind: str) -> None:
     from safetensors.numpy import load_file
 
-    scores: list[dict[str, Any]] = []
-    weights: list[dict[str, np.ndarray]] = []
-    more: dict[str, Any] = {} if kind == BI_ENCODER else {"negatives": 2}
-    for windows in (True, False):
-        question_set = long_set(words=12, title="")
-        run = create_planned_run(kind, question_set, base=bases[kind], windows=windows, epochs=1.0, **more)
-        assert train(run).state is State.DONE
-        weights.append(load_file(run.model_folder / "model.safetensors"))
-        scores.append(run.provenance())
-    assert "windows" not in scores[0]
-    for name, array in weights[0].items():
-        assert array.tobytes() == weights[1][name].tobytes()
+    question_set = long_set(words=12, title="")
+    options: dict[str, Any] = {"base": tiny_base(kind), "epochs": 1.0}
+    options |= {} if kind == BI_ENCODER else {"negatives": 2}
+    plans = [create_planned_run(kind, question_set, windows=windows, **options) for windows in (True, False)]
+    runs = [train_to_end(run) for run in plans]
+    assert "windows" not in runs[0].provenance()
+    with_windows, without = (load_file(run.model_folder / "model.safetensors") for run in runs)
+    for name, array in with_windows.items():
+        assert array.tobytes() == without[name].tobytes()
 
 
-def test_run_counts_long_passages_and_scores_best_windows(bases: dict[str, str]) -> None:
-    run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
-    assert train(run).state is State.DONE
+def test_run_counts_long_passages_and_scores_best_windows() -> None:
+    run = train_to_end(create_planned_run(BI_ENCODER, long_set(), base=tiny_base(BI_ENCODER), epochs=1.0))
     count = run.provenance()["windows"]["passages"]
     card = (run.model_folder / "README.md").read_text("utf-8")
     assert f"- **Long passages**: {count} were trained on with one window" in card
