@@ -20,7 +20,7 @@ from mrc_workbench.training.recipes import get_recipe, ranking_kinds
 from mrc_workbench.training.recipes.training_data import QuestionMeasurement
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
-from tests.training.worlds import create_planned_run, misleading_set, read_logged, shuffled, tiny_base, train_to_end
+from tests.training import worlds
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,9 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Questio
 
 
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
-    plan = create_planned_run(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
+    plan = worlds.create_planned_run(
+        BI_ENCODER, worlds.misleading_set(), learning_rate=0.01, save_limit=10, **options
+    ).plan()
     task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(find_model("starter"))
     trainer = make_trainer(replace(task, evaluate=scripted(script)), plan.options, folder, [])
     trainer.train()
@@ -117,10 +119,12 @@ def test_stops_after_patience(patience: int, steps: int, best: int, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 def test_ends_early_without_improvement(kind: str) -> None:
-    run = create_planned_run(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
+    run = worlds.create_planned_run(
+        kind, worlds.misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2
+    )
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
-    measured = read_logged(run, "eval_validation_ndcg@10")
+    measured = worlds.read_logged(run, "eval_validation_ndcg@10")
     assert len(measured) == 3  # the first, and two without improvement
     assert status == replace(run.status(), heartbeat=status.heartbeat)
     assert (status.step, status.seconds_left) == (3 * status.total_steps // 50, None)
@@ -138,9 +142,11 @@ def test_ends_early_without_improvement(kind: str) -> None:
     ],
 )
 def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any]) -> None:
-    common = {"base": tiny_base(kind), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
-    runs = [create_planned_run(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
-    first, again, other = (load_file(train_to_end(run).model_folder / "model.safetensors") for run in runs)
+    common = {"base": worlds.tiny_base(kind), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
+    runs = [
+        worlds.create_planned_run(kind, worlds.shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)
+    ]
+    first, again, other = (load_file(worlds.train_to_end(run).model_folder / "model.safetensors") for run in runs)
     for name, array in first.items():
         np.testing.assert_array_equal(array, again[name], err_msg=name)
     assert any((array != other[name]).any() for name, array in first.items())
@@ -151,7 +157,7 @@ def test_writes_tensorboard_logs_to_run_folder(monkeypatch: pytest.MonkeyPatch, 
         pytest.skip("tensorboard is not installed")
     monkeypatch.chdir(tmp_path)
     options = {"epochs": 2.0, "logging_steps": 1, "report_to": Report.TENSORBOARD}
-    run = train_to_end(create_planned_run(BI_ENCODER, misleading_set(), **options))
+    run = worlds.train_new_run(BI_ENCODER, worlds.misleading_set(), **options)
     (events,) = (run.folder / "tensorboard").rglob("events.out.tfevents.*")
     assert b"train/loss" in events.read_bytes()
     assert b"eval/validation_ndcg@10" in events.read_bytes()
@@ -161,7 +167,7 @@ def test_writes_tensorboard_logs_to_run_folder(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("report", [Report.TENSORBOARD, Report.WANDB, Report.TRACKIO])
 def test_reports_missing_reporter_first(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.training.train.find_spec", lambda _: None)
-    run = create_planned_run(CROSS_ENCODER, misleading_set(), report_to=report)
+    run = worlds.create_planned_run(CROSS_ENCODER, worlds.misleading_set(), report_to=report)
     status = train(run)
     assert (status.state, status.code) == (State.FAILED, "no_reporter")
     assert f"`pip install {report.value}`" in status.message

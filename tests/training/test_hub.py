@@ -24,7 +24,7 @@ from mrc_workbench.training.train import load_training_data
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_server
 from tests.programs import run_module
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import make_source, read_logged, shuffled
+from tests.training.worlds import make_source, measures_of_ranks, read_logged, shuffled
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -145,12 +145,8 @@ def measures_by_hand(data: TrainingData, orders: Sequence[Sequence[int]]) -> dic
     ranks = []
     for question, order in zip(data.validation.questions, orders, strict=True):
         (relevant_row,) = (data.question_set.row_of_passage[id_] for id_ in question.relevant)
-        ranks.append([*order].index(relevant_row) + 1 if relevant_row in order else 1000)
-    return {
-        **{f"recall@{k}": float(np.mean([rank <= k for rank in ranks])) for k in (1, 5, 10)},
-        "mrr@10": float(np.mean([1 / rank if rank <= 10 else 0 for rank in ranks])),
-        "ndcg@10": float(np.mean([1 / np.log2(rank + 1) if rank <= 10 else 0 for rank in ranks])),
-    }
+        ranks.append([*order].index(relevant_row) + 1 if relevant_row in order else 0)
+    return measures_of_ranks(ranks)
 
 
 @pytest.mark.parametrize("name", [*BI_ENCODERS, *CROSS_ENCODERS])

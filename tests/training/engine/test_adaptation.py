@@ -10,7 +10,7 @@ from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from tests.training.worlds import create_planned_run, misleading_set, tiny_base, train_to_end
+from tests.training.worlds import misleading_set, tiny_base, train_new_run
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(
 @pytest.mark.parametrize(("epochs", "fewest", "most"), [(3.0, 3, 100), (40.0, 50, 101)])
 def test_logs_loss_from_first_step_about_100_times(epochs: float, fewest: int, most: int) -> None:
     options = {"epochs": epochs, "batch_size": 4, "evaluation_steps": 10_000}
-    run = train_to_end(create_planned_run(BI_ENCODER, misleading_set(40), **options))
+    run = train_new_run(BI_ENCODER, misleading_set(40), **options)
     logged_steps = [entry["step"] for entry in run.progress() if "loss" in entry]
     total = run.status().total_steps
     assert logged_steps[0] == 1

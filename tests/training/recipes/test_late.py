@@ -1,6 +1,7 @@
 """The training of late interaction: losses by hand, the model in its library, metrics as in search."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,14 +81,13 @@ def test_loss_matches_formula(settings: dict[str, Any]) -> None:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> worlds.Trained:
     options = {"epochs": 30.0, "batch_size": 8, "learning_rate": 3e-3, "dimensions": 8, "evaluation_limit": 0}
     folder = tmp_path_factory.mktemp("late")
-    return worlds.train_in(
-        folder, lambda: worlds.create_planned_run(LATE_INTERACTION, worlds.shuffled(40, 40), SHARES, **options)
-    )
+    planned = partial(worlds.create_planned_run, LATE_INTERACTION, worlds.shuffled(40, 40), SHARES, **options)
+    return worlds.train_in(folder, planned)
 
 
 def test_training_improves_scores(finished: worlds.Trained) -> None:
     assert finished.status.state is State.DONE, finished.status.message
-    losses = [entry["loss"] for entry in finished.run.progress() if "loss" in entry]
+    losses = worlds.read_logged(finished.run, "loss")
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2
 
 
@@ -127,12 +127,11 @@ def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest
     questions = [replace(question, relevant=(f"p{row // 3}",)) for row, question in enumerate(many.questions)]
     same = QuestionSet("three a passage", tuple(many.passages)[:40], tuple(questions))
     run = worlds.create_planned_run(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
-    ended = train(run)
-    assert ended.state is State.DONE, ended.message
-    losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
+    total_steps = worlds.train_to_end(run).status().total_steps
+    losses = worlds.read_logged(run, "loss")
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) * 0.8
     passages = TrainingData.from_question_set(same, SHARES, LateOptions()).positive_pairs()[1]
-    assert ended.total_steps == 20 * -(-len(set(passages.tolist())) // 8)
+    assert total_steps == 20 * -(-len(set(passages.tolist())) // 8)
     (states,) = stored
     assert states.bytes > 0
     assert states.seconds_reused > states.seconds
@@ -181,6 +180,5 @@ def test_distills_teacher_over_windows() -> None:
     distilled = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
     options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "gradient_checkpointing": True}
     run = worlds.create_planned_run(LATE_INTERACTION, worlds.shuffled(24, 24), SHARES, **distilled, **options)
-    ended = train(run)
-    assert ended.state is State.DONE, ended.message
+    worlds.train_to_end(run)
     assert run.provenance()["windows"]["passages"] > 0

@@ -246,9 +246,7 @@ def trained(kind: str, base: str, **options: Any) -> Run:
     settings: dict[str, Any] = {"learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
     settings |= {"epochs": 30.0, "precision": Precision.FLOAT32}
     settings |= {"evaluation_steps": 10_000} | options  # so the last weights are used
-    return worlds.train_to_end(
-        worlds.create_planned_run(kind, worlds.shuffled(7, 7), SplitOptions(0.1, 0.1), base=base, **settings)
-    )
+    return worlds.train_new_run(kind, worlds.shuffled(7, 7), SplitOptions(0.1, 0.1), base=base, **settings)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import json
 import unicodedata
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.jobs import DryRunJob, DryRunTask
 from mrc_workbench.training.options import NegativesFrom
-from mrc_workbench.training.ranker_options import (
-    CROSS_ENCODER,
-    BiEncoderObjective,
-    BiEncoderOptions,
-    CrossEncoderOptions,
-)
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.recipes import examples
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import create_run, new_plan
@@ -45,37 +41,42 @@ def make_options(count: int, **options: object) -> CrossEncoderOptions:
     return CrossEncoderOptions(negatives=count, **options)  # type: ignore[arg-type]
 
 
+def make_negatives(rows: Any, ranks: Any, scores: Any, positive_scores: Any) -> examples.HardNegatives:
+    arrays = [np.array(values, dtype=np.float32) for values in (scores, positive_scores)]
+    return examples.HardNegatives(np.array(rows, dtype=np.int32), np.array(ranks, dtype=np.int32), *arrays)
+
+
 def sample_all(rankings: Rankings, question_set: QuestionSet, options: CrossEncoderOptions) -> examples.HardNegatives:
     return examples.sample_negatives(rankings, question_set, question_set.relevance, options, ALL)
 
 
+World = tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]
+
+
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]:
+def worlds(draw: st.DrawFn) -> World:
     n_passages = draw(st.integers(1, 12))
     n_questions = draw(st.integers(1, 6))
     depth = draw(st.integers(0, 15))
     rows = st.lists(st.integers(0, n_passages - 1), unique=True, max_size=depth)
     words = st.lists(st.sampled_from(["세종", "한강", "서울"]), unique=True).map(tuple)
-    question_set = QuestionSet(
-        "drawn",
-        tuple(Passage(f"p{row}", f"글{row} {' '.join(draw(words))}") for row in range(n_passages)),
-        tuple(Question(f"q{row}", "?", draw(words), tuple(f"p{p}" for p in draw(rows))) for row in range(n_questions)),
-    )
-    candidate_rows = np.array(
-        [[*row, *[NOT_FOUND] * (depth - len(row))] for row in (draw(rows) for _ in range(n_questions))], dtype=np.int32
-    ).reshape(n_questions, depth)
+    passages = [Passage(f"p{row}", f"글{row} {' '.join(draw(words))}") for row in range(n_passages)]
+    relevant = rows.map(lambda passage_rows: tuple(f"p{row}" for row in passage_rows))
+    questions = [Question(f"q{row}", "?", draw(words), draw(relevant)) for row in range(n_questions)]
+    question_set = QuestionSet("drawn", tuple(passages), tuple(questions))
+    padded = rows.map(lambda passage_rows: [*passage_rows, *[NOT_FOUND] * (depth - len(passage_rows))])
+    candidates = [draw(padded) for _ in range(n_questions)]
+    candidate_rows = np.array(candidates, dtype=np.int32).reshape(n_questions, depth)
     falling = [sorted((draw(st.integers(-72, 72)) / 8 for _ in range(depth)), reverse=True) for _ in candidate_rows]
     scores = np.where(candidate_rows >= 0, np.array(falling).reshape(candidate_rows.shape), -np.inf).astype(np.float32)
     allowed = np.array(draw(st.lists(st.booleans(), min_size=n_passages, max_size=n_passages)))
-    first = draw(st.integers(1, 6))
-    options = CrossEncoderOptions(
-        negatives=draw(st.integers(1, 20)),
-        negatives_first=first,
-        negatives_last=20,
-        negatives_margin=draw(st.sampled_from([0.0, 0.05, 0.5])),
-        negatives_with_answer=draw(st.booleans()),
-        seed=draw(st.integers(0, 5)),
-    )
+    values: dict[str, Any] = {
+        "negatives_first": st.integers(1, 6),
+        "negatives_margin": st.sampled_from([0.0, 0.05, 0.5]),
+    }
+    values |= {"negatives_with_answer": st.booleans(), "seed": st.integers(0, 5)}
+    settings = {name: draw(value) for name, value in values.items()}
+    options = make_options(draw(st.integers(1, 20)), negatives_last=20, **settings)
     return Rankings(candidate_rows, scores), question_set, allowed, options
 
 
@@ -84,16 +85,9 @@ def may_be(question: Question, passage: Passage, options: CrossEncoderOptions) -
     return passage.id not in question.relevant and held
 
 
-def best_relevant(
-    question: Question, question_set: QuestionSet, candidate_rows: list[int], scores: list[float]
-) -> float:
-    relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
-    return next((score for row, score in zip(candidate_rows, scores, strict=True) if row in relevant), np.nan)
-
-
 @pytest.mark.slow
 @given(worlds())
-def test_samples_only_valid_negatives(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]) -> None:
+def test_samples_only_valid_negatives(world: World) -> None:
     rankings, question_set, allowed, options = world
     sampled = examples.sample_negatives(rankings, question_set, question_set.relevance, options, allowed)
     shape = (len(question_set.questions), options.negatives)
@@ -101,7 +95,8 @@ def test_samples_only_valid_negatives(world: tuple[Rankings, QuestionSet, np.nda
     for number, question in enumerate(question_set.questions):
         candidate_rows = rankings.indices[number].tolist()
         scores = rankings.scores[number].tolist()
-        positive = best_relevant(question, question_set, candidate_rows, scores)
+        relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
+        positive = next((score for row, score in zip(candidate_rows, scores, strict=True) if row in relevant), np.nan)
         np.testing.assert_equal(sampled.positive_scores[number], np.float32(positive))
         most = positive - options.negatives_margin * abs(positive)
         usable = {
@@ -129,9 +124,7 @@ def test_samples_only_valid_negatives(world: tuple[Rankings, QuestionSet, np.nda
 
 @pytest.mark.slow
 @given(worlds())
-def test_fills_missing_with_valid_negatives(
-    world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions],
-) -> None:
+def test_fills_missing_with_valid_negatives(world: World) -> None:
     rankings, question_set, allowed, options = world
     relevance = question_set.relevance
     sampled_rows = examples.sample_negatives(rankings, question_set, relevance, options, allowed).rows
@@ -242,12 +235,9 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
 
 def test_builds_negatives_table() -> None:
     data = make_unsplit_data(small_set())
-    mined = examples.HardNegatives(
-        np.array([[1, 4], [NOT_FOUND, NOT_FOUND], [0, NOT_FOUND]], dtype=np.int32),
-        np.array([[1, 3], [0, 0], [2, 0]], dtype=np.int32),
-        np.array([[2.5, 0.5], [np.nan, np.nan], [1.5, np.nan]], dtype=np.float32),
-        np.array([2.0, 1.0, np.nan], dtype=np.float32),
-    )
+    rows = [[1, 4], [NOT_FOUND, NOT_FOUND], [0, NOT_FOUND]]
+    scores = [[2.5, 0.5], [np.nan, np.nan], [1.5, np.nan]]
+    mined = make_negatives(rows, [[1, 3], [0, 0], [2, 0]], scores, [2.0, 1.0, np.nan])
     table = examples.to_table(mined, data)
     assert tuple(table.columns) == COLUMNS
     assert table.pop("marked").tolist() == [False, False, False]
@@ -268,12 +258,8 @@ def marked(*pairs: tuple[str, str]) -> TrainingData:
 
 
 def test_puts_marked_passages_before_sampled_ones() -> None:
-    mined = examples.HardNegatives(
-        np.array([[1, 4], [0, NOT_FOUND]], dtype=np.int32),
-        np.array([[1, 3], [2, 0]], dtype=np.int32),
-        np.array([[1.0, 0.8], [0.9, np.nan]], dtype=np.float32),
-        np.array([0.9, 1.0]),
-    )
+    rows = [[1, 4], [0, NOT_FOUND]]
+    mined = make_negatives(rows, [[1, 3], [2, 0]], [[1.0, 0.8], [0.9, np.nan]], [0.9, 1.0])
     rankings = ranking([1, 0, 4, -1], [1, 0, -1, -1])
     merged = examples.put_marked_first({0: [3, 4], 1: [2]}, mined, rankings)
     assert merged.rows.tolist() == [[3, 4], [2, 0]]  # row 1 is dropped: a question has at most two
@@ -281,7 +267,7 @@ def test_puts_marked_passages_before_sampled_ones() -> None:
     np.testing.assert_allclose(merged.scores, [[np.nan, 0.8], [np.nan, 0.9]])
     assert merged.positive_scores is mined.positive_scores
     assert examples.put_marked_first({0: [4]}, mined, rankings).rows.tolist() == [[4, 1], [0, NOT_FOUND]]
-    assert mined.rows.tolist() == [[1, 4], [0, NOT_FOUND]]
+    assert mined.rows.tolist() == rows
 
 
 def test_ignores_invalid_marks() -> None:
@@ -355,13 +341,7 @@ def test_reads_plans_without_marks() -> None:
 @pytest.mark.slow
 def test_dense_negatives_are_nearest_passages() -> None:
     data = make_unsplit_data(small_set())
-    options = BiEncoderOptions(
-        objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
-        negatives=2,
-        negatives_from=NegativesFrom.DENSE,
-        negatives_last=3,
-        negatives_with_answer=True,
-    )
+    options = make_options(2, negatives_from=NegativesFrom.DENSE, negatives_last=3, negatives_with_answer=True)
     encoder = BiEncoder(find_model("starter"), data.texts)
     queries = [question.text for question in small_set().questions]
     cosines = encoder.encode_questions(queries) @ encoder.encode_passages(data.texts).T
