@@ -55,14 +55,8 @@ def question_set() -> QuestionSet:
 
 def experiment(**settings: Any) -> AblationExperiment:
     stored_key = save_question_set(question_set()).key
-    defaults = {
-        "text": stored_key,
-        "questions": stored_key,
-        "language_model": SMALL,
-        "fine_tuning": TUNING,
-        "test_fraction": 0.4,
-    }
-    return AblationExperiment.model_validate({**defaults, **settings})
+    defaults = {"text": stored_key, "questions": stored_key, "language_model": SMALL, "fine_tuning": TUNING}
+    return AblationExperiment.model_validate({**defaults, "test_fraction": 0.4, **settings})
 
 
 def run_to_end(ablation: jobs.Ablation) -> jobs.AblationTable:
@@ -77,12 +71,9 @@ def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, j
     folder = tmp_path_factory.mktemp("ablations")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
-        ablation_file = experiment(
-            sentences=keep_pairs(scored_pairs()).key,
-            untrained=True,
-            vary={"mask_fraction": [0.3], "objective": ["mlm-nsp"]},
-        )
-        whole = plan_ablation(ablation_file, "mine")
+        vary = {"mask_fraction": [0.3], "objective": ["mlm-nsp"]}
+        sentences = keep_pairs(scored_pairs()).key
+        whole = plan_ablation(experiment(sentences=sentences, untrained=True, vary=vary), "mine")
         run_to_end(whole)
         return folder, whole
 
@@ -96,6 +87,13 @@ def there(finished_ablation: tuple[Path, jobs.Ablation], monkeypatch: pytest.Mon
 def variants(ablation: jobs.Ablation) -> dict[int, jobs.Variant]:
     assert ablation.table is not None
     return {variant.number: variant for variant in ablation.table.variants}
+
+
+def experiment_on_test(ablation: jobs.Ablation, **models: str) -> Experiment:
+    experiment_file = ablation.plan().ablation
+    assert experiment_file is not None
+    specs = tuple(DenseSpec(name=name, model=model, windows=True) for name, model in models.items())
+    return Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs)
 
 
 def test_variants_differ_in_one_option(there: jobs.Ablation) -> None:
@@ -129,12 +127,9 @@ def test_untrained_base_is_reference_before_first_step(there: jobs.Ablation) -> 
 def test_metrics_match_separate_evaluation(there: jobs.Ablation) -> None:
     by_number = variants(there)
     table = there.table
-    experiment_file = there.plan().ablation
     assert table is not None
-    assert experiment_file is not None
-    assert table.measures == [
-        "perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10"
-    ]  # fmt: skip
+    assert table.measures[:3] == ["perplexity", "masked_accuracy", "next_accuracy"]
+    assert table.measures[3:] == ["spearman_before", "spearman", "ndcg@10"]
     for number, variant in by_number.items():
         metrics = variant.metrics or {}
         assert ("next_accuracy" in metrics) == (number == 3)
@@ -143,12 +138,7 @@ def test_metrics_match_separate_evaluation(there: jobs.Ablation) -> None:
             assert run is not None
             ends = run.scores()["intervals"]["after"]["perplexity"]
             assert metrics["perplexity"] == Interval(run.scores()["after"]["perplexity"], *ends)
-        alone = Experiment(
-            data=experiment_file["questions"],
-            split=Part.TEST,
-            test_fraction=0.4,
-            retriever=(DenseSpec(name="alone", model=variant.fine_tuned_run, windows=True),),
-        )
+        alone = experiment_on_test(there, alone=variant.fine_tuned_run)
         of_test = alone.evaluation_set(question_set())
         evaluator = build_context(alone, of_test).retrievers["alone"]
         texts = texts_of(of_test.questions)
@@ -168,12 +158,8 @@ def test_metrics_match_separate_evaluation(there: jobs.Ablation) -> None:
 
 def test_differences_to_reference_are_corrected_for_all_variants(there: jobs.Ablation) -> None:
     by_number = variants(there)
-    experiment_file = there.plan().ablation
-    assert experiment_file is not None
     models = {str(number): variant.fine_tuned_run for number, variant in by_number.items()}
-    specs = tuple(DenseSpec(name=name, model=model, windows=True) for name, model in models.items())
-    spec = Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs)
-    comparison = compare(spec, question_set())
+    comparison = compare(experiment_on_test(there, **models), question_set())
     groups = question_groups(comparison.question_set)
     assert by_number[jobs.REFERENCE].differences == {}
     for number in (jobs.UNTRAINED, 2, 3):

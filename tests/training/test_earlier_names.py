@@ -20,17 +20,13 @@ from mrc_workbench.training.runs import Run, Trial, create_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES
 from mrc_workbench.workbench.cli import main
 
+OTHER_MASKS = {"mask_token_fraction": 0.7, "random_token_fraction": 0.2}
 CHANGED = {
     BI_ENCODER: {"group_batches_by": "articles", "gradient_checkpointing": True, "mix_loss_weight": 0.5},
     SPARSE_ENCODER: {"group_batches_by": "articles", "lora_rank": 4, "lora_full_weights": "norms"},
     SENTENCES: {"evaluation_set": "a set"},
     READER: {"negative_question_fraction": 0.5, "normalization": "squad"},
-    LANGUAGE_MODEL: {
-        "mask_fraction": 0.3,
-        "mask_token_fraction": 0.7,
-        "random_token_fraction": 0.2,
-        "max_snapshots": 3,
-    },
+    LANGUAGE_MODEL: {"mask_fraction": 0.3, **OTHER_MASKS, "max_snapshots": 3},
 }
 NEEDED = {BI_ENCODER: {"objective": "multiple-negatives", "shared_passages": True}}
 EARLIER = {name: earlier for earlier, name in EARLIER_NAMES.items()}
@@ -85,9 +81,8 @@ def test_opens_results_with_earlier_keys() -> None:
     }
     assert run.base_measurement()["evaluation_key"] == "key"
     predictions = {"measure": "spearman", "said": [0.5], "right": [1.0], "geometry": {}}
-    assert PairPredictions.from_dict(predictions).to_dict() == {
-        **{"measure": "spearman", "predicted": [0.5], "gold": [1.0], "geometry": {}}
-    }
+    current = {"measure": "spearman", "predicted": [0.5], "gold": [1.0], "geometry": {}}
+    assert PairPredictions.from_dict(predictions).to_dict() == current
     (run.folder / "on_the_way" / "step-2").mkdir(parents=True)
     assert model_snapshots(run.folder) == {2: run.folder / "on_the_way" / "step-2"}
 

@@ -129,11 +129,7 @@ def test_schedules_fewer_trials_in_short_time() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "seconds", "code"),
-    [
-        ({}, 60.0, "settings_minutes"),
-        ({"steps": 1}, 1e6, "settings_too_few"),
-        ({"fits": False}, 1e6, "memory"),
-    ],
+    [({}, 60.0, "settings_minutes"), ({"steps": 1}, 1e6, "settings_too_few"), ({"fits": False}, 1e6, "memory")],
 )
 def test_reports_impossible_searches(changed: dict[str, Any], seconds: float, code: str) -> None:
     with pytest.raises(Failure) as raised:

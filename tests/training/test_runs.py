@@ -18,7 +18,7 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training import runs
+from mrc_workbench.training import run_commands, runs
 from mrc_workbench.training.jobs import QUEUE, all_jobs, find_job
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
@@ -91,10 +91,10 @@ def test_accepts_custom_folder(tmp_path: Path) -> None:
 
 def test_reads_runs_with_unknown_options() -> None:
     run = runs.create_run(plan())
-    raw = json.loads((run.folder / "run.json").read_text())
+    raw = run.read("run.json")
     raw["options"] |= {"option_of_tomorrow": 1}
     del raw["options"]["seed"]
-    (run.folder / "run.json").write_text(json.dumps(raw))
+    run.write("run.json", raw)
     assert run.plan() == replace(plan(), created=raw["created"])
 
 
@@ -246,9 +246,7 @@ def test_commands_accept_run_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained_runs: list[runs.Run] = []
-    monkeypatch.setattr(
-        "mrc_workbench.training.run_commands.train_and_report", lambda run: trained_runs.append(run) or 0
-    )
+    monkeypatch.setattr(run_commands, "train_and_report", lambda run: trained_runs.append(run) or 0)
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     here = runs.create_run(plan("here"))
     elsewhere = runs.create_run(plan("elsewhere"), tmp_path / "elsewhere")
@@ -280,8 +278,7 @@ def test_commands_accept_run_folder(
 )
 def test_plan_with_wrong_types_is_damaged(damage: dict[str, object]) -> None:
     run = runs.create_run(plan())
-    content = json.loads((run.folder / "run.json").read_text()) | damage
-    (run.folder / "run.json").write_text(json.dumps(content))
+    run.write("run.json", run.read("run.json") | damage)
     with pytest.raises(ValueError):  # noqa: PT011 - the message depends on the field
         run.plan()
     assert (runs.all_runs(), runs.damaged_runs()) == ([], [run])

@@ -15,7 +15,6 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import PROGRAM, process_of, start_detached
-from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.retrieval.measures import Scores
@@ -36,16 +35,14 @@ OPTIONS = BiEncoderOptions(batch_size=4, epochs=2.0, learning_rate=1e-3, best_by
 CHANGES = [{}, {"learning_rate": 0.05}, {"learning_rate": 1e-7}]
 
 
-def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> TrainingPlan:
-    stored = save_question_set(question_set)
-    return new_plan(BI_ENCODER, "mine", (stored.key, stored.name, stored.fingerprint), SplitOptions(0.3, 0.2), options)
+def make_plan() -> TrainingPlan:
+    stored = save_question_set(misleading_set(questions_a_passage=2))
+    return new_plan(BI_ENCODER, "mine", (stored.key, stored.name, stored.fingerprint), SplitOptions(0.3, 0.2), OPTIONS)
 
 
-def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> None:
+def answered(plan: TrainingPlan, seconds: float) -> None:
     short_plan = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
-    epoch_estimate = jobs.Estimate(
-        steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={}
-    )
+    epoch_estimate = jobs.Estimate(9, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
     jobs.DryRunJob.for_plan(short_plan, jobs.DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
 
 
@@ -54,11 +51,15 @@ def three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
 
 
+def create_small_search(seconds: float = 0.01) -> jobs.SettingsSearch:
+    plan = make_plan()
+    answered(plan, seconds)
+    return jobs.create_search(plan, 60.0)
+
+
 @pytest.fixture
 def search(three: None) -> jobs.SettingsSearch:
-    plan = planned(misleading_set(questions_a_passage=2))
-    answered(plan)
-    return jobs.create_search(plan, 60.0)
+    return create_small_search()
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +68,7 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, jobs.Setting
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
         patch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
-        plan = planned(misleading_set(questions_a_passage=2))
-        answered(plan)
-        whole = jobs.create_search(plan, 60.0)
+        whole = create_small_search()
         status = search_settings(whole)
         assert status.state is State.DONE, status.message
         return folder, whole
@@ -88,18 +87,16 @@ def there(_whole: tuple[Path, jobs.SettingsSearch], monkeypatch: pytest.MonkeyPa
 
 def values(job: jobs.SettingsSearch) -> dict[int, dict[float, tuple[int, list[float]]]]:
     """Return measurements by fraction: the step, and the measure of each question."""
+    by_number = {number: read_measurements(job.trial(number)).items() for number in (1, 2, 3)}
+    measure = "recall@1"
     return {
-        number: {
-            share: (step, scores.per_question["recall@1"].tolist())
-            for share, (step, scores) in read_measurements(job.trial(number)).items()
-        }
-        for number in (1, 2, 3)
+        number: {share: (step, scores.per_question[measure].tolist()) for share, (step, scores) in measurements}
+        for number, measurements in by_number.items()
     }
 
 
 def test_trials_follow_successive_halving(there: jobs.SettingsSearch) -> None:
-    outcome = there.outcome
-    assert outcome is not None
+    assert there.outcome is not None
     assert there.done
     states = {number: there.trial(number).status().state for number in (1, 2, 3)}
     assert sorted(states.values()) == [State.DONE, State.DONE, State.STOPPED]
@@ -230,7 +227,7 @@ def test_ends_slow_estimate_at_time_limit(three: None, monkeypatch: pytest.Monke
         self.write_status(Status(State.RUNNING, pid=process.pid, pid_started=process_of(process.pid).started))
 
     monkeypatch.setattr(jobs.DryRunJob, "start", start)
-    plan = planned(misleading_set(questions_a_passage=2))
+    plan = make_plan()
     search = jobs.create_search(plan, 0.02)
     status = search_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_time")
@@ -239,9 +236,7 @@ def test_ends_slow_estimate_at_time_limit(three: None, monkeypatch: pytest.Monke
 
 
 def test_reports_too_little_time_before_trials(three: None) -> None:
-    plan = planned(misleading_set(questions_a_passage=2))
-    answered(plan, seconds=1000.0)
-    search = jobs.create_search(plan, 60.0)
+    search = create_small_search(seconds=1000.0)
     status = search_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_minutes")
     assert search.read("search.json")["minutes"] > 60
@@ -293,14 +288,9 @@ def compare(measured: dict[int, TrialMeasurements], count: int) -> jobs.Settings
 
 def test_selects_significantly_better_trial() -> None:
     better = DEFAULTS + 0.2 + 0.1 * RNG.standard_normal(N)
-    outcome = compare(
-        {
-            1: {0.25: (5, scored(DEFAULTS - 0.1)), 1.0: (20, scored(DEFAULTS))},
-            2: {0.25: (5, scored(better - 0.1)), 1.0: (20, scored(better))},
-            3: {0.25: (5, scored(DEFAULTS - 0.2))},
-        },
-        4,
-    )
+    whole = ((1, DEFAULTS), (2, better))
+    measured = {number: {0.25: (5, scored(values - 0.1)), 1.0: (20, scored(values))} for number, values in whole}
+    outcome = compare({**measured, 3: {0.25: (5, scored(DEFAULTS - 0.2))}}, 4)
     first, second, third = outcome.trials
     assert (outcome.best, outcome.selected, outcome.changes) == (2, 2, {"learning_rate": 2.0})
     assert (first.value, first.difference, first.loss) == (pytest.approx(DEFAULTS.mean()), 0.0, 0.5)
@@ -352,8 +342,7 @@ def test_corrects_for_multiple_trials() -> None:
 
 def test_compares_last_common_round() -> None:
     """The defaults continued; the comparison uses the last round of the other trial."""
-    outcome = compare(
-        {1: {0.25: (5, scored(DEFAULTS)), 0.5: (10, scored(DEFAULTS + 0.3))}, 2: {0.25: (5, scored(DEFAULTS + 0.2))}}, 2
-    )
+    defaults = {0.25: (5, scored(DEFAULTS)), 0.5: (10, scored(DEFAULTS + 0.3))}
+    outcome = compare({1: defaults, 2: {0.25: (5, scored(DEFAULTS + 0.2))}}, 2)
     assert (outcome.best, outcome.selected) == (2, 2)
     assert outcome.trials[1].difference == pytest.approx(0.2)
