@@ -46,10 +46,8 @@ DOCUMENTS = 60
 def question_set() -> QuestionSet:
     """Return questions of two words of a document and a word of none."""
     passages = [Passage(f"p{n}", f"{text} 글{n}") for n, text in enumerate(make_documents(DOCUMENTS))]
-    questions = [
-        Question(f"q{n}", f"{' '.join(passage.text.split()[:2])} 무엇", (), (passage.id,))
-        for n, passage in enumerate(passages)
-    ]
+    openings = [" ".join(passage.text.split()[:2]) for passage in passages]
+    questions = [Question(f"q{n}", f"{opening} 무엇", (), (f"p{n}",)) for n, opening in enumerate(openings)]
     return QuestionSet("topics", tuple(passages), tuple(questions))
 
 
@@ -225,9 +223,7 @@ def test_resumes_in_the_stopped_training(short: jobs.Ablation, monkeypatch: pyte
     for name in ("1", "2-tuned"):
         with monkeypatch.context() as patch:
 
-            def stopping(
-                self: TrainingProgressCallback, args: Any, state: Any, control: Any, *, name: str = name, **more: Any
-            ) -> None:
+            def stopping(self: Any, args: Any, state: Any, control: Any, *, name: str = name, **more: Any) -> None:
                 original_step_end(self, args, state, control, **more)
                 if short.get_part(name).status().is_running and state.global_step == 2:
                     short.request_stop()

@@ -47,10 +47,7 @@ def test_rejects_values_out_of_range(options: type) -> None:
 
 # options that another option requires
 NEEDS: dict[str, dict[str, Any]] = {
-    "max_length": {"base": "folder"},
-    "frozen_layers": {"base": "folder"},
-    "lora_rank": {"base": "folder"},
-    "mini_batch_size": {"base": "folder"},
+    **{name: {"base": "folder"} for name in ("max_length", "frozen_layers", "lora_rank", "mini_batch_size")},
     "mix_loss_weight": {"base": "folder", "objective": "multiple-negatives", "shared_passages": True},
     "save_steps": {"evaluation_steps": 1},
     "rounds": {"objective": "multiple-negatives", "negatives": 1},

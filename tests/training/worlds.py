@@ -21,7 +21,7 @@ from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.jobs import SettingsSearch, all_jobs
-from mrc_workbench.training.ranker_options import CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, SPARSE_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run, create_run, new_plan
@@ -98,9 +98,7 @@ def cue_set(
 
 
 def make_training_data(
-    question_set: QuestionSet,
-    split: SplitOptions | None = None,
-    options: BiEncoderOptions | CrossEncoderOptions | None = None,
+    question_set: QuestionSet, split: SplitOptions | None = None, options: Any = None
 ) -> TrainingData:
     return TrainingData.from_question_set(question_set, split or SplitOptions(), options or CrossEncoderOptions())
 

@@ -118,14 +118,11 @@ def test_validation_scores_match_another_library(bi_encoder: worlds.Trained) -> 
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
     data = bi_encoder.data
-    ids = [passage.id for passage in data.question_set.passages]
-    evaluator = InformationRetrievalEvaluator(
-        queries={question.id: question.text for question in data.validation.questions},
-        corpus=dict(zip(ids, data.texts, strict=True)),
-        relevant_docs={question.id: set(question.relevant) for question in data.validation.questions},
-        precision_recall_at_k=[1, 5, 10],
-        write_csv=False,
-    )
+    queries = {question.id: question.text for question in data.validation.questions}
+    corpus = {passage.id: text for passage, text in zip(data.question_set.passages, data.texts, strict=True)}
+    relevant = {question.id: set(question.relevant) for question in data.validation.questions}
+    options = {"precision_recall_at_k": [1, 5, 10], "write_csv": False}
+    evaluator = InformationRetrievalEvaluator(queries, corpus, relevant, **options)
     base = load_bi_encoder(find_model("starter"), data.texts)
     measured = [entry for entry in bi_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
     assert len({entry["eval_validation_ndcg@10"] for entry in measured}) == 3

@@ -133,14 +133,11 @@ def test_validation_scores_match_another_library(cross_encoder: Trained) -> None
     data = cross_encoder.data
     candidates = data.candidates(data.validation, 20).indices
     row_of = data.question_set.row_of_passage
-    samples = [
-        {
-            "query": question.text,
-            "positive": [data.texts[row_of[id_]] for id_ in question.relevant],
-            "documents": [data.texts[row] for row in rows if row >= 0],
-        }
-        for question, rows in zip(data.validation.questions, candidates, strict=True)
-    ]
+    samples = []
+    for question, rows in zip(data.validation.questions, candidates, strict=True):
+        positive = [data.texts[row_of[id_]] for id_ in question.relevant]
+        documents = [data.texts[row] for row in rows if row >= 0]
+        samples.append({"query": question.text, "positive": positive, "documents": documents})
     evaluator = CrossEncoderRerankingEvaluator(samples, always_rerank_positives=False, write_csv=False)
     base = load_cross_encoder(find_model("starter"), data.texts)
     measured = [entry for entry in cross_encoder.run.progress() if "eval_validation_ndcg@10" in entry]

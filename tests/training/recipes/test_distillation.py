@@ -26,7 +26,7 @@ from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.training import worlds
-from tests.training.test_resume import again, assert_came_out_alike, do_at_step
+from tests.training.test_resume import assert_came_out_alike, stopped_at
 
 pytestmark = pytest.mark.slow
 
@@ -162,18 +162,13 @@ def test_resumed_training_reuses_teacher_scores(
         write(noted_run, status)
 
     monkeypatch.setattr(Run, "write_status", noted)
-    for step in (1, 4):
-        with pytest.MonkeyPatch.context() as patch:
-            do_at_step(patch, step, run.request_stop)
-            assert train(run).state is State.STOPPED
-        if step == 1:
-            assert scored_pairs.pairs > 0
-            assert [status.progress for status in statuses if status.phase == Phase.LABELLING][-1] == 1.0
-            scored_pairs.pairs = 0
-        again(run)
-    train(run)
-    assert scored_pairs.pairs == 0
-    assert train(uninterrupted).state is State.DONE
+    stopped_at(run, 1)
+    assert scored_pairs.pairs > 0
+    assert [status.progress for status in statuses if status.phase == Phase.LABELLING][-1] == 1.0
+    scored_pairs.pairs = 0
+    stopped_at(run, 4)
+    worlds.train_to_end(run)
+    worlds.train_to_end(uninterrupted)
     assert scored_pairs.pairs == 0
     assert_came_out_alike(run, uninterrupted)
 

@@ -31,7 +31,6 @@ from mrc_workbench.training.ranker_options import (
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
 from mrc_workbench.training.recipes.passage_windows import PassageWindows, TeacherScores
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
-from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.tiny_models import SENTENCES
@@ -281,13 +280,9 @@ def test_keeps_texts_that_fit_unchanged() -> None:
     assert passage_windows.metadata == {}
 
 
-def make_data(question_set: QuestionSet, options: Any) -> TrainingData:
-    return worlds.make_training_data(question_set, options=options)
-
-
 def test_bi_encoder_windows_hold_answers() -> None:
     options = BiEncoderOptions(base=worlds.tiny_base(BI_ENCODER))
-    of = make_data(long_set(), options)
+    of = worlds.make_training_data(long_set(), options=options)
     task = BiEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
     assert len(task.columns["positive"]) == len(of.train.questions) > 5
@@ -305,7 +300,7 @@ def test_bi_encoder_windows_hold_answers() -> None:
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, CrossEncoderObjective.LISTNET])
 def test_cross_encoder_windows_hold_answers(objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(base=worlds.tiny_base(CROSS_ENCODER), objective=objective, negatives=2)
-    of = make_data(long_set(), options)
+    of = worlds.make_training_data(long_set(), options=options)
     task = CrossEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
     lists = objective is CrossEncoderObjective.LISTNET
