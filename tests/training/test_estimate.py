@@ -234,7 +234,7 @@ def test_reports_other_load_and_seconds_alone(monkeypatch: pytest.MonkeyPatch) -
     assert contended.seconds_alone == pytest.approx(contended.seconds / 3)
 
 
-def test_spent_budget_still_takes_one_step() -> None:
+def test_spent_budget_still_takes_a_step() -> None:
     partial: list[Estimate] = []
     plan = plan_of(BI_ENCODER, worlds.shuffled(40, 40), base=worlds.tiny_base(BI_ENCODER), batch_size=16)
     result = estimate(plan, budget=TimeBudget(0.0), on_partial=partial.append)
