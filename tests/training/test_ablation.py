@@ -23,19 +23,9 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.significance import Interval, intervals_of, pair_tests, question_groups
 from mrc_workbench.training import ablation as ablation_module
+from mrc_workbench.training import jobs
 from mrc_workbench.training.ablation import AblationExperiment, run_ablation
 from mrc_workbench.training.cli import plan_ablation
-from mrc_workbench.training.jobs import (
-    QUEUE,
-    REFERENCE,
-    UNTRAINED,
-    Ablation,
-    AblationTable,
-    Variant,
-    all_jobs,
-    find_job,
-    load_job,
-)
 from mrc_workbench.training.runs import all_runs, find_run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.training.train import load_training_data
@@ -56,26 +46,18 @@ DOCUMENTS = 60
 def question_set() -> QuestionSet:
     """Return questions of two words of a document and a word of none."""
     passages = [Passage(f"p{n}", f"{text} 글{n}") for n, text in enumerate(make_documents(DOCUMENTS))]
-    questions = [
-        Question(f"q{n}", f"{' '.join(passage.text.split()[:2])} 무엇", (), (passage.id,))
-        for n, passage in enumerate(passages)
-    ]
+    openings = [" ".join(passage.text.split()[:2]) for passage in passages]
+    questions = [Question(f"q{n}", f"{opening} 무엇", (), (f"p{n}",)) for n, opening in enumerate(openings)]
     return QuestionSet("topics", tuple(passages), tuple(questions))
 
 
 def experiment(**settings: Any) -> AblationExperiment:
     stored_key = save_question_set(question_set()).key
-    defaults = {
-        "text": stored_key,
-        "questions": stored_key,
-        "language_model": SMALL,
-        "fine_tuning": TUNING,
-        "test_fraction": 0.4,
-    }
-    return AblationExperiment.model_validate({**defaults, **settings})
+    defaults = {"text": stored_key, "questions": stored_key, "language_model": SMALL, "fine_tuning": TUNING}
+    return AblationExperiment.model_validate({**defaults, "test_fraction": 0.4, **settings})
 
 
-def run_to_end(ablation: Ablation) -> AblationTable:
+def run_to_end(ablation: jobs.Ablation) -> jobs.AblationTable:
     status = run_ablation(ablation)
     assert status.state is State.DONE, status.message
     assert ablation.table is not None
@@ -83,38 +65,42 @@ def run_to_end(ablation: Ablation) -> AblationTable:
 
 
 @pytest.fixture(scope="module")
-def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ablation]:
+def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, jobs.Ablation]:
     folder = tmp_path_factory.mktemp("ablations")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
-        ablation_file = experiment(
-            sentences=keep_pairs(scored_pairs()).key,
-            untrained=True,
-            vary={"mask_fraction": [0.3], "objective": ["mlm-nsp"]},
-        )
-        whole = plan_ablation(ablation_file, "mine")
+        vary = {"mask_fraction": [0.3], "objective": ["mlm-nsp"]}
+        sentences = keep_pairs(scored_pairs()).key
+        whole = plan_ablation(experiment(sentences=sentences, untrained=True, vary=vary), "mine")
         run_to_end(whole)
         return folder, whole
 
 
 @pytest.fixture
-def there(finished_ablation: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
+def there(finished_ablation: tuple[Path, jobs.Ablation], monkeypatch: pytest.MonkeyPatch) -> jobs.Ablation:
     monkeypatch.setenv("MRC_WORKSPACE", str(finished_ablation[0]))
     return finished_ablation[1]
 
 
-def variants(ablation: Ablation) -> dict[int, Variant]:
+def variants(ablation: jobs.Ablation) -> dict[int, jobs.Variant]:
     assert ablation.table is not None
     return {variant.number: variant for variant in ablation.table.variants}
 
 
-def test_variants_differ_in_one_option(there: Ablation) -> None:
+def experiment_on_test(ablation: jobs.Ablation, **models: str) -> Experiment:
+    experiment_file = ablation.plan().ablation
+    assert experiment_file is not None
+    specs = tuple(DenseSpec(name=name, model=model, windows=True) for name, model in models.items())
+    return Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs)
+
+
+def test_variants_differ_in_one_option(there: jobs.Ablation) -> None:
     by_number = variants(there)
-    assert [*by_number] == [UNTRAINED, REFERENCE, 2, 3]
-    learned = {number: find_run(variant.model) for number, variant in by_number.items() if number != UNTRAINED}
+    assert [*by_number] == [jobs.UNTRAINED, jobs.REFERENCE, 2, 3]
+    learned = {number: find_run(variant.model) for number, variant in by_number.items() if number != jobs.UNTRAINED}
     plans = {number: run.plan() for number, run in learned.items() if run}
     assert len({plan.fingerprint for plan in plans.values()}) == 1
-    assert asdict(plans[2].options) == {**asdict(plans[REFERENCE].options), "mask_fraction": 0.3}
+    assert asdict(plans[2].options) == {**asdict(plans[jobs.REFERENCE].options), "mask_fraction": 0.3}
     assert plans[3].options.objective == "mlm-nsp"
     tuned = [find_run(variant.fine_tuned_run) for variant in by_number.values()]
     assert len({str({**asdict(run.plan().options), "base": ""}) for run in tuned if run}) == 1
@@ -123,12 +109,12 @@ def test_variants_differ_in_one_option(there: Ablation) -> None:
     assert plans[2].name == "mine · mask_fraction 0.3"
 
 
-def test_untrained_base_is_reference_before_first_step(there: Ablation) -> None:
-    reference = find_run(variants(there)[REFERENCE].model)
+def test_untrained_base_is_reference_before_first_step(there: jobs.Ablation) -> None:
+    reference = find_run(variants(there)[jobs.REFERENCE].model)
     assert reference is not None
     data = load_training_data(reference.plan())
     options = reference.plan().options
-    weights = load_file(there.get_part(str(UNTRAINED)).model_folder / "model.safetensors")
+    weights = load_file(there.get_part(str(jobs.UNTRAINED)).model_folder / "model.safetensors")
     config = json.loads((reference.model_folder / "config.json").read_text())
     new = new_masked(config, data.tokenizer, pairs=False, seed=options.seed)
     initial_weights = {name: value.numpy() for name, value in new[0].model.state_dict().items()}
@@ -136,29 +122,21 @@ def test_untrained_base_is_reference_before_first_step(there: Ablation) -> None:
     assert all(np.array_equal(value, initial_weights[name]) for name, value in weights.items())
 
 
-def test_metrics_match_separate_evaluation(there: Ablation) -> None:
+def test_metrics_match_separate_evaluation(there: jobs.Ablation) -> None:
     by_number = variants(there)
     table = there.table
-    experiment_file = there.plan().ablation
     assert table is not None
-    assert experiment_file is not None
-    assert table.measures == [
-        "perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10"
-    ]  # fmt: skip
+    assert table.measures[:3] == ["perplexity", "masked_accuracy", "next_accuracy"]
+    assert table.measures[3:] == ["spearman_before", "spearman", "ndcg@10"]
     for number, variant in by_number.items():
         metrics = variant.metrics or {}
         assert ("next_accuracy" in metrics) == (number == 3)
-        if number != UNTRAINED:
+        if number != jobs.UNTRAINED:
             run = find_run(variant.model)
             assert run is not None
             ends = run.scores()["intervals"]["after"]["perplexity"]
             assert metrics["perplexity"] == Interval(run.scores()["after"]["perplexity"], *ends)
-        alone = Experiment(
-            data=experiment_file["questions"],
-            split=Part.TEST,
-            test_fraction=0.4,
-            retriever=(DenseSpec(name="alone", model=variant.fine_tuned_run, windows=True),),
-        )
+        alone = experiment_on_test(there, alone=variant.fine_tuned_run)
         of_test = alone.evaluation_set(question_set())
         evaluator = build_context(alone, of_test).retrievers["alone"]
         texts = texts_of(of_test.questions)
@@ -176,34 +154,30 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
     assert table.pairs == len(evaluate(scored_pairs(), []).rows)
 
 
-def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation) -> None:
+def test_differences_to_reference_are_corrected_for_all_variants(there: jobs.Ablation) -> None:
     by_number = variants(there)
-    experiment_file = there.plan().ablation
-    assert experiment_file is not None
     models = {str(number): variant.fine_tuned_run for number, variant in by_number.items()}
-    specs = tuple(DenseSpec(name=name, model=model, windows=True) for name, model in models.items())
-    spec = Experiment(data=experiment_file["questions"], split=Part.TEST, test_fraction=0.4, retriever=specs)
-    comparison = compare(spec, question_set())
+    comparison = compare(experiment_on_test(there, **models), question_set())
     groups = question_groups(comparison.question_set)
-    assert by_number[REFERENCE].differences == {}
-    for number in (UNTRAINED, 2, 3):
-        of = {str(variant): comparison.scores[str(variant)] for variant in (number, REFERENCE)}
+    assert by_number[jobs.REFERENCE].differences == {}
+    for number in (jobs.UNTRAINED, 2, 3):
+        of = {str(variant): comparison.scores[str(variant)] for variant in (number, jobs.REFERENCE)}
         test = pair_tests(of, ["ndcg@10"], groups)[0]
         mine = (by_number[number].differences or {})["ndcg@10"]
         assert mine.value == pytest.approx(test.difference)
         assert mine.low <= test.low <= test.high <= mine.high
-        values = {variant: (by_number[variant].metrics or {})["spearman"].value for variant in (number, REFERENCE)}
+        values = {variant: (by_number[variant].metrics or {})["spearman"].value for variant in (number, jobs.REFERENCE)}
         by_people = (by_number[number].differences or {})["spearman"]
-        assert by_people.value == pytest.approx(values[number] - values[REFERENCE])
+        assert by_people.value == pytest.approx(values[number] - values[jobs.REFERENCE])
         assert by_people.low <= by_people.value <= by_people.high
 
 
-def test_marks_variants_with_other_hidden_tokens(there: Ablation) -> None:
+def test_marks_variants_with_other_hidden_tokens(there: jobs.Ablation) -> None:
     is_comparable = {number: variant.is_comparable for number, variant in variants(there).items()}
     assert is_comparable == {0: False, 1: True, 2: False, 3: False}
 
 
-def test_reused_work_does_not_affect_progress(there: Ablation) -> None:
+def test_reused_work_does_not_affect_progress(there: jobs.Ablation) -> None:
     again = ablation_module._AblationSweep(there, Status(State.RUNNING))
     before = there.status()
     again.work()
@@ -212,17 +186,17 @@ def test_reused_work_does_not_affect_progress(there: Ablation) -> None:
     assert (again._finished_stages, again._reused_stages, again._stages) == (8, 7, 9)
 
 
-def test_is_no_training_but_its_parts_are(there: Ablation) -> None:
-    assert find_job(there.id) == there == load_job(there.folder)
-    assert there in all_jobs()
+def test_is_no_training_but_its_parts_are(there: jobs.Ablation) -> None:
+    assert jobs.find_job(there.id) == there == jobs.load_job(there.folder)
+    assert there in jobs.all_jobs()
     assert there not in all_runs()
-    assert QUEUE.queued() == []
+    assert jobs.QUEUE.queued() == []
     trials = [run.plan().trial for run in there.parts()]
     assert all(trial and trial.is_complete and trial.parent_id == there.id for trial in trials)
     assert [trial.number for trial in trials if trial] == [0, 1, 1, 2, 2, 3, 3]
 
 
-def test_reuses_finished_trainings(there: Ablation) -> None:
+def test_reuses_finished_trainings(there: jobs.Ablation) -> None:
     before = all_runs()
     known = there.plan().ablation
     again = plan_ablation(AblationExperiment.model_validate({**(known or {}), "vary": {}}), "again")
@@ -238,20 +212,18 @@ def test_reuses_finished_trainings(there: Ablation) -> None:
 
 
 @pytest.fixture
-def short() -> Ablation:
+def short() -> jobs.Ablation:
     return plan_ablation(experiment(vary={"seed": [1]}), "short")
 
 
-def test_resumes_in_the_stopped_training(short: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumes_in_the_stopped_training(short: jobs.Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
     from mrc_workbench.training.trainers import TrainingProgressCallback
 
     original_step_end: Callable[..., None] = TrainingProgressCallback.on_step_end
     for name in ("1", "2-tuned"):
         with monkeypatch.context() as patch:
 
-            def stopping(
-                self: TrainingProgressCallback, args: Any, state: Any, control: Any, *, name: str = name, **more: Any
-            ) -> None:
+            def stopping(self: Any, args: Any, state: Any, control: Any, *, name: str = name, **more: Any) -> None:
                 original_step_end(self, args, state, control, **more)
                 if short.get_part(name).status().is_running and state.global_step == 2:
                     short.request_stop()
@@ -268,7 +240,7 @@ def test_resumes_in_the_stopped_training(short: Ablation, monkeypatch: pytest.Mo
     steps = [entry["step"] for entry in short.get_part("1").progress() if "loss" in entry]
     assert steps == sorted(set(steps)), "no step was done twice"
     short.delete()
-    assert all_jobs() == []
+    assert jobs.all_jobs() == []
     assert not list(short.folder.parent.glob("2*"))
 
 

@@ -18,11 +18,9 @@ from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import get_recipe, ranking_kinds
 from mrc_workbench.training.recipes.training_data import QuestionMeasurement
-from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
-from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import create_planned_run, misleading_set, read_logged, shuffled
+from tests.training import worlds
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +45,9 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Questio
 
 
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
-    plan = create_planned_run(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
+    plan = worlds.create_planned_run(
+        BI_ENCODER, worlds.misleading_set(), learning_rate=0.01, save_limit=10, **options
+    ).plan()
     task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(find_model("starter"))
     trainer = make_trainer(replace(task, evaluate=scripted(script)), plan.options, folder, [])
     trainer.train()
@@ -119,18 +119,16 @@ def test_stops_after_patience(patience: int, steps: int, best: int, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 def test_ends_early_without_improvement(kind: str) -> None:
-    run = create_planned_run(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
+    run = worlds.create_planned_run(
+        kind, worlds.misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2
+    )
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
-    measured = read_logged(run, "eval_validation_ndcg@10")
+    measured = worlds.read_logged(run, "eval_validation_ndcg@10")
     assert len(measured) == 3  # the first, and two without improvement
     assert status == replace(run.status(), heartbeat=status.heartbeat)
     assert (status.step, status.seconds_left) == (3 * status.total_steps // 50, None)
     assert run.scores()["after"]["ndcg@10"] == pytest.approx(max(measured), abs=1e-9)
-
-
-def weights(run: Run) -> dict[str, np.ndarray]:
-    return load_file(run.model_folder / "model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -143,14 +141,12 @@ def weights(run: Run) -> dict[str, np.ndarray]:
         (CROSS_ENCODER, {"base": STARTER}),
     ],
 )
-def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
-    build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
-    build(tmp_path / "tiny")
-    common = {"base": str(tmp_path / "tiny"), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
-    runs = [create_planned_run(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
-    for run in runs:
-        assert train(run).state is State.DONE, run.status().message
-    first, again, other = map(weights, runs)
+def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any]) -> None:
+    common = {"base": worlds.tiny_base(kind), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
+    runs = [
+        worlds.create_planned_run(kind, worlds.shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)
+    ]
+    first, again, other = (load_file(worlds.train_to_end(run).model_folder / "model.safetensors") for run in runs)
     for name, array in first.items():
         np.testing.assert_array_equal(array, again[name], err_msg=name)
     assert any((array != other[name]).any() for name, array in first.items())
@@ -160,8 +156,8 @@ def test_writes_tensorboard_logs_to_run_folder(monkeypatch: pytest.MonkeyPatch, 
     if find_spec("tensorboard") is None:
         pytest.skip("tensorboard is not installed")
     monkeypatch.chdir(tmp_path)
-    run = create_planned_run(BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
-    assert train(run).state is State.DONE, run.status().message
+    options = {"epochs": 2.0, "logging_steps": 1, "report_to": Report.TENSORBOARD}
+    run = worlds.train_new_run(BI_ENCODER, worlds.misleading_set(), **options)
     (events,) = (run.folder / "tensorboard").rglob("events.out.tfevents.*")
     assert b"train/loss" in events.read_bytes()
     assert b"eval/validation_ndcg@10" in events.read_bytes()
@@ -171,7 +167,7 @@ def test_writes_tensorboard_logs_to_run_folder(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("report", [Report.TENSORBOARD, Report.WANDB, Report.TRACKIO])
 def test_reports_missing_reporter_first(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.training.train.find_spec", lambda _: None)
-    run = create_planned_run(CROSS_ENCODER, misleading_set(), report_to=report)
+    run = worlds.create_planned_run(CROSS_ENCODER, worlds.misleading_set(), report_to=report)
     status = train(run)
     assert (status.state, status.code) == (State.FAILED, "no_reporter")
     assert f"`pip install {report.value}`" in status.message

@@ -26,19 +26,12 @@ SCORES: dict[str, Any] = {
     "measured_on": "validation",
     "questions": 1234,
 }
+COUNTS = {"questions": 5774, "passages": 961, "train_questions": 4000, "validation_questions": 600}
+COUNTS |= {"test_questions": 1174}
 PROVENANCE: dict[str, Any] = {
     "created": "2026-01-02T03:04:05+00:00",
     "base": {"reference": "klue/roberta-base", "revision": COMMIT},
-    "data": {
-        "name": "mine",
-        "fingerprint": "f" * 64,
-        "language": "ko",
-        "questions": 5774,
-        "passages": 961,
-        "train_questions": 4000,
-        "validation_questions": 600,
-        "test_questions": 1174,
-    },
+    "data": {"name": "mine", "fingerprint": "f" * 64, "language": "ko", **COUNTS},
     "versions": {"python": "3.11.9", "torch": "2.13.0"},
     "hardware": {"processor": "A <fast> one", "logical_cores": 2, "gpus": [], "bfloat16": False},
 }
@@ -81,20 +74,13 @@ def card_of(run: Run) -> ModelCard:
 def test_metadata_is_readable_by_hub() -> None:
     head = card_of(finished()).data.to_dict()
     [results] = head.pop("model-index")
-    assert head == {
-        "language": "ko",
-        "library_name": "sentence-transformers",
-        "pipeline_tag": "sentence-similarity",
-        "tags": ["bi-encoder", "retrieval", "mega-batch-margin"],
-        "base_model": "klue/roberta-base",
-        "base_model_relation": "finetune",
-    }
+    expected = {"language": "ko", "library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+    expected |= {"base_model": "klue/roberta-base", "base_model_relation": "finetune"}
+    assert head == expected | {"tags": ["bi-encoder", "retrieval", "mega-batch-margin"]}
     assert results["name"] == "mine"
     assert results["results"][0]["dataset"] == {"name": "my data", "type": "unknown", "split": "validation"}
-    assert {metric["type"]: metric["value"] for metric in results["results"][0]["metrics"]} == {
-        **AFTER,
-        "recall@1": 0.6234,  # four digits
-    }
+    metrics = {metric["type"]: metric["value"] for metric in results["results"][0]["metrics"]}
+    assert metrics == AFTER | {"recall@1": 0.6234}  # four digits
 
 
 def test_names_origin_of_packaged_base_and_resolved_options() -> None:

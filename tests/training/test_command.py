@@ -48,6 +48,7 @@ kind = "rerank"
 name = "reranked"
 first_stage = "BM25"
 model = "cross"
+title = false
 """
 
 
@@ -77,9 +78,7 @@ def test_trains_from_file_and_compares(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "bi")]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path / 'bi'} is not an empty folder; name a new one\n"
 
-    (tmp_path / "experiment.toml").write_text(
-        EXPERIMENT.replace('model = "cross"', 'model = "cross"\ntitle = false'), encoding="utf-8"
-    )
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     assert main(["compare", str(tmp_path / "experiment.toml"), "--out", str(tmp_path / "result")]) == 0
     cells = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[2:]}
     for name, run, score_name in (("trained", "bi", "after"), ("BM25", "bi", "bm25")):
@@ -197,6 +196,10 @@ def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert Run(tmp_path / "out").status().state is State.DONE
 
 
+INTERRUPTED = Status(State.FAILED, code="interrupted")
+RESUMABLE = "Stopped. The last checkpoint is stored: `mrc runs resume "
+
+
 class Running(Run):
     def status(self) -> Status:
         return Status(State.RUNNING, phase="training", progress=0.5, step=3, total_steps=6)
@@ -208,15 +211,10 @@ class Running(Run):
 @pytest.mark.parametrize(
     ("number", "ended", "status", "message"),
     [
-        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is stored: `mrc runs resume "),
-        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is stored: `mrc runs resume "),
-        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is stored: `mrc runs resume "),
-        (
-            signal.SIGINT,
-            Status(State.FAILED, code="interrupted"),
-            130,
-            "Stopped at once. Earlier checkpoints are stored",
-        ),
+        (signal.SIGINT, Status(State.STOPPED), 130, RESUMABLE),
+        (signal.SIGTERM, Status(State.STOPPED), 0, RESUMABLE),
+        (None, Status(State.STOPPED), 0, RESUMABLE),
+        (signal.SIGINT, INTERRUPTED, 130, "Stopped at once. Earlier checkpoints are stored"),
         (None, Status(State.FAILED, code="data", message="it is gone"), 1, "error: it is gone"),
     ],
 )

@@ -36,16 +36,11 @@ def run() -> Run:
 def test_reads_logged_values_by_step(run: Run) -> None:
     run.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
     run.add_measures("before", {"recall@10": 0.5})
-    run.add_progress({"step": 5, "loss": 1.5, "learning_rate": 0.001, "grad_norm": 2.0, "examples_per_second": 40.0})
+    logged = {"loss": 1.5, "learning_rate": 0.001, "grad_norm": 2.0, "examples_per_second": 40.0}
+    run.add_progress({"step": 5, **logged})
     run.add_progress({"step": 7, "eval_validation_recall@10": 0.6, "eval_validation_ndcg@10": 0.1})
-    logged = ("loss", "learning_rate", "grad_norm", "examples_per_second")
     result = read_curves(run, [*logged, "recall@10", "ndcg@10", "mrr@10"])
-    assert {name: result.points[name] for name in logged} == {
-        "loss": [(5, 1.5)],
-        "learning_rate": [(5, 0.001)],
-        "grad_norm": [(5, 2.0)],
-        "examples_per_second": [(5, 40.0)],
-    }
+    assert {name: result.points[name] for name in logged} == {name: [(5, value)] for name, value in logged.items()}
     assert result.points["recall@10"] == [(0, 0.5), (7, 0.6)]
     assert (result.points["ndcg@10"], result.points["mrr@10"]) == ([(7, 0.1)], [])
     assert result.bm25 == {"recall@10": 0.9, "ndcg@10": 0.8}

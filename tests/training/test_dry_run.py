@@ -81,13 +81,8 @@ def test_skips_whole_batches_beyond_memory() -> None:
 
 def test_reports_every_step() -> None:
     reported: list[int] = []
-    pace = StepScheduler(
-        [100, 200],
-        [False, True],
-        TimeBudget(clock=FakeClock()),
-        memory_limit=GIGABYTE,
-        on_step=lambda times: reported.append(len(times.steps)),
-    )
+    planned = ([100, 200], [False, True], TimeBudget(clock=FakeClock()))
+    pace = StepScheduler(*planned, memory_limit=GIGABYTE, on_step=lambda times: reported.append(len(times.steps)))
     assert pace.add(0.1, 0.0, memory=1)
     assert not pace.add(0.1, 0.0, memory=1)
     assert reported == [1, 2]

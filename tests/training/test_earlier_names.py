@@ -20,17 +20,13 @@ from mrc_workbench.training.runs import Run, Trial, create_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES
 from mrc_workbench.workbench.cli import main
 
+OTHER_MASKS = {"mask_token_fraction": 0.7, "random_token_fraction": 0.2}
 CHANGED = {
     BI_ENCODER: {"group_batches_by": "articles", "gradient_checkpointing": True, "mix_loss_weight": 0.5},
     SPARSE_ENCODER: {"group_batches_by": "articles", "lora_rank": 4, "lora_full_weights": "norms"},
     SENTENCES: {"evaluation_set": "a set"},
     READER: {"negative_question_fraction": 0.5, "normalization": "squad"},
-    LANGUAGE_MODEL: {
-        "mask_fraction": 0.3,
-        "mask_token_fraction": 0.7,
-        "random_token_fraction": 0.2,
-        "max_snapshots": 3,
-    },
+    LANGUAGE_MODEL: {"mask_fraction": 0.3, **OTHER_MASKS, "max_snapshots": 3},
 }
 NEEDED = {BI_ENCODER: {"objective": "multiple-negatives", "shared_passages": True}}
 EARLIER = {name: earlier for earlier, name in EARLIER_NAMES.items()}
@@ -69,25 +65,19 @@ def test_opens_plans_with_earlier_option_names(kind: str, caplog: pytest.LogCapt
 def test_opens_results_with_earlier_keys() -> None:
     scores = {"kept_step": 3, "judged_by": "loss", "judged_on": "a set", "made_questions": {"model": 1}}
     scores["rules"] = "squad"
-    provenance = {
-        **{"made": "2026", "settled": {"best_by": "f1"}, "answers": {"mended": 1, "lost": 2}},
-        **{"data": {"made_questions": {"model": 1}, "rules": "squad"}, "options": {"recompute": True}},
-    }
+    provenance = {"made": "2026", "settled": {"best_by": "f1"}, "answers": {"mended": 1, "lost": 2}}
+    provenance |= {"data": {"made_questions": {"model": 1}, "rules": "squad"}, "options": {"recompute": True}}
     run = stored_run(scores=scores, provenance=provenance, before={"judge": "key", "validation": {}})
-    assert run.scores() == {
-        **{"best_step": 3, "best_by": "loss", "evaluation_set": "a set", "synthetic_questions": {"model": 1}},
-        "normalization": "squad",
-    }
-    assert run.provenance() == {
-        **{"created": "2026", "resolved_options": {"best_by": "f1"}, "answers": {"corrected": 1, "missing": 2}},
-        **{"data": {"synthetic_questions": {"model": 1}, "normalization": "squad"}},
-        "options": {"gradient_checkpointing": True},
-    }
+    rules = {"normalization": "squad"}
+    synthetic = {"synthetic_questions": {"model": 1}}
+    assert run.scores() == {"best_step": 3, "best_by": "loss", "evaluation_set": "a set", **synthetic, **rules}
+    expected = {"created": "2026", "resolved_options": {"best_by": "f1"}, "answers": {"corrected": 1, "missing": 2}}
+    expected |= {"data": synthetic | rules, "options": {"gradient_checkpointing": True}}
+    assert run.provenance() == expected
     assert run.base_measurement()["evaluation_key"] == "key"
     predictions = {"measure": "spearman", "said": [0.5], "right": [1.0], "geometry": {}}
-    assert PairPredictions.from_dict(predictions).to_dict() == {
-        **{"measure": "spearman", "predicted": [0.5], "gold": [1.0], "geometry": {}}
-    }
+    current = {"measure": "spearman", "predicted": [0.5], "gold": [1.0], "geometry": {}}
+    assert PairPredictions.from_dict(predictions).to_dict() == current
     (run.folder / "on_the_way" / "step-2").mkdir(parents=True)
     assert model_snapshots(run.folder) == {2: run.folder / "on_the_way" / "step-2"}
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
@@ -35,24 +34,18 @@ from mrc_workbench.training.estimate import (
 from mrc_workbench.training.jobs import DryRunJob, Estimate
 from mrc_workbench.training.jobs import DryRunTask as DryRunKind
 from mrc_workbench.training.options import Report
-from mrc_workbench.training.ranker_options import (
-    BI_ENCODER,
-    CROSS_ENCODER,
-    LATE_INTERACTION,
-    SPARSE_ENCODER,
-    BiEncoderObjective,
-)
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe
 from mrc_workbench.training.runs import TrainingPlan
-from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.programs import run_module
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
-from tests.training.worlds import COLUMNS, FROM_STARTERS, create_planned_run, misleading_set, shuffled, wait_until
+from tests.tiny_models import SENTENCES
+from tests.training import worlds
 
 pytestmark = pytest.mark.slow
+SHARED = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -60,19 +53,8 @@ def sample() -> QuestionSet:
     return find("sample")
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("tiny")
-    bi_encoder = str(build_bi_encoder(folder / "bi"))
-    return {
-        **dict.fromkeys((BI_ENCODER, LATE_INTERACTION), bi_encoder),
-        CROSS_ENCODER: str(build_cross_encoder_base(folder / "cross", segment_types=1)),
-        SPARSE_ENCODER: str(build_sparse_encoder(folder / "sparse")),
-    }
-
-
 def plan_of(kind: str, question_set: QuestionSet, **options: Any) -> TrainingPlan:
-    return create_planned_run(kind, question_set, **options).plan()
+    return worlds.create_planned_run(kind, question_set, **options).plan()
 
 
 def take_linear_steps(task: Task, options: Any, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
@@ -93,7 +75,7 @@ def assert_adds_up(result: Estimate) -> None:
     assert (result.fits, result.suggested_options) == (True, {})
 
 
-@pytest.mark.parametrize("kind", FROM_STARTERS)
+@pytest.mark.parametrize("kind", worlds.FROM_STARTERS)
 def test_estimates_starter_on_sample(kind: str, sample: QuestionSet) -> None:
     plan = plan_of(kind, sample, epochs=2.0, batch_size=64)
     result = estimate(plan)
@@ -103,14 +85,13 @@ def test_estimates_starter_on_sample(kind: str, sample: QuestionSet) -> None:
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 @pytest.mark.parametrize("options", [{}, {"lora_rank": 2}, {"evaluation_steps": 3, "max_length": 16}])
-def test_estimates_transformer(kind: str, options: dict[str, Any], tiny: dict[str, str]) -> None:
-    assert_adds_up(estimate(plan_of(kind, shuffled(40, 40), base=tiny[kind], **options)))
+def test_estimates_transformer(kind: str, options: dict[str, Any]) -> None:
+    assert_adds_up(estimate(plan_of(kind, worlds.shuffled(40, 40), base=worlds.tiny_base(kind), **options)))
 
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 def test_estimates_with_five_passages(kind: str) -> None:
-    run = create_planned_run(kind, small_set(), SplitOptions(0.25, 0.25, seed=1))
-    assert_adds_up(estimate(run.plan()))
+    assert_adds_up(estimate(plan_of(kind, small_set(), split=SplitOptions(0.25, 0.25, seed=1))))
 
 
 @pytest.mark.parametrize(
@@ -122,29 +103,27 @@ def test_estimates_with_five_passages(kind: str) -> None:
     ],
 )
 def test_step_count_matches_training(kind: str, options: dict[str, Any]) -> None:
-    run = create_planned_run(kind, misleading_set(questions_a_passage=3), **options)
+    run = worlds.create_planned_run(kind, worlds.misleading_set(questions_a_passage=3), **options)
     result = estimate(run.plan())
-    status = train(run)
-    assert status.state is State.DONE, status.message
+    status = worlds.train_to_end(run).status()
     assert result.steps == status.total_steps == status.step
 
 
 def test_estimate_writes_no_run_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # an estimate neither imports nor calls the reporter
-    estimate(plan_of(BI_ENCODER, misleading_set(), report_to=Report.WANDB))
+    estimate(plan_of(BI_ENCODER, worlds.misleading_set(), report_to=Report.WANDB))
     assert not [path for path in tmp_path.iterdir() if path.name != "workspace"]
 
 
 @pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, "tiny"), (BI_ENCODER, "starter"), (CROSS_ENCODER, "tiny")])
-def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggests_options_that_fit(kind: str, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "time_steps", take_linear_steps)
     monkeypatch.setattr(timing, "memory_available", lambda: 10**9)
-    plan = plan_of(kind, shuffled(40, 40), batch_size=16, **({"base": tiny[kind]} if base == "tiny" else {}))
+    options = {"base": worlds.tiny_base(kind)} if base == "tiny" else {}
+    plan = plan_of(kind, worlds.shuffled(40, 40), batch_size=16, **options)
     result = estimate(plan)
-    assert result.fits
-    training_seconds = result.steps * result.seconds_per_step
-    assert result.seconds == pytest.approx(result.seconds_loading + training_seconds + result.seconds_evaluating)
+    assert_adds_up(result)
     monkeypatch.setattr(timing, "memory_available", lambda: int(result.memory / USABLE_MEMORY_FRACTION) + 1)
     assert estimate(plan).fits
     monkeypatch.setattr(timing, "memory_available", lambda: result.memory)
@@ -158,17 +137,17 @@ def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], m
         assert estimate(plan).suggested_options == {}
 
 
-def test_counts_characters_read(tiny: dict[str, str]) -> None:
+def test_counts_characters_read() -> None:
     long = " ".join(SENTENCES * 50)
     queries = ["ab", "abcd"]
     texts = ["abc", long]
-    model = load_bi_encoder(find_model(tiny[BI_ENCODER]), [])
+    model = load_bi_encoder(find_model(worlds.tiny_base(BI_ENCODER)), [])
     model.max_seq_length = 8
     columns: dict[str, Any] = {"anchor": queries, "positive": texts}
     read, a_token = count_characters(Task(model, None, columns, None, None))  # type: ignore[arg-type]
     assert read.tolist() == [5.0, 4 + 8 * a_token]
     pairs = {"question": queries, "passages": [["abc", "ab"], ["a", long]], "labels": [[1.0, 0.0]] * 2}
-    cross = load_cross_encoder(find_model(tiny[CROSS_ENCODER]), [], new_head=True)
+    cross = load_cross_encoder(find_model(worlds.tiny_base(CROSS_ENCODER)), [], new_head=True)
     cross.max_seq_length = 64
     read, a_token = count_characters(Task(cross, None, pairs, None, None))  # type: ignore[arg-type]
     assert read.tolist() == [5.0 + 4, 5 + 64 * a_token]
@@ -186,7 +165,7 @@ def test_counts_shared_passage_once() -> None:
     assert BatchCharacters(each).characters([0, 1, 2]) == 50
 
 
-def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_frozen_layers_once_per_text(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = iter((None, LowerLayersCost(seconds_per_token=1.0, bytes_per_token=8.0)))
 
     def take(task: Task, options: Any, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
@@ -195,8 +174,7 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
 
     monkeypatch.setattr(timing, "time_steps", take)
     monkeypatch.setattr(BiEncoderRecipe, "estimate_evaluation_seconds", lambda *_: 100.0)
-    shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 16}
-    plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared)
+    plan = plan_of(BI_ENCODER, worlds.shuffled(40, 40), base=worlds.tiny_base(BI_ENCODER), **SHARED, batch_size=16)
     without = estimate(plan)
     once = estimate(plan)
     assert once.memory - without.memory > 8 * 40 * 2  # a token of each question and of each passage, at least
@@ -208,20 +186,18 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
     assert without.steps == once.steps
 
 
-def test_estimates_frozen_layers_by_real_steps(tiny: dict[str, str]) -> None:
-    shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 8}
-    result = estimate(plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared))
-    assert_adds_up(result)
-    assert (result.fits, result.suggested_options) == (True, {})
+def test_estimates_frozen_layers_by_real_steps() -> None:
+    plan = plan_of(BI_ENCODER, worlds.shuffled(40, 40), base=worlds.tiny_base(BI_ENCODER), **SHARED, batch_size=8)
+    assert_adds_up(estimate(plan))
 
 
-def test_left_padding_base_stores_no_states(tiny: dict[str, str], tmp_path: Path) -> None:
+def test_left_padding_base_stores_no_states(tmp_path: Path) -> None:
     folder = tmp_path / "left"
-    copytree(tiny[BI_ENCODER], folder)
+    copytree(worlds.tiny_base(BI_ENCODER), folder)
     (settings,) = folder.rglob("tokenizer_config.json")
     values = json.loads(settings.read_text(encoding="utf-8")) | {"padding_side": "left"}
     settings.write_text(json.dumps(values), encoding="utf-8")
-    same = shuffled(40, 40)
+    same = worlds.shuffled(40, 40)
     repeated = {row: " ".join([passage.text] * (1 + row % 7)) for row, passage in enumerate(same.passages)}
     passages = [replace(passage, text=repeated[row]) for row, passage in enumerate(same.passages)]
     questions = [replace(passage, text=passage.text + " 달" * (row % 5)) for row, passage in enumerate(same.questions)]
@@ -235,9 +211,9 @@ def test_samples_evenly() -> None:
     assert sample_evenly(np.arange(3), 5) == [0, 1, 2]
 
 
-def test_memory_grows_with_batch_size(tiny: dict[str, str]) -> None:
-    words = ("train", "cross-encoder", "--data", "sample", "--base", tiny[CROSS_ENCODER], "--estimate", "--batch-size")
-    commands = [["mrc_workbench", *words, size] for size in ("4", "256")]
+def test_memory_grows_with_batch_size() -> None:
+    words = ("train", CROSS_ENCODER, "--data", "sample", "--base", worlds.tiny_base(CROSS_ENCODER), "--estimate")
+    commands = [["mrc_workbench", *words, "--batch-size", size] for size in ("4", "256")]
     process = run_module("tests.commands", json.dumps(commands))  # the memory of this process has grown already
     assert process.returncode == 0, process.stderr
     small, large = (json.loads("{" + part)["memory"] for part in process.stdout.split("{\n")[1:])
@@ -249,7 +225,7 @@ def test_reports_other_load_and_seconds_alone(monkeypatch: pytest.MonkeyPatch) -
         def load(self) -> ProcessorLoad:
             return ProcessorLoad(others_fraction=0.6, own_fraction=0.3)
 
-    plan = plan_of(BI_ENCODER, misleading_set())
+    plan = plan_of(BI_ENCODER, worlds.misleading_set())
     quiet = estimate(plan)
     assert quiet.seconds_alone <= quiet.seconds
     monkeypatch.setattr(timing, "ProcessorLoadMeter", Meter)
@@ -258,9 +234,9 @@ def test_reports_other_load_and_seconds_alone(monkeypatch: pytest.MonkeyPatch) -
     assert contended.seconds_alone == pytest.approx(contended.seconds / 3)
 
 
-def test_spent_budget_still_takes_one_step(tiny: dict[str, str]) -> None:
+def test_spent_budget_still_takes_a_step() -> None:
     partial: list[Estimate] = []
-    plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], batch_size=16)
+    plan = plan_of(BI_ENCODER, worlds.shuffled(40, 40), base=worlds.tiny_base(BI_ENCODER), batch_size=16)
     result = estimate(plan, budget=TimeBudget(0.0), on_partial=partial.append)
     assert len(partial) == 1
     assert result.is_rough
@@ -279,14 +255,14 @@ def run_dry_run(task: DryRunKind, plan: TrainingPlan) -> tuple[int, DryRunJob]:
 
 
 def test_dry_run_stores_its_result() -> None:
-    plan = plan_of(CROSS_ENCODER, misleading_set(), negatives=2)
+    plan = plan_of(CROSS_ENCODER, worlds.misleading_set(), negatives=2)
     code, dry_run = run_dry_run(DryRunKind.ESTIMATE, plan)
     assert (code, dry_run.done, dry_run.failed) == (0, True, False)
     assert_adds_up(dry_run.estimate())
     code, dry_run = run_dry_run(DryRunKind.NEGATIVES, plan)
     assert (code, dry_run.done) == (0, True)
     table = dry_run.negatives()
-    assert tuple(table.columns) == COLUMNS
+    assert tuple(table.columns) == worlds.COLUMNS
     assert len(table)
     for row in table.itertuples():  # a question names a word of the next passage only
         number = int(str(row.question_id)[1:].split("-")[0])
@@ -295,7 +271,7 @@ def test_dry_run_stores_its_result() -> None:
 
 
 def test_dry_run_stores_its_error() -> None:
-    plan = plan_of(BI_ENCODER, misleading_set(), base="/no/such/folder")
+    plan = plan_of(BI_ENCODER, worlds.misleading_set(), base="/no/such/folder")
     code, dry_run = run_dry_run(DryRunKind.ESTIMATE, plan)
     assert (code, dry_run.done) == (1, False)
     assert dry_run.problem()[0] == "model_not_found"
@@ -305,11 +281,11 @@ def test_dry_run_stores_its_error() -> None:
 
 
 def test_dry_run_in_subprocess(sample: QuestionSet) -> None:
-    plan = plan_of(BI_ENCODER, misleading_set())
+    plan = plan_of(BI_ENCODER, worlds.misleading_set())
     dry_run = DryRunJob.for_plan(plan, DryRunKind.ESTIMATE)
     assert (dry_run.running, dry_run.done, dry_run.failed) == (False, False, False)
     dry_run.start(plan)
-    wait_until(lambda: not dry_run.running)
+    worlds.wait_until(lambda: not dry_run.running)
     assert dry_run.done, dry_run.problem()
     assert_adds_up(dry_run.estimate())
     assert DryRunJob.for_plan(replace(plan, name="another name"), DryRunKind.ESTIMATE).done
@@ -320,7 +296,7 @@ def test_dry_run_in_subprocess(sample: QuestionSet) -> None:
     stopped.start(plan_of(BI_ENCODER, sample))
     assert stopped.running
     stopped.kill()
-    wait_until(lambda: not stopped.running)
+    worlds.wait_until(lambda: not stopped.running)
     assert (stopped.done, stopped.failed) == (False, False)
 
 
@@ -329,4 +305,4 @@ def test_dry_run_stores_negatives(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["train", *words, "--negatives-file", str(tmp_path / "negatives.jsonl")]) == 0
     lines = [json.loads(line) for line in (tmp_path / "negatives.jsonl").read_text(encoding="utf-8").splitlines()]
     assert capsys.readouterr().out.startswith(f"{len(lines)} negatives of ")
-    assert {tuple(line) for line in lines} == {COLUMNS}
+    assert {tuple(line) for line in lines} == {worlds.COLUMNS}

@@ -9,7 +9,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import run_commands
-from mrc_workbench.training.jobs import SettingsSearch, SettingsSearchResult, TrialResult
+from mrc_workbench.training.jobs import SettingsSearch, TrialResult
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.workbench.cli import main
@@ -17,18 +17,11 @@ from tests.training.worlds import all_searches
 
 pytestmark = pytest.mark.slow  # imports torch
 SWEEP = ["sweep", "bi-encoder", "--data", str(CATALOG["sample"].path), "--base", "starter"]
-OUTCOME = SettingsSearchResult(
-    measure="ndcg@10",
-    questions=48,
-    untrained=0.65,
-    best=2,
-    selected=2,
-    trials=(
-        TrialResult(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
-        TrialResult(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
-    ),
-    skipped=(3,),
+TRIALS = (
+    TrialResult(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
+    TrialResult(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
 )
+SUMMARY = {"measure": "ndcg@10", "questions": 48, "untrained": 0.65, "best": 2, "selected": 2, "skipped": (3,)}
 
 
 @pytest.fixture
@@ -37,7 +30,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
 
     def find_settings(search: SettingsSearch) -> Status:
         searches.append(search)
-        search.write("settings.json", asdict(OUTCOME))
+        search.write("settings.json", SUMMARY | {"trials": [asdict(trial) for trial in TRIALS]})
         sys.stdout.write("what a trainer prints")
         return Status(State.DONE)
 

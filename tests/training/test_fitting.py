@@ -10,16 +10,8 @@ from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoder
 
 OPTIONS = BiEncoderOptions(base="some/model", batch_size=32)
 # 1000 bytes plus 10 for each of 300 characters; 20 of 50 trained weights are the table
-NEED = MemoryNeed(
-    fixed=1000,
-    slope=10,
-    largest=300,
-    characters_per_pass=100,
-    table_weights=20,
-    trained_weights=50,
-    adapter_weights=10,
-    max_length=512,
-)
+WEIGHTS = {"table_weights": 20, "trained_weights": 50, "adapter_weights": 10}
+NEED = MemoryNeed(fixed=1000, slope=10, largest=300, characters_per_pass=100, max_length=512, **WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +40,12 @@ def test_changes_only_attention_dropout_first() -> None:
 def test_keeps_options_already_set() -> None:
     frozen = replace(NEED, table_weights=0, trained_weights=30)
     assert options_that_fit(OPTIONS, frozen, 3000, has_attention_dropout=False) == {"gradient_checkpointing": True}
-    assert options_that_fit(
-        replace(OPTIONS, gradient_checkpointing=True), frozen, 4200, has_attention_dropout=False
-    ) == {"lora_rank": 16}
+    options = replace(OPTIONS, gradient_checkpointing=True)
+    assert options_that_fit(options, frozen, 4200, has_attention_dropout=False) == {"lora_rank": 16}
     options = replace(OPTIONS, mini_batch_size=8)
     assert options_that_fit(options, frozen, 4200, has_attention_dropout=False)["lora_rank"] == 16
-    given_options = replace(OPTIONS, gradient_checkpointing=True, frozen_layers=2)
-    assert options_that_fit(given_options, frozen, 4000, has_attention_dropout=False) == {"max_length": 256}
+    options = replace(OPTIONS, gradient_checkpointing=True, frozen_layers=2)
+    assert options_that_fit(options, frozen, 4000, has_attention_dropout=False) == {"max_length": 256}
 
 
 def test_reduces_batch_size_of_starter() -> None:

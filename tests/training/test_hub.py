@@ -24,22 +24,18 @@ from mrc_workbench.training.train import load_training_data
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_server
 from tests.programs import run_module
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import make_source, read_logged, shuffled
+from tests.training.worlds import make_source, measures_of_ranks, read_logged, shuffled
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 
+SHARED_PASSAGES = {"shared_passages": True, "mix_loss_weight": 0.5}
 BI_ENCODERS: dict[str, dict[str, Any]] = {
     "mega-batch-margin": {"max_length": 8, "windows": False},  # truncated, like the library
     "mega-batch-margin-in-parts": {"mini_batch_size": 4, "pooling": "max"},
     "multiple-negatives": {"objective": "multiple-negatives", "negatives": 1, "lora_rank": 2},
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
-    "shared-passages": {
-        "objective": "multiple-negatives",
-        "shared_passages": True,
-        "mix_loss_weight": 0.5,
-        "frozen_layers": 1,
-    },
+    "shared-passages": {"objective": "multiple-negatives", "frozen_layers": 1, **SHARED_PASSAGES},
     "gist": {"objective": "gist", "frozen_layers": 1},
     "gist-in-parts": {"objective": "gist", "mini_batch_size": 4, "negatives": 1, "matryoshka": "16"},
     "triplet": {"objective": "triplet", "negatives": 1, "matryoshka": "16 8", "precision": "bfloat16"},
@@ -78,14 +74,11 @@ def squad(folder: Path) -> Path:
     for number in range(12):
         words = [*WORDS[number:], *WORDS[:number]][:8]
         context = " ".join(words)
-        questions_of_article = [
-            {
-                "id": f"q{number}-{offset}",
-                "question": words[offset],
-                "answers": [{"text": words[offset + 1], "answer_start": context.index(f" {words[offset + 1]}") + 1}],
-            }
-            for offset in (0, 3)
-        ]
+        questions_of_article = []
+        for offset in (0, 3):
+            word, answer = words[offset : offset + 2]
+            answers = [{"text": answer, "answer_start": context.index(f" {answer}") + 1}]
+            questions_of_article.append({"id": f"q{number}-{offset}", "question": word, "answers": answers})
         articles.append({"title": f"t{number}", "paragraphs": [{"context": context, "qas": questions_of_article}]})
     path = folder / "set.json"
     path.write_text(json.dumps({"version": "1", "data": articles}, ensure_ascii=False), encoding="utf-8")
@@ -118,9 +111,8 @@ def _trainings(hub_workspace: Path) -> Trainings:
         commands.append(["mrc_workbench", *words, *as_flags(COMMON_OPTIONS | options)])
     with hub_server(models) as url:
         hub = (url, hub_workspace / "home")
-        done = run_module(
-            "tests.commands", json.dumps(commands), *hub, environment={"MRC_WORKSPACE": str(hub_workspace)}
-        )
+        environment = {"MRC_WORKSPACE": str(hub_workspace)}
+        done = run_module("tests.commands", json.dumps(commands), *hub, environment=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     return Trainings(hub_workspace)
 
@@ -145,12 +137,8 @@ def measures_by_hand(data: TrainingData, orders: Sequence[Sequence[int]]) -> dic
     ranks = []
     for question, order in zip(data.validation.questions, orders, strict=True):
         (relevant_row,) = (data.question_set.row_of_passage[id_] for id_ in question.relevant)
-        ranks.append([*order].index(relevant_row) + 1 if relevant_row in order else 1000)
-    return {
-        **{f"recall@{k}": float(np.mean([rank <= k for rank in ranks])) for k in (1, 5, 10)},
-        "mrr@10": float(np.mean([1 / rank if rank <= 10 else 0 for rank in ranks])),
-        "ndcg@10": float(np.mean([1 / np.log2(rank + 1) if rank <= 10 else 0 for rank in ranks])),
-    }
+        ranks.append([*order].index(relevant_row) + 1 if relevant_row in order else 0)
+    return measures_of_ranks(ranks)
 
 
 @pytest.mark.parametrize("name", [*BI_ENCODERS, *CROSS_ENCODERS])

@@ -212,9 +212,8 @@ def test_run_commands(capsys: pytest.CaptureFixture[str]) -> None:
     wait_until(lambda: bool(read_logged(run, "loss")))
     assert main(["runs", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [(row["id"], row["state"], row["kind"], row["data"]) for row in rows] == [
-        (run.id, "running", "bi-encoder", run.plan().data_name)
-    ]
+    columns = [(row["id"], row["state"], row["kind"], row["data"]) for row in rows]
+    assert columns == [(run.id, "running", "bi-encoder", run.plan().data_name)]
     assert main(["runs", "list"]) == 0
     assert run.id in capsys.readouterr().out
     assert main(["runs", "delete", run.id]) == 2

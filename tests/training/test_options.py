@@ -47,10 +47,7 @@ def test_rejects_values_out_of_range(options: type) -> None:
 
 # options that another option requires
 NEEDS: dict[str, dict[str, Any]] = {
-    "max_length": {"base": "folder"},
-    "frozen_layers": {"base": "folder"},
-    "lora_rank": {"base": "folder"},
-    "mini_batch_size": {"base": "folder"},
+    **{name: {"base": "folder"} for name in ("max_length", "frozen_layers", "lora_rank", "mini_batch_size")},
     "mix_loss_weight": {"base": "folder", "objective": "multiple-negatives", "shared_passages": True},
     "save_steps": {"evaluation_steps": 1},
     "rounds": {"objective": "multiple-negatives", "negatives": 1},
@@ -70,15 +67,13 @@ def test_accepts_bounds(options: type) -> None:
 
 @KINDS
 def test_rejects_extra_weights_without_adapters(options: type) -> None:
-    for settings, code in (({"lora_full_weights": "norms"}, "lora_full_weights"), (FROZEN_BESIDE, "lora_table")):
+    frozen_table = {"lora_rank": 4, "lora_full_weights": "norms-and-embeddings", "embedding_table": "frozen"}
+    for settings, code in (({"lora_full_weights": "norms"}, "lora_full_weights"), (frozen_table, "lora_table")):
         with pytest.raises(OptionError) as refused:
             options(base="folder", **settings)
         assert (refused.value.option, refused.value.code) == ("lora_full_weights", code)
     trained = options(base="folder", lora_rank=4, lora_full_weights="norms", embedding_table="frozen")
     assert trained.lora_full_weights == "norms"
-
-
-FROZEN_BESIDE = {"lora_rank": 4, "lora_full_weights": "norms-and-embeddings", "embedding_table": "frozen"}
 
 
 @pytest.mark.parametrize(
@@ -109,72 +104,55 @@ def test_rejects_nan(name: str) -> None:
 
 
 SHARED: dict[str, Any] = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True}
-_REFUSED: list[tuple[type, list[tuple[dict[str, Any], str, str]]]] = [
-    (
-        BiEncoderOptions,
-        [
-            ({"max_length": 8}, "max_length", "starter"),
-            ({"frozen_layers": 1}, "frozen_layers", "starter"),
-            ({"lora_rank": 2}, "lora_rank", "starter"),
-            ({"precision": "bfloat16"}, "precision", "starter"),
-            ({"mini_batch_size": 8}, "mini_batch_size", "starter"),
-            ({"pooling": "cls"}, "pooling", "starter"),
-            ({"objective": "gist"}, "objective", "gist_starter"),
-            ({"base": "folder", "objective": "gist", "guide": "starter"}, "guide", "gist_starter"),
-            ({"objective": "triplet"}, "negatives", "triplet"),
-            (
-                {"base": "folder", "objective": "triplet", "negatives": 1, "mini_batch_size": 8},
-                "mini_batch_size",
-                "triplet",
-            ),
-            ({"negatives": 1}, "negatives", "mega_batch"),
-            ({"objective": "kl", "teacher": "starter"}, "negatives", "taught"),
-            ({"objective": "margin-mse", "teacher": "starter"}, "negatives", "taught"),
-            ({"objective": "kl", "negatives": 1}, "teacher", "teacher"),
-            ({"objective": "multiple-negatives", "rounds": 2}, "rounds", "rounds"),
-            ({"matryoshka": "256, wide"}, "matryoshka", "numbers"),
-            ({"matryoshka": "0"}, "matryoshka", "numbers"),
-            ({"base": " "}, "base", "empty"),
-            ({"negatives_model": ""}, "negatives_model", "empty"),
-            ({"negatives_first": 5, "negatives_last": 4}, "negatives_last", "ranks"),
-            ({"base": "folder", "lora_rank": 2, "frozen_layers": 1}, "frozen_layers", "lora"),
-            ({"evaluation_steps": 50, "save_steps": 75}, "save_steps", "save_steps"),
-            ({"save_steps": 100}, "save_steps", "save_steps"),
-            ({"batch_size": 1}, "batch_size", "range"),
-            ({"objective": "guess"}, "objective", "range"),
-            ({"best_by": "recall@7"}, "best_by", "range"),
-            *(
-                (SHARED | {"mix_loss_weight": 0.5} | changes, "mix_loss_weight", "mix")
-                for changes in ({"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8})
-            ),
-        ],
-    ),
-    (
-        LateOptions,
-        [
-            ({"objective": "kl", "teacher": STARTER}, "negatives", "taught"),
-            ({"objective": "kl", "negatives": 1, "teacher": " "}, "teacher", "teacher"),
-        ],
-    ),
-    (
-        LanguageOptions,
-        [
-            ({"mask_fraction": 0.0}, "mask_fraction", "range"),
-            ({"mask_token_fraction": 0.8, "random_token_fraction": 0.3}, "random_token_fraction", "shares"),
-            ({"base": "some/model", "tokenizer": "folder"}, "tokenizer", "of_the_base"),
-            ({"lora_rank": 4}, "lora_rank", "new_model"),
-            ({"frozen_layers": 1}, "frozen_layers", "new_model"),
-            ({"embedding_table": "frozen"}, "embedding_table", "new_model"),
-            ({"whole_words": "sentences"}, "whole_words", "range"),
-            ({"vocabulary": 10}, "vocabulary", "range"),
-            ({"base": " "}, "base", "empty"),
-        ],
-    ),
-]
+NEEDS_TRANSFORMER: dict[str, Any] = {"max_length": 8, "frozen_layers": 1, "lora_rank": 2, "mini_batch_size": 8}
+NEEDS_TRANSFORMER |= {"precision": "bfloat16", "pooling": "cls"}
+TRIPLET_IN_PARTS = {"base": "folder", "objective": "triplet", "negatives": 1, "mini_batch_size": 8}
+NO_MIX: list[dict[str, Any]] = [{"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8}]
+_REFUSED: dict[type, list[tuple[dict[str, Any], str, str]]] = {
+    BiEncoderOptions: [
+        *(({name: value}, name, "starter") for name, value in NEEDS_TRANSFORMER.items()),
+        ({"objective": "gist"}, "objective", "gist_starter"),
+        ({"base": "folder", "objective": "gist", "guide": "starter"}, "guide", "gist_starter"),
+        ({"objective": "triplet"}, "negatives", "triplet"),
+        (TRIPLET_IN_PARTS, "mini_batch_size", "triplet"),
+        ({"negatives": 1}, "negatives", "mega_batch"),
+        ({"objective": "kl", "teacher": "starter"}, "negatives", "taught"),
+        ({"objective": "margin-mse", "teacher": "starter"}, "negatives", "taught"),
+        ({"objective": "kl", "negatives": 1}, "teacher", "teacher"),
+        ({"objective": "multiple-negatives", "rounds": 2}, "rounds", "rounds"),
+        ({"matryoshka": "256, wide"}, "matryoshka", "numbers"),
+        ({"matryoshka": "0"}, "matryoshka", "numbers"),
+        ({"base": " "}, "base", "empty"),
+        ({"negatives_model": ""}, "negatives_model", "empty"),
+        ({"negatives_first": 5, "negatives_last": 4}, "negatives_last", "ranks"),
+        ({"base": "folder", "lora_rank": 2, "frozen_layers": 1}, "frozen_layers", "lora"),
+        ({"evaluation_steps": 50, "save_steps": 75}, "save_steps", "save_steps"),
+        ({"save_steps": 100}, "save_steps", "save_steps"),
+        ({"batch_size": 1}, "batch_size", "range"),
+        ({"objective": "guess"}, "objective", "range"),
+        ({"best_by": "recall@7"}, "best_by", "range"),
+        *((SHARED | {"mix_loss_weight": 0.5} | changes, "mix_loss_weight", "mix") for changes in NO_MIX),
+    ],
+    LateOptions: [
+        ({"objective": "kl", "teacher": STARTER}, "negatives", "taught"),
+        ({"objective": "kl", "negatives": 1, "teacher": " "}, "teacher", "teacher"),
+    ],
+    LanguageOptions: [
+        ({"mask_fraction": 0.0}, "mask_fraction", "range"),
+        ({"mask_token_fraction": 0.8, "random_token_fraction": 0.3}, "random_token_fraction", "shares"),
+        ({"base": "some/model", "tokenizer": "folder"}, "tokenizer", "of_the_base"),
+        ({"lora_rank": 4}, "lora_rank", "new_model"),
+        ({"frozen_layers": 1}, "frozen_layers", "new_model"),
+        ({"embedding_table": "frozen"}, "embedding_table", "new_model"),
+        ({"whole_words": "sentences"}, "whole_words", "range"),
+        ({"vocabulary": 10}, "vocabulary", "range"),
+        ({"base": " "}, "base", "empty"),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "option", "code"), [(kind, *case) for kind, cases in _REFUSED for case in cases]
+    ("kind", "given", "option", "code"), [(kind, *case) for kind, cases in _REFUSED.items() for case in cases]
 )
 def test_rejects_incompatible_options_with_code(kind: type, given: dict[str, Any], option: str, code: str) -> None:
     with pytest.raises(OptionError) as refused:
@@ -189,11 +167,7 @@ def test_rejects_incompatible_options_with_code(kind: type, given: dict[str, Any
         *(
             (kind, changes, shares)
             for kind in (BiEncoderOptions, LateOptions)
-            for changes, shares in (
-                ({}, True),
-                ({"negatives": 1}, False),
-                ({"shared_passages": False}, False),
-            )
+            for changes, shares in (({}, True), ({"negatives": 1}, False), ({"shared_passages": False}, False))
         ),
         (BiEncoderOptions, {"mini_batch_size": 8}, False),
         (BiEncoderOptions, {"base": STARTER}, False),

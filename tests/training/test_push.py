@@ -60,17 +60,15 @@ def test_provenance_is_complete_and_json() -> None:
     content = provenance(plan, find_model("starter"))
     assert json.loads(json.dumps(content)) == content
     rows = split(question_set, SHARES).rows
-    assert content["data"] == {
+    expected = {
         "name": "small",
         "fingerprint": question_set.fingerprint,
         "language": "ko",
         "questions": 6,
         "passages": 5,
-        "train_questions": len(rows[Part.TRAIN]),
-        "validation_questions": len(rows[Part.VALIDATION]),
-        "test_questions": len(rows[Part.TEST]),
-        "split": "drawn by article, seed 1",
     }
+    expected |= {f"{part}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
+    assert content["data"] == expected | {"split": "drawn by article, seed 1"}
     assert (content["split"], content["options"], content["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
     assert content["created"].endswith("+00:00")
     assert content["marked_negatives"] == []
@@ -341,11 +339,7 @@ def test_times_out_on_silent_hub(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_never_leaks_token(
-    repository: str,
-    token: str,
-    run: Run,
-    hub: HubServer,
-    everything_logged: pytest.LogCaptureFixture,
+    repository: str, token: str, run: Run, hub: HubServer, everything_logged: pytest.LogCaptureFixture
 ) -> None:
     text = ""
     try:

@@ -33,8 +33,7 @@ from mrc_workbench.training.train import train
 from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.workbench.cli import main
 from tests.programs import forks
-from tests.tiny_models import build_bi_encoder
-from tests.training.worlds import create_planned_run, misleading_set, read_logged, wait_until
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, tiny_base, train_to_end, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +100,18 @@ def stopped_at(run: Run, step: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         do_at_step(patch, step, run.request_stop)
         assert train(run).state is State.STOPPED
+    assert newest_step(run) == run.status().step == step
+    assert not run.model_folder.exists()
     again(run)
+
+
+def train_whole_and_stopped(plan: Callable[[], Run], *steps: int) -> tuple[Run, Run]:
+    """Return a training without interruption, and the same one after stops at these steps."""
+    whole = train_to_end(plan())
+    run = plan()
+    for step in steps:
+        stopped_at(run, step)
+    return whole, train_to_end(run)
 
 
 def newest_step(run: Run) -> int:
@@ -118,13 +128,8 @@ def lose_last_checkpoint(run: Run) -> None:
 @pytest.mark.parametrize("kind", ranking_kinds())
 def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
     options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
-    whole, run = (create_planned_run(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
-    assert train(whole).state is State.DONE
-    for step in (1, 4, 13):
-        stopped_at(run, step)
-        assert newest_step(run) == run.status().step == step
-        assert not run.model_folder.exists()
-    train(run)
+    plan = partial(create_planned_run, kind, misleading_set(questions_a_passage=2), **options)
+    whole, run = train_whole_and_stopped(plan, 1, 4, 13)
     assert_came_out_alike(run, whole)
 
 
@@ -132,42 +137,31 @@ def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
     ("kind", "more"),
     [(BI_ENCODER, {"mix_loss_weight": 0.0}), (BI_ENCODER, {"mix_loss_weight": 0.5}), (LATE_INTERACTION, {})],
 )
-def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: str, more: dict[str, float]) -> None:
+def test_resumes_with_cached_layers_and_shared_passages(kind: str, more: dict[str, float]) -> None:
     """Neither stored states nor the order of batches depend on the stopped step."""
-    options: dict[str, Any] = {"base": str(build_bi_encoder(tmp_path)), "objective": "multiple-negatives"}
+    options: dict[str, Any] = {"base": tiny_base(kind), "objective": "multiple-negatives"}
     options |= {"shared_passages": True, "frozen_layers": 1, "precision": "float32"} | more
     options |= OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
-    whole, run = (create_planned_run(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
-    assert train(whole).state is State.DONE
-    for step in (1, 4):
-        stopped_at(run, step)
-    train(run)
+    plan = partial(create_planned_run, kind, misleading_set(questions_a_passage=2), **options)
+    whole, run = train_whole_and_stopped(plan, 1, 4)
     assert_came_out_alike(run, whole)
 
 
 def test_measures_same_steps_after_stop_within_epoch() -> None:
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "logging_steps": 1}
-    whole, run = (create_planned_run(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
-    assert train(whole).state is State.DONE
-    a_third = whole.status().total_steps // 3
-    for step in (2, a_third, a_third + 1):  # one of them is the last of its epoch
-        stopped_at(run, step)
-    train(run)
+    plan = partial(create_planned_run, BI_ENCODER, misleading_set(questions_a_passage=2), **options)
+    whole, run = train_whole_and_stopped(plan, 2, 7, 8)  # the second of them is the last of its epoch
     curves = [measured_run.progress() for measured_run in (run, whole)]
     measured = [[entry["step"] for entry in curve if "eval_validation_ndcg@10" in entry] for curve in curves]
-    assert measured[0] == measured[1] == [a_third, 2 * a_third, 3 * a_third]
+    assert measured[0] == measured[1] == [7, 14, 21]
     assert_came_out_alike(run, whole)
 
 
 def test_early_stopping_counter_survives_resume() -> None:
-    options = OFTEN | {"epochs": 40.0, "patience": 4, "learning_rate": 1e-7, "batch_size": 8, "evaluation_steps": 2}
-    options |= {"save_steps": 2}
-    whole, run = (create_planned_run(BI_ENCODER, misleading_set(), **options) for _ in range(2))
-    train(whole)
-    assert whole.status().step < whole.status().total_steps
-    stopped_at(run, 5)
-    train(run)
-    assert run.status().step == whole.status().step
+    options = OFTEN | {"batch_size": 8, "evaluation_steps": 2, "save_steps": 2}
+    options |= {"epochs": 40.0, "patience": 4, "learning_rate": 1e-7}
+    whole, run = train_whole_and_stopped(partial(create_planned_run, BI_ENCODER, misleading_set(), **options), 5)
+    assert run.status().step == whole.status().step < whole.status().total_steps
 
 
 def test_full_disk_preserves_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:

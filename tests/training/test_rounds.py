@@ -21,6 +21,7 @@ from mrc_workbench.workbench.cli import main
 from tests.training.worlds import create_planned_run, make_source, misleading_set
 
 MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES
+FROM_HYBRID = {"negatives_from": NegativesFrom.HYBRID}
 IN_ROUNDS: dict[str, Any] = {"objective": MULTIPLE, "negatives": 1, "batch_size": 8, "epochs": 1.0, "rounds": 2}
 
 
@@ -58,10 +59,7 @@ def test_single_round_is_a_plain_run() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (
-            {"objective": MULTIPLE, "negatives_from": NegativesFrom.HYBRID, "negatives": 2},
-            {"negatives_from": NegativesFrom.HYBRID},
-        ),
+        ({"objective": MULTIPLE, "negatives": 2, **FROM_HYBRID}, FROM_HYBRID),
         ({"objective": MULTIPLE}, {"negatives": 4, "negatives_from": NegativesFrom.DENSE}),
         ({}, {"objective": MULTIPLE, "negatives": 4}),  # mega-batch-margin uses none
         ({"objective": BiEncoderObjective.GIST}, {"guide": "folder", "negatives": 4}),

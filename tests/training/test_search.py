@@ -15,24 +15,12 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import PROGRAM, process_of, start_detached
-from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import pair_tests, question_groups
+from mrc_workbench.training import jobs
 from mrc_workbench.training import search as finding
-from mrc_workbench.training.jobs import (
-    QUEUE,
-    DryRunJob,
-    DryRunTask,
-    Estimate,
-    SettingsSearch,
-    SettingsSearchResult,
-    all_jobs,
-    create_search,
-    find_job,
-    load_job,
-)
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import TrainingPlan, all_runs, find_run, new_plan
 from mrc_workbench.training.search import TrialMeasurements, compare_trials, read_measurements, search_settings
@@ -47,15 +35,15 @@ OPTIONS = BiEncoderOptions(batch_size=4, epochs=2.0, learning_rate=1e-3, best_by
 CHANGES = [{}, {"learning_rate": 0.05}, {"learning_rate": 1e-7}]
 
 
-def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> TrainingPlan:
-    stored = save_question_set(question_set)
-    return new_plan(BI_ENCODER, "mine", (stored.key, stored.name, stored.fingerprint), SplitOptions(0.3, 0.2), options)
+def make_plan() -> TrainingPlan:
+    stored = save_question_set(misleading_set(questions_a_passage=2))
+    return new_plan(BI_ENCODER, "mine", (stored.key, stored.name, stored.fingerprint), SplitOptions(0.3, 0.2), OPTIONS)
 
 
-def answered(plan: TrainingPlan, *, steps: int = 9, seconds: float = 0.01) -> None:
+def answered(plan: TrainingPlan, seconds: float) -> None:
     short_plan = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
-    epoch_estimate = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
-    DryRunJob.for_plan(short_plan, DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
+    epoch_estimate = jobs.Estimate(9, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, suggested_options={})
+    jobs.DryRunJob.for_plan(short_plan, jobs.DryRunTask.ESTIMATE).write("estimate.json", asdict(epoch_estimate))
 
 
 @pytest.fixture
@@ -63,52 +51,52 @@ def three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
 
 
+def create_small_search(seconds: float = 0.01) -> jobs.SettingsSearch:
+    plan = make_plan()
+    answered(plan, seconds)
+    return jobs.create_search(plan, 60.0)
+
+
 @pytest.fixture
-def search(three: None) -> SettingsSearch:
-    plan = planned(misleading_set(questions_a_passage=2))
-    answered(plan)
-    return create_search(plan, 60.0)
+def search(three: None) -> jobs.SettingsSearch:
+    return create_small_search()
 
 
 @pytest.fixture(scope="module")
-def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SettingsSearch]:
+def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, jobs.SettingsSearch]:
     folder = tmp_path_factory.mktemp("searches")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
         patch.setattr("mrc_workbench.training.halving.propose_changes", lambda _: CHANGES)
-        plan = planned(misleading_set(questions_a_passage=2))
-        answered(plan)
-        whole = create_search(plan, 60.0)
+        whole = create_small_search()
         status = search_settings(whole)
         assert status.state is State.DONE, status.message
         return folder, whole
 
 
 @pytest.fixture
-def whole(_whole: tuple[Path, SettingsSearch]) -> SettingsSearch:
+def whole(_whole: tuple[Path, jobs.SettingsSearch]) -> jobs.SettingsSearch:
     return _whole[1]
 
 
 @pytest.fixture
-def there(_whole: tuple[Path, SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> SettingsSearch:
+def there(_whole: tuple[Path, jobs.SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> jobs.SettingsSearch:
     monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
     return _whole[1]
 
 
-def values(job: SettingsSearch) -> dict[int, dict[float, tuple[int, list[float]]]]:
+def values(job: jobs.SettingsSearch) -> dict[int, dict[float, tuple[int, list[float]]]]:
     """Return measurements by fraction: the step, and the measure of each question."""
+    by_number = {number: read_measurements(job.trial(number)).items() for number in (1, 2, 3)}
+    measure = "recall@1"
     return {
-        number: {
-            share: (step, scores.per_question["recall@1"].tolist())
-            for share, (step, scores) in read_measurements(job.trial(number)).items()
-        }
-        for number in (1, 2, 3)
+        number: {share: (step, scores.per_question[measure].tolist()) for share, (step, scores) in measurements}
+        for number, measurements in by_number.items()
     }
 
 
-def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
-    outcome = there.outcome
-    assert outcome is not None
+def test_trials_follow_successive_halving(there: jobs.SettingsSearch) -> None:
+    assert there.outcome is not None
     assert there.done
     states = {number: there.trial(number).status().state for number in (1, 2, 3)}
     assert sorted(states.values()) == [State.DONE, State.DONE, State.STOPPED]
@@ -131,7 +119,7 @@ def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
     assert not any((run.folder / "checkpoints").exists() for run in there.parts())
 
 
-def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
+def test_intervals_match_separate_tests(there: jobs.SettingsSearch) -> None:
     outcome = there.outcome
     assert outcome is not None
     validation = load_training_data(there.plan()).validation
@@ -150,7 +138,7 @@ def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
     assert outcome.untrained == pytest.approx(np.mean(before))
 
 
-def test_never_uses_test_questions(there: SettingsSearch) -> None:
+def test_never_uses_test_questions(there: jobs.SettingsSearch) -> None:
     plan = there.plan()
     known = len(load_training_data(plan).validation.questions)
     for run in there.parts():
@@ -160,15 +148,15 @@ def test_never_uses_test_questions(there: SettingsSearch) -> None:
     assert len(find(plan.data).questions) > known
 
 
-def test_searches_are_not_listed_as_trainings(there: SettingsSearch) -> None:
-    assert find_job(there.id) == there == load_job(there.folder)
+def test_searches_are_not_listed_as_trainings(there: jobs.SettingsSearch) -> None:
+    assert jobs.find_job(there.id) == there == jobs.load_job(there.folder)
     assert all_searches() == [there]
-    assert all_jobs() == [there, *all_runs()]
+    assert jobs.all_jobs() == [there, *all_runs()]
     assert sorted(all_runs()) == there.parts()
-    assert QUEUE.queued() == []
+    assert jobs.QUEUE.queued() == []
 
 
-def stopped_in(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
+def stopped_in(search: jobs.SettingsSearch, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
     from mrc_workbench.training.trainers import TrialCallback
 
     original_step_end = TrialCallback.on_step_end
@@ -181,8 +169,10 @@ def stopped_in(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch, number: 
     monkeypatch.setattr(TrialCallback, "on_step_end", on_step_end)
 
 
-def test_resumes_identically_after_stop_and_deleted_trial(search: SettingsSearch, whole: SettingsSearch) -> None:
-    assert QUEUE.queued() == all_jobs() == [search]
+def test_resumes_identically_after_stop_and_deleted_trial(
+    search: jobs.SettingsSearch, whole: jobs.SettingsSearch
+) -> None:
+    assert jobs.QUEUE.queued() == jobs.all_jobs() == [search]
     for number, step in ((1, 1), (2, 3)):
         with pytest.MonkeyPatch.context() as patch:
             stopped_in(search, patch, number, step)
@@ -195,11 +185,11 @@ def test_resumes_identically_after_stop_and_deleted_trial(search: SettingsSearch
     assert values(search) == values(whole)
     assert search.outcome == whole.outcome
     search.delete()
-    assert all_jobs() == []
+    assert jobs.all_jobs() == []
     assert not list(search.folder.parent.glob("2*"))
 
 
-def test_resumes_after_kill(search: SettingsSearch, whole: SettingsSearch) -> None:
+def test_resumes_after_kill(search: jobs.SettingsSearch, whole: jobs.SettingsSearch) -> None:
     search.write("search.json", whole.read("search.json"))  # the process would propose six settings
     wait_for_fork_server()
     process = start_detached(PROGRAM, "internal", "runs", search.folder, log=search.folder / "log.txt")
@@ -214,7 +204,7 @@ def test_resumes_after_kill(search: SettingsSearch, whole: SettingsSearch) -> No
     assert search.outcome == whole.outcome
 
 
-def test_reports_partial_results_at_time_limit(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_partial_results_at_time_limit(search: jobs.SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     over = finding._SettingsSweep._is_over
     monkeypatch.setattr(
         finding._SettingsSweep, "_is_over", lambda self: bool(read_measurements(search.trial(2))) or over(self)
@@ -225,30 +215,28 @@ def test_reports_partial_results_at_time_limit(search: SettingsSearch, monkeypat
     assert ([trial.number for trial in outcome.trials], outcome.skipped) == ([1, 2], (3,))
 
 
-def test_fails_without_results_at_time_limit(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_without_results_at_time_limit(search: jobs.SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding._SettingsSweep, "_is_over", lambda _: bool(read_measurements(search.trial(1))))
     status = search_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_time")
 
 
 def test_ends_slow_estimate_at_time_limit(three: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(self: DryRunJob, plan: TrainingPlan) -> None:
+    def start(self: jobs.DryRunJob, plan: TrainingPlan) -> None:
         process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         self.write_status(Status(State.RUNNING, pid=process.pid, pid_started=process_of(process.pid).started))
 
-    monkeypatch.setattr(DryRunJob, "start", start)
-    plan = planned(misleading_set(questions_a_passage=2))
-    search = create_search(plan, 0.02)
+    monkeypatch.setattr(jobs.DryRunJob, "start", start)
+    plan = make_plan()
+    search = jobs.create_search(plan, 0.02)
     status = search_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_time")
     options = replace(plan.options, epochs=1.0)
-    assert not DryRunJob.for_plan(replace(plan, options=options), DryRunTask.ESTIMATE).running
+    assert not jobs.DryRunJob.for_plan(replace(plan, options=options), jobs.DryRunTask.ESTIMATE).running
 
 
 def test_reports_too_little_time_before_trials(three: None) -> None:
-    plan = planned(misleading_set(questions_a_passage=2))
-    answered(plan, seconds=1000.0)
-    search = create_search(plan, 60.0)
+    search = create_small_search(seconds=1000.0)
     status = search_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_minutes")
     assert search.read("search.json")["minutes"] > 60
@@ -267,7 +255,7 @@ def failing(number: int) -> Callable[..., Any]:
     return execute
 
 
-def test_failed_trial_does_not_stop_others(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_trial_does_not_stop_others(search: jobs.SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "execute", failing(2))
     assert search_settings(search).state is State.DONE
     outcome = search.outcome
@@ -275,7 +263,7 @@ def test_failed_trial_does_not_stop_others(search: SettingsSearch, monkeypatch: 
     assert ([trial.number for trial in outcome.trials], outcome.failed, outcome.skipped) == ([1, 3], (2,), ())
 
 
-def test_fails_without_default_trial(search: SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_without_default_trial(search: jobs.SettingsSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "execute", failing(1))
     status = search_settings(search)
     assert (status.state, status.code, status.message) == (State.FAILED, "memory", "no more")
@@ -293,21 +281,16 @@ def scored(values: np.ndarray) -> Scores:
     return Scores((1,), {"ndcg@10": values})
 
 
-def compare(measured: dict[int, TrialMeasurements], count: int) -> SettingsSearchResult:
+def compare(measured: dict[int, TrialMeasurements], count: int) -> jobs.SettingsSearchResult:
     changes = [{}, *({"learning_rate": float(number)} for number in range(2, count + 1))]
     return compare_trials("ndcg@10", changes, measured, {1: 0.5}, GROUPS, epochs=2.0, untrained=0.2)
 
 
 def test_selects_significantly_better_trial() -> None:
     better = DEFAULTS + 0.2 + 0.1 * RNG.standard_normal(N)
-    outcome = compare(
-        {
-            1: {0.25: (5, scored(DEFAULTS - 0.1)), 1.0: (20, scored(DEFAULTS))},
-            2: {0.25: (5, scored(better - 0.1)), 1.0: (20, scored(better))},
-            3: {0.25: (5, scored(DEFAULTS - 0.2))},
-        },
-        4,
-    )
+    whole = ((1, DEFAULTS), (2, better))
+    measured = {number: {0.25: (5, scored(values - 0.1)), 1.0: (20, scored(values))} for number, values in whole}
+    outcome = compare({**measured, 3: {0.25: (5, scored(DEFAULTS - 0.2))}}, 4)
     first, second, third = outcome.trials
     assert (outcome.best, outcome.selected, outcome.changes) == (2, 2, {"learning_rate": 2.0})
     assert (first.value, first.difference, first.loss) == (pytest.approx(DEFAULTS.mean()), 0.0, 0.5)
@@ -341,7 +324,7 @@ def test_corrects_for_multiple_trials() -> None:
     changes = [{}, {"seed": 2}, {"seed": 3}, {"seed": 4}]
     signs = 1 - 2 * ((np.arange(64)[:, None] >> np.arange(6)) & 1)
 
-    def compare_numbers(numbers: tuple[int, ...]) -> SettingsSearchResult:
+    def compare_numbers(numbers: tuple[int, ...]) -> jobs.SettingsSearchResult:
         some: dict[int, TrialMeasurements] = {1: {share: (4, scored(zero)) for share in (0.25, 1.0)}}
         some |= {number: {1.0 if number == 2 else 0.25: (4, scored(p_values[number]))} for number in numbers}
         return compare_trials("ndcg@10", changes, some, {}, groups, epochs=1.0, untrained=0.0)
@@ -359,8 +342,7 @@ def test_corrects_for_multiple_trials() -> None:
 
 def test_compares_last_common_round() -> None:
     """The defaults continued; the comparison uses the last round of the other trial."""
-    outcome = compare(
-        {1: {0.25: (5, scored(DEFAULTS)), 0.5: (10, scored(DEFAULTS + 0.3))}, 2: {0.25: (5, scored(DEFAULTS + 0.2))}}, 2
-    )
+    defaults = {0.25: (5, scored(DEFAULTS)), 0.5: (10, scored(DEFAULTS + 0.3))}
+    outcome = compare({1: defaults, 2: {0.25: (5, scored(DEFAULTS + 0.2))}}, 2)
     assert (outcome.best, outcome.selected) == (2, 2)
     assert outcome.trials[1].difference == pytest.approx(0.2)

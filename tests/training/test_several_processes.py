@@ -71,19 +71,16 @@ def single_and_two_process_runs(arguments: list[str], tmp_path_factory: pytest.T
     """
     folder = tmp_path_factory.mktemp("processes")
     tiny = without_dropout(build_bi_encoder(folder / "model"))
-    bases = {
-        "mlm": without_dropout(build_masked_base(folder / "roberta")),
-        "mlm-nsp": without_dropout(build_bi_encoder(folder / "bert")),
-    }
+    models = {"mlm": build_masked_base(folder / "roberta"), "mlm-nsp": build_bi_encoder(folder / "bert")}
+    bases = {objective: without_dropout(model) for objective, model in models.items()}
 
     def in_both(out: Path) -> list[list[str]]:
         language = [
             of_language(out / objective, DOCUMENTS[objective], "--base", base, "--objective", objective)
             for objective, base in bases.items()
         ]
-        rankings = [
-            ranking(out / name, base, *GATHERING_OPTIONS) for name, base in (("starter", "starter"), ("tiny", tiny))
-        ]
+        starts = (("starter", "starter"), ("tiny", tiny))
+        rankings = [ranking(out / name, base, *GATHERING_OPTIONS) for name, base in starts]
         return [["train", *words] for words in (*rankings, *language)]
 
     vectors = folder / "two" / "vectors"

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,17 +18,16 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.jobs import SettingsSearch, all_jobs
-from mrc_workbench.training.ranker_options import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, SPARSE_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_training_data, train
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_sparse_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.available_bases()]
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
@@ -99,9 +98,7 @@ def cue_set(
 
 
 def make_training_data(
-    question_set: QuestionSet,
-    split: SplitOptions | None = None,
-    options: BiEncoderOptions | CrossEncoderOptions | None = None,
+    question_set: QuestionSet, split: SplitOptions | None = None, options: Any = None
 ) -> TrainingData:
     return TrainingData.from_question_set(question_set, split or SplitOptions(), options or CrossEncoderOptions())
 
@@ -114,12 +111,18 @@ def make_unsplit_data(question_set: QuestionSet) -> TrainingData:
 
 
 @cache
+def tiny_base(kind: str) -> str:
+    """Build a tiny transformer that this kind of training can start from."""
+    folder = Path(_MODELS.name) / kind
+    if kind == SPARSE_ENCODER:
+        return str(build_sparse_encoder(folder))
+    if kind == CROSS_ENCODER:
+        return str(build_cross_encoder_base(folder, segment_types=1))
+    return str(build_bi_encoder(folder))
+
+
 def get_base(kind: str) -> str:
-    if kind in FROM_STARTERS:
-        return STARTER
-    if kind in (READER, LATE_INTERACTION):
-        return str(build_bi_encoder(Path(_MODELS.name) / "transformer"))
-    return str(build_sparse_encoder(Path(_MODELS.name) / "sparse"))
+    return STARTER if kind in FROM_STARTERS else tiny_base(kind)
 
 
 def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
@@ -159,6 +162,10 @@ def train_to_end(run: Run) -> Run:
     return run
 
 
+def train_new_run(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
+    return train_to_end(create_planned_run(kind, question_set, split, **options))
+
+
 def all_searches() -> list[SettingsSearch]:
     return [job for job in all_jobs() if isinstance(job, SettingsSearch)]
 
@@ -180,23 +187,6 @@ def read_logged(run: Run, name: str) -> list[float]:
     return [entry[name] for entry in run.progress() if name in entry]
 
 
-def margin_loss(base: ModelSource, data: TrainingData, options: BiEncoderOptions) -> float:
-    """Wieting & Gimpel's loss of all training questions against all passages of questions."""
-    encoder = BiEncoder(base, data.texts)
-    questions, positives = data.positive_pairs()
-    question_texts = [data.train.questions[row].text for row in questions]
-    passages = sorted(set(positives.tolist()))
-    texts = [data.texts[row] for row in passages]
-    cosines = encoder.encode_questions(question_texts) @ encoder.encode_passages(texts).T
-    losses = []
-    for row, passage in enumerate(positives.tolist()):
-        positive_column = passages.index(passage)
-        hardest = max(cosine for column, cosine in enumerate(cosines[row]) if column != positive_column)
-        too_far = max(0.0, options.positive_margin - cosines[row, positive_column])
-        losses.append(too_far + max(0.0, hardest - options.negative_margin))
-    return float(np.mean(losses))
-
-
 def assert_same_tensors(
     actual: Mapping[str, Any], expected: Mapping[str, Any], *, rtol: float = 1e-4, atol: float = 1e-5
 ) -> None:
@@ -205,6 +195,16 @@ def assert_same_tensors(
     assert actual.keys() == expected.keys()
     for name, tensor in actual.items():
         torch.testing.assert_close(tensor, expected[name], rtol=rtol, atol=atol, msg=name)
+
+
+def measures_of_ranks(ranks: Sequence[int]) -> dict[str, float]:
+    """Return the measures of questions with one relevant passage each, which has these ranks; 0 if it is missing."""
+    first_ten = [rank if rank <= 10 else 0 for rank in ranks]
+    return {
+        **{f"recall@{k}": float(np.mean([0 < rank <= k for rank in ranks])) for k in (1, 5, 10)},
+        "mrr@10": float(np.mean([1 / rank if rank else 0 for rank in first_ten])),
+        "ndcg@10": float(np.mean([1 / np.log2(rank + 1) if rank else 0 for rank in first_ten])),
+    }
 
 
 def log_softmax(scores: np.ndarray) -> np.ndarray:

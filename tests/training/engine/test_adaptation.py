@@ -10,21 +10,13 @@ from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import create_planned_run, misleading_set, train_to_end
+from tests.training.worlds import misleading_set, tiny_base, train_new_run
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("bases")
-    cross_encoder = build_cross_encoder_base(folder / "cross", segment_types=1)
-    return {"bi-encoder": str(build_bi_encoder(folder / "bi")), "cross-encoder": str(cross_encoder)}
-
-
-def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, dict[str, str]]:
-    folder = folders[kind]
+def adapted(kind: str, **options: Any) -> tuple[Any, dict[str, str]]:
+    folder = tiny_base(kind)
     if kind == "bi-encoder":
         model: Any = load_bi_encoder(find_model(folder), [])
         return model, adapt(model, BiEncoderOptions(base=folder, **options))
@@ -44,8 +36,8 @@ def dropouts(model: Any) -> dict[str, set[float]]:
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 @pytest.mark.parametrize(("setting", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
-def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, setting: str, left: float) -> None:
-    model, resolved_options = adapted(folders, kind, attention_dropout=setting)
+def test_disables_only_attention_dropout(kind: str, setting: str, left: float) -> None:
+    model, resolved_options = adapted(kind, attention_dropout=setting)
     assert dropouts(model) == {"attention": {left}, "others": {0.1}}
     assert resolved_options["attention_dropout"] == ("base" if left else "none")
 
@@ -55,20 +47,20 @@ def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, set
     [("auto", 10, True), ("auto", 10**5, False), ("frozen", 10**5, True), ("trained", 10, False)],
 )
 def test_freezes_embeddings_of_large_vocabularies(
-    folders: dict[str, str], setting: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
+    setting: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", large)
-    for kind in folders:
-        model, resolved_options = adapted(folders, kind, embedding_table=setting)
+    for kind in ("bi-encoder", "cross-encoder"):
+        model, resolved_options = adapted(kind, embedding_table=setting)
         still = {name for name, weight in model.named_parameters() if not weight.requires_grad}
         names = {name.rpartition(".embeddings.")[2] for name in still}
         assert names == ({"word_embeddings.weight"} if frozen else set())
         assert resolved_options["embedding_table"] == ("frozen" if frozen else "trained")
 
 
-def test_frozen_layers_and_adapters_freeze_embeddings(folders: dict[str, str]) -> None:
+def test_frozen_layers_and_adapters_freeze_embeddings() -> None:
     for options in ({"frozen_layers": 1}, {"lora_rank": 2}):
-        assert adapted(folders, "bi-encoder", **options)[1]["embedding_table"] == "frozen"
+        assert adapted("bi-encoder", **options)[1]["embedding_table"] == "frozen"
 
 
 def test_rejects_transformer_options_for_starter() -> None:
@@ -76,13 +68,13 @@ def test_rejects_transformer_options_for_starter() -> None:
     assert adapt(model, BiEncoderOptions()) == {}
 
 
-def test_checkpoint_holds_only_trained_weights(folders: dict[str, str], tmp_path: Path) -> None:
+def test_checkpoint_holds_only_trained_weights(tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file
 
     from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
 
-    model, _ = adapted(folders, "bi-encoder", embedding_table="frozen")
+    model, _ = adapted("bi-encoder", embedding_table="frozen")
     trainer = SafeCheckpoints()
     trainer.model = model
     trainer._save(str(tmp_path))
@@ -90,7 +82,7 @@ def test_checkpoint_holds_only_trained_weights(folders: dict[str, str], tmp_path
     trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
     assert trained <= held.keys() <= set(model.state_dict())
     assert not any("word_embeddings" in name for name in held)
-    other, _ = adapted(folders, "bi-encoder", embedding_table="frozen")
+    other, _ = adapted("bi-encoder", embedding_table="frozen")
     with torch.no_grad():
         for weight in other.parameters():
             if weight.requires_grad:
@@ -106,8 +98,8 @@ ALSO = [("none", True), ("norms", True), ("norms-and-embeddings", True), ("norms
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 @pytest.mark.parametrize(("also", "large"), ALSO)
-def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
-    folders: dict[str, str], kind: str, also: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_extra_weights_beside_adapters_are_trained_and_merged(
+    kind: str, also: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They survive a step, a checkpoint, the merge, and loading with the library."""
     import torch
@@ -117,7 +109,7 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
 
     if also == "norms-and-embeddings" and large:
         monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", 10)
-    model, resolved_options = adapted(folders, kind, lora_rank=2, lora_full_weights=also)
+    model, resolved_options = adapted(kind, lora_rank=2, lora_full_weights=also)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     torch.manual_seed(0)
     text: Any = ("한강은 서울을", "한강은 서울을 지나") if kind == "cross-encoder" else "한강은 서울을 지나"
@@ -146,7 +138,7 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     trainer._save(str(tmp_path))
     held = load_file(tmp_path / "weights.safetensors")
     assert (norms | tables) & held.keys() == (norms | tables) & moved
-    other, _ = adapted(folders, kind, lora_rank=2, lora_full_weights=also)
+    other, _ = adapted(kind, lora_rank=2, lora_full_weights=also)
     trainer.model = other
     trainer._load_from_checkpoint(str(tmp_path))
     adaptation.merge_adapters(other)
@@ -164,9 +156,8 @@ def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
 
 @pytest.mark.parametrize(("epochs", "fewest", "most"), [(3.0, 3, 100), (40.0, 50, 101)])
 def test_logs_loss_from_first_step_about_100_times(epochs: float, fewest: int, most: int) -> None:
-    rarely_measured = {"evaluation_steps": 10_000}
-    plan = {"epochs": epochs, "batch_size": 4, **rarely_measured}
-    run = train_to_end(create_planned_run(BI_ENCODER, misleading_set(40), **plan))
+    options = {"epochs": epochs, "batch_size": 4, "evaluation_steps": 10_000}
+    run = train_new_run(BI_ENCODER, misleading_set(40), **options)
     logged_steps = [entry["step"] for entry in run.progress() if "loss" in entry]
     total = run.status().total_steps
     assert logged_steps[0] == 1

@@ -247,11 +247,9 @@ def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
     texts = [passage.text for passage in question_set.passages]
     rows = passages[:, None].astype(np.int32)
     examples = Examples(questions, rows, question_set.relevance, np.ones(len(questions)), in_batch_negatives=True)
-    columns = {
-        "anchor": [question_set.questions[row].text for row in questions],
-        "positive": [texts[row] for row in passages],
-        "label": list(range(len(questions))),  # records the examples of the loss
-    }
+    queries = [question_set.questions[row].text for row in questions]
+    columns = {"anchor": queries, "positive": [texts[row] for row in passages]}
+    columns["label"] = list(range(len(questions)))  # records the examples of the loss
     sampler = make_sampler(examples, batch_size=16, seed=3)
 
     class Spy(MultipleNegativesRankingLoss):
@@ -262,15 +260,9 @@ def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
     def trained(resume_from: str | None = None) -> Any:
         model = load_bi_encoder(find_model(STARTER), texts)
         model.model_card_data.generate_widget_examples = False
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=str(tmp_path / "checkpoints"),
-            batch_sampler=sampler,
-            per_device_train_batch_size=16,
-            num_train_epochs=3,
-            save_steps=6,
-            report_to=[],
-            disable_tqdm=True,
-        )
+        settings = {"num_train_epochs": 3, "per_device_train_batch_size": 16, "save_steps": 6, "report_to": []}
+        settings |= {"batch_sampler": sampler, "disable_tqdm": True}
+        arguments = SentenceTransformerTrainingArguments(output_dir=str(tmp_path / "checkpoints"), **settings)
         trainer = SentenceTransformerTrainer(model, arguments, Dataset.from_dict(columns), loss=Spy(model))
         trainer.train(resume_from_checkpoint=resume_from)
         return trainer

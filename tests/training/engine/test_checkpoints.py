@@ -14,16 +14,7 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.cache import SEAL
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.training.engine.checkpoints import (
-    MAX_SNAPSHOT_BYTES,
-    discard_old,
-    get_step,
-    is_complete,
-    model_snapshots,
-    newest_checkpoint,
-    save_snapshot,
-    seal,
-)
+from mrc_workbench.training.engine import checkpoints
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Run
@@ -38,7 +29,7 @@ def checkpoint(run: Run, step: int, *, sealed: bool = True) -> Path:
     (folder / "weights.safetensors").write_bytes(bytes(100))
     (folder / "trainer_state.json").write_text("{}")
     if sealed:
-        seal(folder)
+        checkpoints.seal(folder)
     return folder
 
 
@@ -48,13 +39,13 @@ def run() -> Run:
 
 
 def test_selects_newest_complete_checkpoint(run: Run) -> None:
-    assert newest_checkpoint(run.folder) is None
+    assert checkpoints.newest_checkpoint(run.folder) is None
     for step in (9, 100, 20):
         checkpoint(run, step)
     checkpoint(run, 300, sealed=False)
-    newest = newest_checkpoint(run.folder)
+    newest = checkpoints.newest_checkpoint(run.folder)
     assert newest is not None
-    assert get_step(newest) == 100
+    assert checkpoints.get_step(newest) == 100
 
 
 @pytest.mark.parametrize("damage", ["shorter", "longer", "other", "gone", "torn seal", "seal of another"])
@@ -76,8 +67,8 @@ def test_ignores_damaged_checkpoints(run: Run, damage: str) -> None:
             sealed.write_bytes(sealed.read_bytes()[:20])
         case _:
             sealed.write_text('["not", "sizes"]')
-    assert not is_complete(damaged)
-    assert newest_checkpoint(run.folder) == whole
+    assert not checkpoints.is_complete(damaged)
+    assert checkpoints.newest_checkpoint(run.folder) == whole
 
 
 def test_leaves_other_files_alone(run: Run) -> None:
@@ -85,15 +76,15 @@ def test_leaves_other_files_alone(run: Run) -> None:
     stranger.mkdir(parents=True)
     (stranger / "notes.txt").write_text("keep")
     valid = checkpoint(run, 3)
-    discard_old(run.folder / "checkpoints", 1, None)
-    assert newest_checkpoint(run.folder) == valid
+    checkpoints.discard_old(run.folder / "checkpoints", 1, None)
+    assert checkpoints.newest_checkpoint(run.folder) == valid
     assert (stranger / "notes.txt").read_text() == "keep"
 
 
 def test_retains_best_and_newest_checkpoints(run: Run) -> None:
     folders = {step: checkpoint(run, step) for step in (1, 2, 3, 4, 5)}
     half = checkpoint(run, 6, sealed=False)
-    discard_old(run.folder / "checkpoints", 2, folders[2])
+    checkpoints.discard_old(run.folder / "checkpoints", 2, folders[2])
     assert [step for step, folder in folders.items() if folder.is_dir()] == [2, 4, 5]
     assert not half.exists()
 
@@ -108,10 +99,10 @@ def test_kill_during_cleanup_leaves_no_complete_looking_checkpoint(run: Run, mon
 
     monkeypatch.setattr(shutil, "rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
-        discard_old(run.folder / "checkpoints", 1, None)
+        checkpoints.discard_old(run.folder / "checkpoints", 1, None)
     assert (old / "weights.safetensors").exists()
-    assert not is_complete(old)
-    assert newest_checkpoint(run.folder) == new
+    assert not checkpoints.is_complete(old)
+    assert checkpoints.newest_checkpoint(run.folder) == new
 
 
 @pytest.mark.slow
@@ -119,31 +110,29 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
     import torch
     from torch.optim.lr_scheduler import LambdaLR
 
-    from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
-
     class Arguments:
         should_save = True
         process_index = 0
         output_dir = str(tmp_path)
         device = "cpu"
 
-    def trainer(seed: int) -> SafeCheckpoints:
+    def make_trainer(seed: int) -> checkpoints.SafeCheckpoints:
         torch.manual_seed(seed)
-        checkpoints = SafeCheckpoints()
-        checkpoints.args = Arguments()
-        checkpoints.model = torch.nn.Linear(3, 2)
-        checkpoints.optimizer = torch.optim.AdamW(checkpoints.model.parameters(), lr=0.1)
-        checkpoints.lr_scheduler = LambdaLR(checkpoints.optimizer, lambda step: 1 / (1 + step))
-        return checkpoints
+        trainer = checkpoints.SafeCheckpoints()
+        trainer.args = Arguments()
+        trainer.model = torch.nn.Linear(3, 2)
+        trainer.optimizer = torch.optim.AdamW(trainer.model.parameters(), lr=0.1)
+        trainer.lr_scheduler = LambdaLR(trainer.optimizer, lambda step: 1 / (1 + step))
+        return trainer
 
-    def step(checkpoints: SafeCheckpoints) -> None:
-        checkpoints.optimizer.zero_grad()
-        checkpoints.model(torch.randn(4, 3)).square().sum().backward()
-        checkpoints.optimizer.step()
-        checkpoints.lr_scheduler.step()
+    def step(trainer: checkpoints.SafeCheckpoints) -> None:
+        trainer.optimizer.zero_grad()
+        trainer.model(torch.randn(4, 3)).square().sum().backward()
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
 
-    first = trainer(0)
-    second = trainer(1)
+    first = make_trainer(0)
+    second = make_trainer(1)
     for _ in range(3):
         step(first)
     random.seed(4)
@@ -170,11 +159,11 @@ def test_models_and_checkpoints_hold_no_pickle(kind: str) -> None:
     run = create_planned_run(kind, misleading_set(), epochs=3.0, batch_size=8, save_limit=1)
     train(run)
     assert {path.suffix for path in run.model_folder.rglob("*.*")} == {".json", ".safetensors", ".md"}
-    folders = sorted((run.folder / "checkpoints").glob("checkpoint-*"), key=get_step)
+    folders = sorted((run.folder / "checkpoints").glob("checkpoint-*"), key=checkpoints.get_step)
     assert 1 <= len(folders) <= 2  # the newest and the best one
-    assert get_step(folders[-1]) == run.status().total_steps
+    assert checkpoints.get_step(folders[-1]) == run.status().total_steps
     for folder in folders:
-        assert is_complete(folder)
+        assert checkpoints.is_complete(folder)
         files = {path.name: path for path in folder.rglob("*") if path.is_file()}
         assert {path.suffix for path in files.values()} == {".json", ".safetensors"}
         sealed = json.loads(files[SEAL].read_text())["weights.safetensors"]
@@ -226,14 +215,18 @@ class Model:
 
 def save_snapshots(run: Path, steps: Any = EVERY_TEN, most: int = 4, **model: Any) -> list[int]:
     for step in steps:
-        save_snapshot(run, Model(**model), step, 100, most)
-    return [*model_snapshots(run)]
+        checkpoints.save_snapshot(run, Model(**model), step, 100, most)
+    return [*checkpoints.model_snapshots(run)]
 
 
 def test_saves_last_snapshot_of_each_part_and_the_first(tmp_path: Path) -> None:
     assert save_snapshots(tmp_path) == [0, 20, 50, 70, 100]
-    assert [folder.name for folder in model_snapshots(tmp_path).values()][:2] == ["step-0", "step-20"]
-    assert sorted(path.name for path in model_snapshots(tmp_path)[20].iterdir()) == ["model", SEAL, "tokenizer.json"]
+    assert [folder.name for folder in checkpoints.model_snapshots(tmp_path).values()][:2] == ["step-0", "step-20"]
+    assert sorted(path.name for path in checkpoints.model_snapshots(tmp_path)[20].iterdir()) == [
+        "model",
+        SEAL,
+        "tokenizer.json",
+    ]
 
 
 def test_saves_all_snapshots_if_fewer_than_parts(tmp_path: Path) -> None:
@@ -245,15 +238,15 @@ def test_saves_all_snapshots_if_fewer_than_parts(tmp_path: Path) -> None:
     [(1.0, []), (0.51, []), (0.5, [0, 100]), (0.3, [0, 50, 100]), (0.1, [0, 20, 50, 70, 100])],
 )
 def test_limits_snapshots_of_large_models_by_size(tmp_path: Path, of_all: float, steps: list[int]) -> None:
-    assert save_snapshots(tmp_path, numbers=int(of_all * MAX_SNAPSHOT_BYTES / 4)) == steps[: len(steps)]
+    assert save_snapshots(tmp_path, numbers=int(of_all * checkpoints.MAX_SNAPSHOT_BYTES / 4)) == steps[: len(steps)]
     assert len(steps) * of_all <= 1
 
 
 def test_repeated_step_overwrites_its_snapshot(tmp_path: Path) -> None:
     save_snapshots(tmp_path)
-    save_snapshot(tmp_path, Model("resumed"), 50, 100, 4)
-    assert [*model_snapshots(tmp_path)] == [0, 20, 50, 70, 100]
-    contents = [(folder / "model").read_text() for folder in model_snapshots(tmp_path).values()]
+    checkpoints.save_snapshot(tmp_path, Model("resumed"), 50, 100, 4)
+    assert [*checkpoints.model_snapshots(tmp_path)] == [0, 20, 50, 70, 100]
+    contents = [(folder / "model").read_text() for folder in checkpoints.model_snapshots(tmp_path).values()]
     assert contents == ["weights", "weights", "resumed", "weights", "weights"]
 
 
@@ -261,12 +254,12 @@ def test_ignores_half_written_snapshots(tmp_path: Path) -> None:
     for name in (".step-30.x", "step-", "step-4.old", "step-x"):
         (tmp_path / "snapshots" / name).mkdir(parents=True)
     write_text(tmp_path / "snapshots" / "step-7", "a file")
-    assert model_snapshots(tmp_path) == {}
-    assert model_snapshots(tmp_path / "nowhere") == {}
+    assert checkpoints.model_snapshots(tmp_path) == {}
+    assert checkpoints.model_snapshots(tmp_path / "nowhere") == {}
 
 
 def of_the_way(run: Run) -> dict[str, np.ndarray]:
-    return load_file(model_snapshots(run.folder)[run.scores()["best_step"]] / "model.safetensors")
+    return load_file(checkpoints.model_snapshots(run.folder)[run.scores()["best_step"]] / "model.safetensors")
 
 
 @pytest.mark.slow
@@ -276,7 +269,7 @@ def test_best_model_is_a_snapshot_with_merged_adapters() -> None:
     options = {"epochs": 1.0, "evaluation_steps": 3, "max_snapshots": 100}
     first = train_to_end(create_language_run(text_file(), **options))
     measured = {entry["step"] for entry in first.progress() if "eval_validation_perplexity" in entry}
-    assert {*model_snapshots(first.folder)} == {0, *measured}
+    assert {*checkpoints.model_snapshots(first.folder)} == {0, *measured}
     options |= {"lora_rank": 4, "learning_rate": 1e-2}
     second = train_to_end(create_language_run(text_file(), base=str(first.model_folder), **options))
     for run in (first, second):
@@ -285,9 +278,9 @@ def test_best_model_is_a_snapshot_with_merged_adapters() -> None:
         assert snapshot_weights.keys() == best_weights.keys()
         for name, weights in best_weights.items():
             np.testing.assert_allclose(snapshot_weights[name], weights, atol=1e-6, err_msg=name)
-        begun = load_file(model_snapshots(run.folder)[0] / "model.safetensors")
+        begun = load_file(checkpoints.model_snapshots(run.folder)[0] / "model.safetensors")
         assert any(not np.allclose(begun[name], weights) for name, weights in best_weights.items())
-    assert load_masked(ModelSource("kept", folder=model_snapshots(second.folder)[0])).new_heads == ()
+    assert load_masked(ModelSource("kept", folder=checkpoints.model_snapshots(second.folder)[0])).new_heads == ()
 
 
 @pytest.mark.slow

@@ -34,12 +34,10 @@ def make_scored_pairs(rows: int = 60, seed: int = 0) -> PairSet:
     rng = np.random.default_rng(seed)
     first = make_sentences(rows, seed)
     same = rng.integers(0, 5, rows)
-    second = [
-        " ".join(
-            [*sentence.split()[:count], *rng.permutation([word for word in WORDS if word not in sentence])[: 4 - count]]
-        )
-        for sentence, count in zip(first, same.tolist(), strict=True)
-    ]
+    second = []
+    for sentence, count in zip(first, same.tolist(), strict=True):
+        others = rng.permutation([word for word in WORDS if word not in sentence])[: 4 - count]
+        second.append(" ".join([*sentence.split()[:count], *others]))
     return PairSet.from_columns("scored", PairKind.SCORED, [first, second], same * 1.25, scale=(0.0, 5.0))
 
 
@@ -49,39 +47,34 @@ def make_topic_pairs(rows: int = 120) -> PairSet:
     topics = WORDS[:2]
     others = WORDS[2:]
     topic_rows = rng.integers(2, size=(rows, 2))
-    columns = [
-        [" ".join([topics[t], *rng.permutation(others)[:5]]) for t in column] for column in topic_rows.T.tolist()
-    ]
+    sides = topic_rows.T.tolist()
+    columns = [[" ".join([topics[row], *rng.permutation(others)[:5]]) for row in side] for side in sides]
     scores = 5.0 * (topic_rows[:, 0] == topic_rows[:, 1])
     return PairSet.from_columns("topics", PairKind.SCORED, columns, scores, scale=(0.0, 5.0))
 
 
 def make_labelled_pairs(premises: int = 30) -> PairSet:
     """Each premise entails its beginning, contradicts its end, and is neutral to another sentence."""
-    rows = [
-        row
-        for premise in make_sentences(premises, 1)
-        for row in (
-            (premise, " ".join(premise.split()[:2])),
-            (premise, f"{premise} {premise}"),
-            (premise, " ".join(premise.split()[2:])),
-        )
-    ]
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    return PairSet.from_columns("labelled", PairKind.LABELLED, columns, [0, 1, 2] * premises)
+    first = []
+    second = []
+    for premise in make_sentences(premises, 1):
+        first += [premise] * 3
+        second += [" ".join(premise.split()[:2]), f"{premise} {premise}", " ".join(premise.split()[2:])]
+    return PairSet.from_columns("labelled", PairKind.LABELLED, [first, second], [0, 1, 2] * premises)
+
+
+def reverse_words(sentences: list[str]) -> list[str]:
+    return [" ".join(reversed(sentence.split())) for sentence in sentences]
 
 
 def make_triplets(rows: int = 40) -> PairSet:
     first = make_sentences(rows, 2)
-    others = make_sentences(rows, 3)
-    columns = [first, [" ".join(reversed(sentence.split())) for sentence in first], others]
-    return PairSet.from_columns("triplets", PairKind.TRIPLETS, columns)
+    return PairSet.from_columns("triplets", PairKind.TRIPLETS, [first, reverse_words(first), make_sentences(rows, 3)])
 
 
 def make_parallel_pairs(rows: int = 40) -> PairSet:
     first = make_sentences(rows, 4)
-    reversed_sentences = [" ".join(reversed(sentence.split())) for sentence in first]
-    return PairSet.from_columns("parallel", PairKind.PARALLEL, [first, reversed_sentences])
+    return PairSet.from_columns("parallel", PairKind.PARALLEL, [first, reverse_words(first)])
 
 
 def make_single_sentences(rows: int = 40) -> PairSet:

@@ -19,9 +19,9 @@ from mrc_workbench.training.recipes.examples import cross_encoder_examples
 from mrc_workbench.training.recipes.rankers import INTERPOLATION_WEIGHTS
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Phase
-from mrc_workbench.training.train import load_training_data, train
+from mrc_workbench.training.train import load_training_data
 from tests.doubles import small_set
-from tests.training.worlds import Trained, create_planned_run, load_checkpoint, make_source, misleading_set, read_logged
+from tests.training.worlds import Trained, load_checkpoint, make_source, misleading_set, read_logged, train_new_run
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
@@ -133,14 +133,11 @@ def test_validation_scores_match_another_library(cross_encoder: Trained) -> None
     data = cross_encoder.data
     candidates = data.candidates(data.validation, 20).indices
     row_of = data.question_set.row_of_passage
-    samples = [
-        {
-            "query": question.text,
-            "positive": [data.texts[row_of[id_]] for id_ in question.relevant],
-            "documents": [data.texts[row] for row in rows if row >= 0],
-        }
-        for question, rows in zip(data.validation.questions, candidates, strict=True)
-    ]
+    samples = []
+    for question, rows in zip(data.validation.questions, candidates, strict=True):
+        positive = [data.texts[row_of[id_]] for id_ in question.relevant]
+        documents = [data.texts[row] for row in rows if row >= 0]
+        samples.append({"query": question.text, "positive": positive, "documents": documents})
     evaluator = CrossEncoderRerankingEvaluator(samples, always_rerank_positives=False, write_csv=False)
     base = load_cross_encoder(find_model("starter"), data.texts)
     measured = [entry for entry in cross_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
@@ -171,9 +168,8 @@ def test_gain_over_bm25_is_of_interpolated_model(cross_encoder: Trained) -> None
 
 
 def test_first_loss_matches_formula_and_loss_decreases() -> None:
-    run = create_planned_run(CROSS_ENCODER, misleading_set(questions_a_passage=2), batch_size=1000, epochs=40.0,
-                  learning_rate=0.5, evaluation_steps=20, logging_steps=1)  # fmt: skip
-    assert train(run).state is State.DONE
+    options = {"batch_size": 1000, "epochs": 40.0, "learning_rate": 0.5, "evaluation_steps": 20, "logging_steps": 1}
+    run = train_new_run(CROSS_ENCODER, misleading_set(questions_a_passage=2), **options)
     plan = run.plan()
     assert isinstance(plan.options, CrossEncoderOptions)
     data = load_training_data(plan)
@@ -194,9 +190,8 @@ def test_scores_zero_without_bm25_candidates() -> None:
     lost = [Question(f"l{i}", "nowhere", (), (f"p{i}",)) for i in range(20)]
     world = misleading_set()
     world = QuestionSet("missing", world.passages, (*world.questions, *lost))
-    run = create_planned_run(CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
-    status = train(run)
-    assert (status.state, status.message) == (State.DONE, "")
+    run = train_new_run(CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
+    assert run.status().message == ""
     assert run.scores()["questions"] == 8
     measured = read_logged(run, "eval_validation_ndcg@10")
     assert measured[-1] == pytest.approx(run.scores()["after"]["ndcg@10"], abs=1e-9)
@@ -204,6 +199,5 @@ def test_scores_zero_without_bm25_candidates() -> None:
 
 
 def test_trains_on_five_passages() -> None:
-    run = create_planned_run(CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
-    assert train(run).state is State.DONE
+    run = train_new_run(CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
     assert run.scores()["interpolated"]["ndcg@10"] >= run.scores()["bm25"]["ndcg@10"]

@@ -25,18 +25,8 @@ from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
-from tests.tiny_models import build_bi_encoder
-from tests.training.test_resume import again, assert_came_out_alike, do_at_step
-from tests.training.worlds import (
-    NEGATIVES,
-    POSITIVES,
-    QUESTIONS,
-    TEACHER,
-    create_planned_run,
-    log_softmax,
-    make_unsplit_data,
-    misleading_set,
-)
+from tests.training import worlds
+from tests.training.test_resume import assert_came_out_alike, stopped_at
 
 pytestmark = pytest.mark.slow
 
@@ -44,24 +34,19 @@ MARGIN_MSE, KL = DISTILLATION_OBJECTIVES
 TEACHER_OPTIONS: dict[str, Any] = {"teacher": STARTER, "negatives": 2}
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_bi_encoder(tmp_path_factory.mktemp("tiny")))
-
-
 def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) -> float:
     """Return the loss by its formula; `vectors` are those of questions, positives, and each negative."""
     questions, *passages = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
     student = np.stack([(questions * side).sum(axis=1) for side in passages], axis=1) / options.temperature
-    teacher = TEACHER.astype(np.float64) / options.teacher_temperature
+    teacher = worlds.TEACHER.astype(np.float64) / options.teacher_temperature
     if options.objective is MARGIN_MSE:
         teacher_loss = np.mean(((student[:, :1] - student[:, 1:]) - (teacher[:, :1] - teacher[:, 1:])) ** 2)
     else:
-        p = log_softmax(teacher)
-        q = log_softmax(student)
+        p = worlds.log_softmax(teacher)
+        q = worlds.log_softmax(student)
         teacher_loss = (np.exp(p) * (p - q)).sum(axis=1).mean()
     every = questions @ np.concatenate(passages).T / options.temperature
-    contrasted = -log_softmax(every)[np.arange(3), np.arange(3)].mean()
+    contrasted = -worlds.log_softmax(every)[np.arange(3), np.arange(3)].mean()
     return float(options.distillation_weight * teacher_loss + (1 - options.distillation_weight) * contrasted)
 
 
@@ -70,33 +55,20 @@ def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) 
 @pytest.mark.parametrize("parts", [0, 2])
 @pytest.mark.parametrize(("temperature", "teacher_temperature"), [(0.05, 1.0), (0.5, 2.5)])
 def test_loss_matches_formula(
-    *,
-    objective: BiEncoderObjective,
-    weight: float,
-    parts: int,
-    temperature: float,
-    teacher_temperature: float,
-    tiny: str,
+    *, objective: BiEncoderObjective, weight: float, parts: int, temperature: float, teacher_temperature: float
 ) -> None:
     import torch
 
     from mrc_workbench.models.loading import load_bi_encoder
     from mrc_workbench.training.recipes.losses import bi_encoder_loss
 
-    options = BiEncoderOptions(
-        base=tiny,
-        objective=objective,
-        temperature=temperature,
-        teacher_temperature=teacher_temperature,
-        distillation_weight=weight,
-        mini_batch_size=parts,
-        **TEACHER_OPTIONS,
-    )
-    model = load_bi_encoder(find_model(tiny), [])
-    model.eval()
-    columns = [QUESTIONS, POSITIVES, *NEGATIVES]
-    loss = bi_encoder_loss(model, options, make_unsplit_data(small_set()))
-    actual = loss([model.preprocess(texts) for texts in columns], torch.tensor(TEACHER))
+    settings = TEACHER_OPTIONS | {"distillation_weight": weight, "mini_batch_size": parts, "temperature": temperature}
+    base = worlds.tiny_base(BI_ENCODER)
+    options = BiEncoderOptions(base=base, objective=objective, teacher_temperature=teacher_temperature, **settings)
+    model = load_bi_encoder(find_model(base), []).eval()
+    columns = [worlds.QUESTIONS, worlds.POSITIVES, *worlds.NEGATIVES]
+    loss = bi_encoder_loss(model, options, worlds.make_unsplit_data(small_set()))
+    actual = loss([model.preprocess(texts) for texts in columns], torch.tensor(worlds.TEACHER))
     vectors = [np.asarray(model.encode(texts), dtype=np.float64) for texts in columns]
     assert float(actual.detach()) == pytest.approx(compute_expected_loss(vectors, options), rel=1e-4, abs=1e-4)
 
@@ -119,7 +91,7 @@ def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> ScoredPairCounter:
 
 
 def test_scores_each_pair_once(scored_pairs: ScoredPairCounter) -> None:
-    data = make_unsplit_data(small_set())
+    data = worlds.make_unsplit_data(small_set())
     few = BiEncoderOptions(objective=KL, teacher=STARTER, negatives=2)
     columns, examples = encoder_examples(few, data)
     teacher = TeacherScores(STARTER, data, examples)
@@ -149,7 +121,7 @@ def test_scores_each_pair_once(scored_pairs: ScoredPairCounter) -> None:
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_mixes_bm25_into_teacher_scores(share: float) -> None:
-    data = make_unsplit_data(small_set())
+    data = worlds.make_unsplit_data(small_set())
     columns, examples = encoder_examples(BiEncoderOptions(objective=KL, teacher=STARTER, negatives=3), data)
     mixed_labels = np.array(TeacherScores(STARTER, data, examples, bm25=share).labels(lambda _: None))
     teacher = np.array(TeacherScores(STARTER, data, examples).labels(lambda _: None))
@@ -165,8 +137,8 @@ def test_mixes_bm25_into_teacher_scores(share: float) -> None:
 
 def test_student_follows_a_wrong_teacher() -> None:
     options = {"epochs": 20.0, "learning_rate": 0.05, "batch_size": 8, "warmup": 0.0, "evaluation_steps": 10_000}
-    run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS, **options)
-    assert train(run).state is State.DONE, run.status().message
+    run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS, **options)
+    worlds.train_to_end(run)
     # the questions share a word with the wrong passage only, so the teacher puts that first: so does the student
     scores = run.scores()
     assert scores["after"]["recall@1"] <= scores["before"]["recall@1"]
@@ -180,8 +152,8 @@ def test_resumed_training_reuses_teacher_scores(
 ) -> None:
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3} | TEACHER_OPTIONS
     options |= {"logging_steps": 1, "objective": objective, "distillation_weight": 0.5}
-    question_set = misleading_set(questions_a_passage=2)
-    run, uninterrupted = (create_planned_run(BI_ENCODER, question_set, **options) for _ in range(2))
+    question_set = worlds.misleading_set(questions_a_passage=2)
+    run, uninterrupted = (worlds.create_planned_run(BI_ENCODER, question_set, **options) for _ in range(2))
     statuses: list[Status] = []
     write = Run.write_status
 
@@ -190,24 +162,19 @@ def test_resumed_training_reuses_teacher_scores(
         write(noted_run, status)
 
     monkeypatch.setattr(Run, "write_status", noted)
-    for step in (1, 4):
-        with pytest.MonkeyPatch.context() as patch:
-            do_at_step(patch, step, run.request_stop)
-            assert train(run).state is State.STOPPED
-        if step == 1:
-            assert scored_pairs.pairs > 0
-            assert [status.progress for status in statuses if status.phase == Phase.LABELLING][-1] == 1.0
-            scored_pairs.pairs = 0
-        again(run)
-    train(run)
-    assert scored_pairs.pairs == 0
-    assert train(uninterrupted).state is State.DONE
+    stopped_at(run, 1)
+    assert scored_pairs.pairs > 0
+    assert [status.progress for status in statuses if status.phase == Phase.LABELLING][-1] == 1.0
+    scored_pairs.pairs = 0
+    stopped_at(run, 4)
+    worlds.train_to_end(run)
+    worlds.train_to_end(uninterrupted)
     assert scored_pairs.pairs == 0
     assert_came_out_alike(run, uninterrupted)
 
 
 def test_stops_while_teacher_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS)
+    run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS)
     score = CrossEncoderScorer.score
 
     def stopped(scorer: CrossEncoderScorer, pairs: Any) -> np.ndarray:
@@ -221,19 +188,19 @@ def test_stops_while_teacher_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_estimate_includes_missing_teacher_scores() -> None:
-    run = create_planned_run(BI_ENCODER, misleading_set(), objective=KL, **TEACHER_OPTIONS)
+    run = worlds.create_planned_run(BI_ENCODER, worlds.misleading_set(), objective=KL, **TEACHER_OPTIONS)
     first_estimate = estimate(run.plan())
     assert first_estimate.seconds_labelling > 0
     besides = first_estimate.seconds_loading + first_estimate.seconds_evaluating + first_estimate.seconds_labelling
     assert first_estimate.seconds == pytest.approx(first_estimate.steps * first_estimate.seconds_per_step + besides)
-    assert train(run).state is State.DONE
+    worlds.train_to_end(run)
     assert estimate(run.plan()).seconds_labelling == 0
 
 
 @pytest.mark.parametrize("objective", DISTILLATION_OBJECTIVES)
-def test_command_trains_with_teacher(objective: BiEncoderObjective, tiny: str) -> None:
-    words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", tiny, "--objective", objective.value]
-    words += ["--negatives", "1", "--epochs", "1"]
+def test_command_trains_with_teacher(objective: BiEncoderObjective) -> None:
+    words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", worlds.tiny_base(BI_ENCODER)]
+    words += ["--objective", objective.value, "--negatives", "1", "--epochs", "1"]
     words += ["--validation-fraction", "0.25", "--test-fraction", "0.25", "--split-seed", "1"]
     assert main(["train", *words]) == 2  # no teacher
     assert main(["train", *words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0

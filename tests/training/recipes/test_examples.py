@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
@@ -32,12 +31,10 @@ from mrc_workbench.training.ranker_options import (
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
 from mrc_workbench.training.recipes.passage_windows import PassageWindows, TeacherScores
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
-from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
-from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import create_planned_run, make_training_data, make_unsplit_data
+from tests.tiny_models import SENTENCES
+from tests.training import worlds
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +44,7 @@ QUERIES = [question.text for question in QUESTIONS]
 OTHERS = [{1, 2, 3, 4}, {0, 2, 3, 4}, {0, 3, 4}, {0, 1, 2, 4}, {0, 1, 2, 3}]
 # each question with its passage, the last one with two
 PAIRS = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 1), (5, 2)]
+IN_BATCH = [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST]
 LISTS = [CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET]
 
 
@@ -62,12 +60,9 @@ def rows_of_column(columns: Columns, name: str) -> list[int]:
     return [QUERIES.index(text) for text in columns[name]]
 
 
-@pytest.mark.parametrize(
-    "objective",
-    [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST],
-)
+@pytest.mark.parametrize("objective", IN_BATCH)
 def test_makes_pairs_of_question_and_passage(objective: BiEncoderObjective) -> None:
-    columns, examples = encoder_examples(bi_encoder(objective, 0), make_unsplit_data(small_set()))
+    columns, examples = encoder_examples(bi_encoder(objective, 0), worlds.make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive"]
     assert list(zip(rows_of_column(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
     assert examples.question.tolist() == [question for question, _ in PAIRS]
@@ -78,7 +73,7 @@ def test_makes_pairs_of_question_and_passage(objective: BiEncoderObjective) -> N
 
 def test_puts_multiple_negatives_in_one_example() -> None:
     options = bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3)
-    columns, examples = encoder_examples(options, make_unsplit_data(small_set()))
+    columns, examples = encoder_examples(options, worlds.make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
     assert list(zip(rows_of_column(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
     for row, (question, positive) in enumerate(PAIRS):
@@ -92,20 +87,19 @@ def test_puts_multiple_negatives_in_one_example() -> None:
 def test_drops_examples_with_missing_negatives() -> None:
     # of five passages q3 and q6 have three that could be negatives
     options = bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4)
-    columns, examples = encoder_examples(options, make_unsplit_data(small_set()))
+    columns, examples = encoder_examples(options, worlds.make_unsplit_data(small_set()))
     assert rows_of_column(columns, "anchor") == examples.question.tolist() == [0, 1, 3, 4]
     with pytest.raises(TrainingError) as refused:
-        encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), make_unsplit_data(small_set()))
+        encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), worlds.make_unsplit_data(small_set()))
     assert refused.value.code == "no_negatives"
 
 
 @pytest.mark.parametrize("objective", [BiEncoderObjective.TRIPLET, BiEncoderObjective.GIST])
 def test_triplets_hold_one_negative_each(objective: BiEncoderObjective) -> None:
-    columns, examples = encoder_examples(bi_encoder(objective, 4), make_unsplit_data(small_set()))
+    columns, examples = encoder_examples(bi_encoder(objective, 4), worlds.make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1"]
-    seen = list(
-        zip(rows_of_column(columns, "anchor"), *(rows(columns[c]) for c in ("positive", "negative_1")), strict=True)
-    )
+    passages = (rows(columns[name]) for name in ("positive", "negative_1"))
+    seen = list(zip(rows_of_column(columns, "anchor"), *passages, strict=True))
     of_five = [(q, q, negative) for q, others in enumerate(OTHERS) for negative in others]
     of_last = [(5, positive, negative) for positive in (1, 2) for negative in (0, 3, 4)]
     assert sorted(seen) == sorted([*of_five, *of_last])
@@ -118,7 +112,7 @@ def labelled(columns: Columns) -> list[tuple[int, int, float]]:
 
 
 def test_makes_labelled_pairs() -> None:
-    data = make_unsplit_data(small_set())
+    data = worlds.make_unsplit_data(small_set())
     columns, examples = cross_encoder_examples(CrossEncoderOptions(negatives=4), data)
     assert list(columns) == ["question", "passage", "label"]
     seen = labelled(columns)
@@ -135,9 +129,9 @@ def test_makes_labelled_pairs() -> None:
 
 @pytest.mark.parametrize("objective", LISTS)
 def test_makes_passage_lists_per_question(objective: CrossEncoderObjective) -> None:
-    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
+    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), worlds.make_unsplit_data(small_set()))[0])
     options = CrossEncoderOptions(negatives=4, objective=objective)
-    columns, examples = cross_encoder_examples(options, make_unsplit_data(small_set()))
+    columns, examples = cross_encoder_examples(options, worlds.make_unsplit_data(small_set()))
     assert list(columns) == ["question", "passages", "labels"]
     questions = rows_of_column(columns, "question")
     listed = [
@@ -156,10 +150,10 @@ def test_makes_passage_lists_per_question(objective: CrossEncoderObjective) -> N
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, *LISTS])
 def test_uses_random_negatives_without_near_misses(objective: CrossEncoderObjective) -> None:
     # no passage shares a word with another's question
-    alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
+    alone = worlds.make_unsplit_data(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
     _, examples = cross_encoder_examples(CrossEncoderOptions(objective=objective), alone)
-    pairs = {(int(question), int(row)) for question, rows in zip(examples.question, examples.passages, strict=True)
-             for row in rows if row >= 0}  # fmt: skip
+    examples_with_rows = zip(examples.question.tolist(), examples.passages.tolist(), strict=True)
+    pairs = {(question, row) for question, rows in examples_with_rows for row in rows if row >= 0}
     assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
@@ -167,7 +161,7 @@ def test_uses_random_negatives_without_near_misses(objective: CrossEncoderObject
 def test_reports_missing_negatives(objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(objective=objective, teacher="starter")
     both = tuple(replace(question, relevant=("p4", "p5")) for question in QUESTIONS[3:5])
-    alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], both))
+    alone = worlds.make_unsplit_data(QuestionSet("alone", PASSAGES[3:], both))
     with pytest.raises(TrainingError, match="no hard negatives are available") as refused:
         cross_encoder_examples(options, alone)
     assert refused.value.code == "no_negatives"
@@ -175,7 +169,7 @@ def test_reports_missing_negatives(objective: CrossEncoderObjective) -> None:
 
 def test_makes_triplets_for_teacher_differences() -> None:
     options = CrossEncoderOptions(negatives=4, objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter")
-    data = make_unsplit_data(small_set())
+    data = worlds.make_unsplit_data(small_set())
     columns, examples = cross_encoder_examples(options, data)
     assert list(columns) == ["question", "positive", "negative"]
     columns["score"] = TeacherScores("starter", data, examples, differences=True).labels(lambda _: None)
@@ -185,7 +179,7 @@ def test_makes_triplets_for_teacher_differences() -> None:
     for question, positive, negative, difference in entries:
         gap = scores[question][TEXTS.index(positive)] - scores[question][TEXTS.index(negative)]
         assert difference == pytest.approx(gap, abs=1e-5)
-    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
+    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), worlds.make_unsplit_data(small_set()))[0])
     negatives = {(question, row) for question, row, label in pairs if label == 0}
     assert {(QUERIES.index(q), TEXTS.index(n)) for q, _, n, _ in entries} == negatives
     own = {question: {passage for q, passage in PAIRS if q == question} for question, _ in PAIRS}
@@ -195,7 +189,9 @@ def test_makes_triplets_for_teacher_differences() -> None:
 
 
 def test_lengths_count_question_and_longest_passage() -> None:
-    _, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), make_unsplit_data(small_set()))
+    _, examples = encoder_examples(
+        bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), worlds.make_unsplit_data(small_set())
+    )
     for question, passages, length in zip(examples.question, examples.passages, examples.lengths, strict=True):
         assert length == len(QUERIES[question]) + max(len(TEXTS[row]) for row in passages)
 
@@ -203,7 +199,7 @@ def test_lengths_count_question_and_longest_passage() -> None:
 def test_makes_labelled_pairs_of_sample() -> None:
     sample = find("sample")
     options = CrossEncoderOptions(negatives=4)
-    data = make_training_data(sample, SplitOptions(), options)
+    data = worlds.make_training_data(sample, SplitOptions(), options)
     columns, _ = cross_encoder_examples(options, data)
     row_of_text = {text: row for row, text in enumerate(data.texts)}
     by_text = {question.text: question for question in data.train.questions}
@@ -222,13 +218,6 @@ def test_makes_labelled_pairs_of_sample() -> None:
 
 
 WORDS = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("bases")
-    cross_encoder = build_cross_encoder_base(folder / "cross", segment_types=1)
-    return {BI_ENCODER: str(build_bi_encoder(folder / "bi")), CROSS_ENCODER: str(cross_encoder)}
 
 
 def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
@@ -260,7 +249,7 @@ def test_selects_window_with_answer(words: list[str], answer_position: int, size
     words.insert(min(answer_position, len(words)), "정답낱말")
     passages = (Passage("p0", " ".join(words), title), Passage("p1", "다른 글"))
     question_set = QuestionSet("one", passages, (Question("q0", "한강은", ("정답낱말",), ("p0",)),))
-    data = make_unsplit_data(question_set)
+    data = worlds.make_unsplit_data(question_set)
     text = data.texts[0]
     windows = list(spans_of(len(text), size, size // 2, len(title) + 1 if title else 0))
     passage_windows = PassageWindows(data, lambda _, row: [] if row else windows)
@@ -277,27 +266,23 @@ def test_selects_window_by_bm25_without_known_answer() -> None:
     windows = [Window(0, 0, 12), Window(0, 6, 18), Window(0, 12, len(text))]
     passages = (Passage("p0", text), Passage("p1", f"{text} 끝"))
     questions = (Question("q0", "설악산의 단풍", (), ("p0",)), Question("q1", "서울을 지나고", ("단풍",), ("p1",)))
-    data = make_unsplit_data(QuestionSet("two", passages, questions))
+    data = worlds.make_unsplit_data(QuestionSet("two", passages, questions))
     passage_windows = PassageWindows(data, lambda _, __: windows)
     texts = passage_windows.texts(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
     assert texts == [windows[2].text(text), windows[0].text(text), windows[2].text(text), windows[2].text(text)]
 
 
 def test_keeps_texts_that_fit_unchanged() -> None:
-    data = make_unsplit_data(long_set(words=5))
+    data = worlds.make_unsplit_data(long_set(words=5))
     passage_windows = PassageWindows(data, lambda _, __: [])
     rows = np.arange(12)
     assert passage_windows.texts(rows, rows) == [data.texts[row] for row in rows]
     assert passage_windows.metadata == {}
 
 
-def make_data(question_set: QuestionSet, options: Any) -> TrainingData:
-    return make_training_data(question_set, options=options)
-
-
-def test_bi_encoder_windows_hold_answers(bases: dict[str, str]) -> None:
-    options = BiEncoderOptions(base=bases[BI_ENCODER])
-    of = make_data(long_set(), options)
+def test_bi_encoder_windows_hold_answers() -> None:
+    options = BiEncoderOptions(base=worlds.tiny_base(BI_ENCODER))
+    of = worlds.make_training_data(long_set(), options=options)
     task = BiEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
     assert len(task.columns["positive"]) == len(of.train.questions) > 5
@@ -313,9 +298,9 @@ def test_bi_encoder_windows_hold_answers(bases: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, CrossEncoderObjective.LISTNET])
-def test_cross_encoder_windows_hold_answers(bases: dict[str, str], objective: CrossEncoderObjective) -> None:
-    options = CrossEncoderOptions(base=bases[CROSS_ENCODER], objective=objective, negatives=2)
-    of = make_data(long_set(), options)
+def test_cross_encoder_windows_hold_answers(objective: CrossEncoderObjective) -> None:
+    options = CrossEncoderOptions(base=worlds.tiny_base(CROSS_ENCODER), objective=objective, negatives=2)
+    of = worlds.make_training_data(long_set(), options=options)
     task = CrossEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
     lists = objective is CrossEncoderObjective.LISTNET
@@ -327,44 +312,39 @@ def test_cross_encoder_windows_hold_answers(bases: dict[str, str], objective: Cr
             assert len(tokenizer(question, text)["input_ids"]) <= tokenizer.model_max_length
             if label:
                 seen += 1
-                question_row = int(task.examples.question[row])
-                assert of.train.questions[question_row].answers[0] in text
+                assert of.train.questions[int(task.examples.question[row])].answers[0] in text
     assert seen == len(of.train.questions)
     assert task.metadata["windows"]["passages"] >= seen
 
 
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
-def test_windows_do_not_change_training_on_short_passages(bases: dict[str, str], kind: str) -> None:
+def test_windows_do_not_change_training_on_short_passages(kind: str) -> None:
     from safetensors.numpy import load_file
 
-    scores: list[dict[str, Any]] = []
-    weights: list[dict[str, np.ndarray]] = []
-    more: dict[str, Any] = {} if kind == BI_ENCODER else {"negatives": 2}
-    for windows in (True, False):
-        question_set = long_set(words=12, title="")
-        run = create_planned_run(kind, question_set, base=bases[kind], windows=windows, epochs=1.0, **more)
-        assert train(run).state is State.DONE
-        weights.append(load_file(run.model_folder / "model.safetensors"))
-        scores.append(run.provenance())
-    assert "windows" not in scores[0]
-    for name, array in weights[0].items():
-        assert array.tobytes() == weights[1][name].tobytes()
+    question_set = long_set(words=12, title="")
+    options: dict[str, Any] = {"base": worlds.tiny_base(kind), "epochs": 1.0}
+    options |= {} if kind == BI_ENCODER else {"negatives": 2}
+    plans = [worlds.create_planned_run(kind, question_set, windows=windows, **options) for windows in (True, False)]
+    runs = [worlds.train_to_end(run) for run in plans]
+    assert "windows" not in runs[0].provenance()
+    with_windows, without = (load_file(run.model_folder / "model.safetensors") for run in runs)
+    for name, array in with_windows.items():
+        assert array.tobytes() == without[name].tobytes()
 
 
-def test_run_counts_long_passages_and_scores_best_windows(bases: dict[str, str]) -> None:
-    run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
-    assert train(run).state is State.DONE
+def test_run_counts_long_passages_and_scores_best_windows() -> None:
+    run = worlds.train_new_run(BI_ENCODER, long_set(), base=worlds.tiny_base(BI_ENCODER), epochs=1.0)
     count = run.provenance()["windows"]["passages"]
     card = (run.model_folder / "README.md").read_text("utf-8")
     assert f"- **Long passages**: {count} were trained on with one window" in card
-    of = make_training_data(long_set(), run.plan().split, run.plan().options)
+    of = worlds.make_training_data(long_set(), run.plan().split, run.plan().options)
     encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
     dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())
     assert run.scores()["after"] == pytest.approx(of.evaluate(dense).validation.means())
 
 
 def test_older_runs_resume_without_windows(tmp_path: Path) -> None:
-    run = create_planned_run(BI_ENCODER, long_set())
+    run = worlds.create_planned_run(BI_ENCODER, long_set())
     raw = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
     assert raw["options"].pop("windows") is True
     (run.folder / "run.json").write_text(json.dumps(raw), encoding="utf-8")

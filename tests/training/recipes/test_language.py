@@ -93,9 +93,8 @@ def test_continues_from_base_and_from_run(tmp_path: Path) -> None:
     base = str(build_cross_encoder_base(tmp_path / "roberta"))
     first = train_to_end(create_language_run(text_file(40), base=base, evaluation_limit=8))
     assert "new_heads" not in first.provenance()
-    second = train_to_end(
-        create_language_run(text_file(40), base=first.id, evaluation_limit=8, gradient_checkpointing=True)
-    )
+    options = {"base": first.id, "evaluation_limit": 8, "gradient_checkpointing": True}
+    second = train_to_end(create_language_run(text_file(40), **options))
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], rel=1e-5)
 
 

@@ -141,9 +141,8 @@ def test_uses_tokenizer_of_base(tmp_path: Path) -> None:
 
 def test_reports_small_corpus_or_missing_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "one.txt"
-    path.write_text(
-        "\n".join(text for text in make_documents(30) if assign_part(text, SHARES) is Part.TRAIN), encoding="utf-8"
-    )
+    texts = [text for text in make_documents(30) if assign_part(text, SHARES) is Part.TRAIN]
+    path.write_text("\n".join(texts), encoding="utf-8")
     with pytest.raises(TrainingError) as caught:
         LanguageTrainingData.from_corpus(find_corpus(str(path)), SHARES, make_options())
     assert caught.value.code == "too_few_documents"

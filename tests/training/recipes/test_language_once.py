@@ -31,7 +31,7 @@ create_once(Path(sys.argv[1]), make, None)
 
 @contextmanager
 def creating(folder: Path) -> Iterator[Event]:
-    """Build the folder with a lock of its own, as another process does, until the event is set."""
+    """Build the folder under a lock, as another process does, until the event is set."""
     begun = Event()
     go_on = Event()
 

@@ -1,6 +1,7 @@
 """The training of late interaction: losses by hand, the model in its library, metrics as in search."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,7 @@ from mrc_workbench.training.recipes.losses import late_loss, negatives_of_proces
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.train import train
 from tests.tiny_models import SENTENCES, build_bi_encoder
-from tests.training.worlds import (
-    NEGATIVES,
-    POSITIVES,
-    QUESTIONS,
-    TEACHER,
-    Trained,
-    create_planned_run,
-    get_base,
-    log_softmax,
-    make_source,
-    shuffled,
-    train_in,
-)
+from tests.training import worlds
 
 pytestmark = pytest.mark.slow
 
@@ -52,18 +41,18 @@ def score(question: np.ndarray, passage: np.ndarray) -> float:
 
 
 def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> float:
-    encoded = model.encode_query(QUESTIONS, convert_to_numpy=True)
+    encoded = model.encode_query(worlds.QUESTIONS, convert_to_numpy=True)
     questions = [np.asarray(vectors, dtype=np.float64) for vectors in encoded]
-    columns = [model.encode_document(texts, convert_to_numpy=True) for texts in (POSITIVES, *NEGATIVES)]
+    columns = [model.encode_document(texts, convert_to_numpy=True) for texts in (worlds.POSITIVES, *worlds.NEGATIVES)]
     scores = np.array([[[score(q, passage) for passage in column] for column in columns] for q in questions])
     scores /= options.temperature  # (questions, positions, their questions)
     every = scores.transpose(0, 2, 1).reshape(3, 9)
-    contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
+    contrasted = -worlds.log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
     if options.objective is LateObjective.MULTIPLE_NEGATIVES:
         return float(contrasted)
     own = np.array([scores[row, :, row] for row in range(3)])
-    p = log_softmax(TEACHER.astype(np.float64) / options.teacher_temperature)
-    q = log_softmax(own)
+    p = worlds.log_softmax(worlds.TEACHER.astype(np.float64) / options.teacher_temperature)
+    q = worlds.log_softmax(own)
     teacher_loss = (np.exp(p) * (p - q)).sum(axis=1).mean()
     return float(options.distillation_weight * teacher_loss + (1 - options.distillation_weight) * contrasted)
 
@@ -78,32 +67,33 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
     ],
 )
 def test_loss_matches_formula(settings: dict[str, Any]) -> None:
-    options = LateOptions(base=get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **settings)
+    options = LateOptions(base=worlds.get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **settings)
     model = load_token_encoder(find_model(options.base))
     model.eval()
-    columns = [QUESTIONS, POSITIVES, *NEGATIVES]
+    columns = [worlds.QUESTIONS, worlds.POSITIVES, *worlds.NEGATIVES]
     tasks = ["query", *["document"] * (len(columns) - 1)]
     features = [model.preprocess(texts) | {"task": task} for texts, task in zip(columns, tasks, strict=True)]
-    actual = late_loss(model, options)(features, torch.tensor(TEACHER))
+    actual = late_loss(model, options)(features, torch.tensor(worlds.TEACHER))
     assert float(actual.detach()) == pytest.approx(compute_expected_loss(model, options), rel=1e-4, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> worlds.Trained:
     options = {"epochs": 30.0, "batch_size": 8, "learning_rate": 3e-3, "dimensions": 8, "evaluation_limit": 0}
     folder = tmp_path_factory.mktemp("late")
-    return train_in(folder, lambda: create_planned_run(LATE_INTERACTION, shuffled(40, 40), SHARES, **options))
+    planned = partial(worlds.create_planned_run, LATE_INTERACTION, worlds.shuffled(40, 40), SHARES, **options)
+    return worlds.train_in(folder, planned)
 
 
-def test_training_improves_scores(finished: Trained) -> None:
+def test_training_improves_scores(finished: worlds.Trained) -> None:
     assert finished.status.state is State.DONE, finished.status.message
-    losses = [entry["loss"] for entry in finished.run.progress() if "loss" in entry]
+    losses = worlds.read_logged(finished.run, "loss")
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2
 
 
-def test_scores_match_retrieval_evaluation(finished: Trained) -> None:
+def test_scores_match_retrieval_evaluation(finished: worlds.Trained) -> None:
     data = TrainingData.from_question_set(finished.question_set, SHARES, LateOptions(evaluation_limit=0))
-    encoder = TokenEncoder(make_source(finished.run), data.texts, precision=Precision.FLOAT32)
+    encoder = TokenEncoder(worlds.make_source(finished.run), data.texts, precision=Precision.FLOAT32)
     late = LateInteraction("", data.question_set.passages, encoder)
     rankings = late.search([question.text for question in data.validation.questions], 10)
     means = evaluate(rankings, data.validation, (1, 10)).means()
@@ -112,14 +102,14 @@ def test_scores_match_retrieval_evaluation(finished: Trained) -> None:
         assert reported[name] == pytest.approx(means[name], abs=0.02)
 
 
-def test_library_loads_model(finished: Trained) -> None:
+def test_library_loads_model(finished: worlds.Trained) -> None:
     model = MultiVectorEncoder(str(finished.run.model_folder), device="cpu")
     names = [type(module).__name__ for module in model]
     assert names == ["Transformer", "WeightedLayerPooling", "Dense", "MultiVectorMask", "Normalize"]
     (vectors,) = model.encode_document(SENTENCES[:1], convert_to_numpy=True)
     assert vectors.shape[1] == 8
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
-    assert load_token_encoder(make_source(finished.run)).similarity_fn_name == "meanmaxsim"
+    assert load_token_encoder(worlds.make_source(finished.run)).similarity_fn_name == "meanmaxsim"
 
 
 def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,16 +123,15 @@ def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest
 
     monkeypatch.setattr(speed, "LowerStates", Noted)
     options = {"epochs": 20.0, "batch_size": 8, "learning_rate": 3e-3, "logging_steps": 1, "evaluation_limit": 0}
-    many = shuffled(120, 120)
+    many = worlds.shuffled(120, 120)
     questions = [replace(question, relevant=(f"p{row // 3}",)) for row, question in enumerate(many.questions)]
     same = QuestionSet("three a passage", tuple(many.passages)[:40], tuple(questions))
-    run = create_planned_run(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
-    ended = train(run)
-    assert ended.state is State.DONE, ended.message
-    losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
+    run = worlds.create_planned_run(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
+    total_steps = worlds.train_to_end(run).status().total_steps
+    losses = worlds.read_logged(run, "loss")
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) * 0.8
     passages = TrainingData.from_question_set(same, SHARES, LateOptions()).positive_pairs()[1]
-    assert ended.total_steps == 20 * -(-len(set(passages.tolist())) // 8)
+    assert total_steps == 20 * -(-len(set(passages.tolist())) // 8)
     (states,) = stored
     assert states.bytes > 0
     assert states.seconds_reused > states.seconds
@@ -176,7 +165,7 @@ def test_rejects_longer_or_second_projection(tmp_path: Any) -> None:
 def test_rejects_starter() -> None:
     with pytest.raises(ModelError, match="has words instead of tokens"):
         LateOptions.check_base(find_model(STARTER))
-    run = create_planned_run(LATE_INTERACTION, shuffled(20, 20), base=STARTER)
+    run = worlds.create_planned_run(LATE_INTERACTION, worlds.shuffled(20, 20), base=STARTER)
     ended = train(run)
     assert (ended.state, ended.code) == (State.FAILED, "not_late")
 
@@ -190,7 +179,6 @@ def test_negatives_with_several_processes() -> None:
 def test_distills_teacher_over_windows() -> None:
     distilled = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
     options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "gradient_checkpointing": True}
-    run = create_planned_run(LATE_INTERACTION, shuffled(24, 24), SHARES, **distilled, **options)
-    ended = train(run)
-    assert ended.state is State.DONE, ended.message
+    run = worlds.create_planned_run(LATE_INTERACTION, worlds.shuffled(24, 24), SHARES, **distilled, **options)
+    worlds.train_to_end(run)
     assert run.provenance()["windows"]["passages"] > 0

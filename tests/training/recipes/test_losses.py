@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
@@ -28,10 +27,10 @@ from mrc_workbench.training.ranker_options import (
 from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import Run
-from mrc_workbench.training.train import load_training_data, train
+from mrc_workbench.training.train import load_training_data
 from mrc_workbench.training.trainers import make_trainer
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
-from tests.training.worlds import create_planned_run, in_workspace, make_source, make_unsplit_data, shuffled
+from tests.training import worlds
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_module")]
 
@@ -62,16 +61,6 @@ def of_both(trainings: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
     """Return each objective for the tiny model and, if possible, for the starter."""
     fits = [name for name, options in trainings.items() if options["objective"] is not GIST]
     return [*(("tiny", name) for name in trainings), *(("starter", name) for name in fits)]
-
-
-@pytest.fixture(scope="module")
-def tiny_bi_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_bi_encoder(tmp_path_factory.mktemp("tiny-bi-encoder")))
-
-
-@pytest.fixture(scope="module")
-def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_cross_encoder_base(tmp_path_factory.mktemp("tiny-cross-encoder"), segment_types=1))
 
 
 class Batch:
@@ -118,7 +107,7 @@ class Batch:
 @cache
 def five_questions() -> TrainingData:
     """Return questions on the first five of many passages: one batch, without repeated passages."""
-    return replace(make_unsplit_data(shuffled(5, 400)), is_trainable=np.arange(400) >= 5)
+    return replace(worlds.make_unsplit_data(worlds.shuffled(5, 400)), is_trainable=np.arange(400) >= 5)
 
 
 def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
@@ -132,9 +121,9 @@ def text_columns(batch: Batch) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS))
-def test_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+def test_gradient_reaches_every_text(name: str, kind: str, tmp_path: Path) -> None:
     options = BI_ENCODERS[name]
-    batch = bi_encoder_batch(tiny_bi_encoder if kind == "tiny" else STARTER, tmp_path, **options)
+    batch = bi_encoder_batch(worlds.tiny_base(BI_ENCODER) if kind == "tiny" else STARTER, tmp_path, **options)
     with batch.watching("sentence_embedding") as seen:
         batch.backward()
     lengths = np.linalg.norm(np.concatenate(seen), axis=1)
@@ -173,9 +162,9 @@ def test_training_reads_same_texts_as_search(name: str, prompted: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", IN_PARTS)
-def test_mini_batches_preserve_gradient(name: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
-    whole_batch = bi_encoder_batch(tiny_bi_encoder, tmp_path, **IN_PARTS[name])
-    in_parts = bi_encoder_batch(tiny_bi_encoder, tmp_path, mini_batch_size=2, **IN_PARTS[name])
+def test_mini_batches_preserve_gradient(name: str, tmp_path: Path) -> None:
+    whole_batch = bi_encoder_batch(worlds.tiny_base(BI_ENCODER), tmp_path, **IN_PARTS[name])
+    in_parts = bi_encoder_batch(worlds.tiny_base(BI_ENCODER), tmp_path, mini_batch_size=2, **IN_PARTS[name])
     loss = whole_batch.backward()
     gradient = whole_batch.gradient()
     assert in_parts.backward() == pytest.approx(loss, abs=1e-5)
@@ -199,10 +188,8 @@ def test_mini_batches_preserve_gradient(name: str, tiny_bi_encoder: str, tmp_pat
 
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
 @pytest.mark.parametrize("kind", ["tiny", "starter"])
-def test_gradient_reaches_every_pair(
-    objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, tmp_path: Path
-) -> None:
-    base = tiny_cross_encoder
+def test_gradient_reaches_every_pair(objective: CrossEncoderObjective, kind: str, tmp_path: Path) -> None:
+    base = worlds.tiny_base(CROSS_ENCODER)
     teacher = STARTER
     if kind == "starter":
         base = STARTER
@@ -256,42 +243,40 @@ def lead_of_cross_encoder(source: ModelSource, data: TrainingData) -> float:
 
 def trained(kind: str, base: str, **options: Any) -> Run:
     rates = {BI_ENCODER: (0.06, 6e-3), CROSS_ENCODER: (0.2, 6e-3)}
-    settings = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
-    never = {"evaluation_steps": 10_000}  # so the last weights are used
-    seven = shuffled(7, 7)
-    settings |= never | options
-    run = create_planned_run(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings)
-    assert train(run).state is State.DONE, run.status().message
-    return run
+    settings: dict[str, Any] = {"learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
+    settings |= {"epochs": 30.0, "precision": Precision.FLOAT32}
+    settings |= {"evaluation_steps": 10_000} | options  # so the last weights are used
+    return worlds.train_new_run(kind, worlds.shuffled(7, 7), SplitOptions(0.1, 0.1), base=base, **settings)
 
 
 @pytest.fixture(scope="module")
-def guide(tiny_bi_encoder: str, module_workspace: Path) -> str:
-    return str(in_workspace(module_workspace, lambda: trained(BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)).folder)
+def guide(module_workspace: Path) -> str:
+    base = worlds.tiny_base(BI_ENCODER)
+    return str(worlds.in_workspace(module_workspace, lambda: trained(BI_ENCODER, base, objective=MULTIPLE)).folder)
 
 
 @pytest.fixture(scope="module")
-def teacher(tiny_cross_encoder: str, module_workspace: Path) -> str:
+def teacher(module_workspace: Path) -> str:
     settings = {"negatives": 6, "epochs": 150.0, "learning_rate": 3e-3}
-    run = in_workspace(module_workspace, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **settings))
+    run = worlds.in_workspace(
+        module_workspace, lambda: trained(CROSS_ENCODER, worlds.tiny_base(CROSS_ENCODER), **settings)
+    )
     return str(run.folder)
 
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))
-def test_few_steps_teach_bi_encoder_to_discriminate(
-    name: str, kind: str, tiny_bi_encoder: str, guide: str, teacher: str
-) -> None:
+def test_few_steps_teach_bi_encoder_to_discriminate(name: str, kind: str, guide: str, teacher: str) -> None:
     options = BI_ENCODERS_THAT_LEARN[name]
     if options["objective"] is GIST:
         options = options | {"guide": guide}
     if options["objective"] in DISTILLATION_OBJECTIVES:
         options = options | {"teacher": teacher}
-    base = tiny_bi_encoder if kind == "tiny" else STARTER
+    base = worlds.tiny_base(BI_ENCODER) if kind == "tiny" else STARTER
     run = trained(BI_ENCODER, base, **options)
     data = load_training_data(run.plan())
     for dimensions in (None, 8) if "matryoshka" in options else (None,):
         before = lead_of_bi_encoder(find_model(base), data, dimensions)
-        after = lead_of_bi_encoder(make_source(run), data, dimensions)
+        after = lead_of_bi_encoder(worlds.make_source(run), data, dimensions)
         assert before < 0
         # a student leads by the teacher's margin times its temperature, and not by more
         assert after > (0.05 if options["objective"] in DISTILLATION_OBJECTIVES else 0.3)
@@ -300,12 +285,12 @@ def test_few_steps_teach_bi_encoder_to_discriminate(
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
 @pytest.mark.parametrize("kind", ["tiny", "starter"])
 def test_few_steps_teach_cross_encoder_to_discriminate(
-    objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, teacher: str
+    objective: CrossEncoderObjective, kind: str, teacher: str
 ) -> None:
-    base, epochs = (tiny_cross_encoder, 50.0) if kind == "tiny" else (STARTER, 30.0)
+    base, epochs = (worlds.tiny_base(CROSS_ENCODER), 50.0) if kind == "tiny" else (STARTER, 30.0)
     run = trained(CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
     data = load_training_data(run.plan())
-    before, after = (lead_of_cross_encoder(source, data) for source in (find_model(base), make_source(run)))
+    before, after = (lead_of_cross_encoder(source, data) for source in (find_model(base), worlds.make_source(run)))
     assert before < 0
     # a starter only weights matching words, which do not separate all passages
     assert after > (0.2 if kind == "tiny" else before + 1.5)

@@ -1,26 +1,25 @@
 """The untrained mix as a teacher of a batch's passages."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
-from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
 from mrc_workbench.training.recipes.passage_windows import CANDIDATES_PER_QUESTION, MixTeacher
 from mrc_workbench.training.recipes.training_data import TrainingData
-from tests.tiny_models import build_bi_encoder
+from tests.training.worlds import tiny_base
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def teacher(tmp_path: Path) -> MixTeacher:
-    base = str(build_bi_encoder(tmp_path / "base"))
+def teacher() -> MixTeacher:
     objective = BiEncoderObjective.MULTIPLE_NEGATIVES
+    base = tiny_base(BI_ENCODER)
     options = BiEncoderOptions(base=base, objective=objective, shared_passages=True, mix_loss_weight=0.5)
     data = TrainingData.from_question_set(find("sample"), SplitOptions(), options)
     data = replace(data, train=data.train.with_questions(np.arange(20)))
@@ -60,14 +59,14 @@ def test_probabilities_cover_batch_candidates() -> None:
     torch.testing.assert_close(shares, expected)
 
 
-def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
+def test_mix_loss_favours_mix_ranking() -> None:
     import torch
 
     from mrc_workbench.models.loading import load_bi_encoder
     from mrc_workbench.models.sources import find_model
     from mrc_workbench.training.recipes.losses import SharedPassagesLoss
 
-    model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
+    model = load_bi_encoder(find_model(tiny_base(BI_ENCODER)), []).eval()
     features = [model.preprocess(["달은", "강은"]), model.preprocess(["달은 밝다", "강은 흐른다"])]
     by_labels = SharedPassagesLoss(model, 0.05)(features).item()
     sure = torch.tensor([[0, 0, 1, 9.0, -9.0], [1, 0, 1, -9.0, 9.0]])  # the mix agrees with the labels

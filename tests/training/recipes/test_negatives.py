@@ -3,6 +3,7 @@
 import json
 import unicodedata
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +19,8 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.jobs import DryRunJob, DryRunTask
 from mrc_workbench.training.options import NegativesFrom
-from mrc_workbench.training.ranker_options import (
-    CROSS_ENCODER,
-    BiEncoderObjective,
-    BiEncoderOptions,
-    CrossEncoderOptions,
-)
-from mrc_workbench.training.recipes.examples import (
-    HardNegatives,
-    fill_missing,
-    marked_rows,
-    mine_negatives,
-    put_marked_first,
-    sample_negatives,
-    to_table,
-)
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderOptions
+from mrc_workbench.training.recipes import examples
 from mrc_workbench.training.recipes.training_data import TrainingData
 from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_training_data
@@ -53,37 +41,42 @@ def make_options(count: int, **options: object) -> CrossEncoderOptions:
     return CrossEncoderOptions(negatives=count, **options)  # type: ignore[arg-type]
 
 
-def sample_all(rankings: Rankings, question_set: QuestionSet, options: CrossEncoderOptions) -> HardNegatives:
-    return sample_negatives(rankings, question_set, question_set.relevance, options, ALL)
+def make_negatives(rows: Any, ranks: Any, scores: Any, positive_scores: Any) -> examples.HardNegatives:
+    arrays = [np.array(values, dtype=np.float32) for values in (scores, positive_scores)]
+    return examples.HardNegatives(np.array(rows, dtype=np.int32), np.array(ranks, dtype=np.int32), *arrays)
+
+
+def sample_all(rankings: Rankings, question_set: QuestionSet, options: CrossEncoderOptions) -> examples.HardNegatives:
+    return examples.sample_negatives(rankings, question_set, question_set.relevance, options, ALL)
+
+
+World = tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]:
+def worlds(draw: st.DrawFn) -> World:
     n_passages = draw(st.integers(1, 12))
     n_questions = draw(st.integers(1, 6))
     depth = draw(st.integers(0, 15))
     rows = st.lists(st.integers(0, n_passages - 1), unique=True, max_size=depth)
     words = st.lists(st.sampled_from(["세종", "한강", "서울"]), unique=True).map(tuple)
-    question_set = QuestionSet(
-        "drawn",
-        tuple(Passage(f"p{row}", f"글{row} {' '.join(draw(words))}") for row in range(n_passages)),
-        tuple(Question(f"q{row}", "?", draw(words), tuple(f"p{p}" for p in draw(rows))) for row in range(n_questions)),
-    )
-    candidate_rows = np.array(
-        [[*row, *[NOT_FOUND] * (depth - len(row))] for row in (draw(rows) for _ in range(n_questions))], dtype=np.int32
-    ).reshape(n_questions, depth)
+    passages = [Passage(f"p{row}", f"글{row} {' '.join(draw(words))}") for row in range(n_passages)]
+    relevant = rows.map(lambda passage_rows: tuple(f"p{row}" for row in passage_rows))
+    questions = [Question(f"q{row}", "?", draw(words), draw(relevant)) for row in range(n_questions)]
+    question_set = QuestionSet("drawn", tuple(passages), tuple(questions))
+    padded = rows.map(lambda passage_rows: [*passage_rows, *[NOT_FOUND] * (depth - len(passage_rows))])
+    candidates = [draw(padded) for _ in range(n_questions)]
+    candidate_rows = np.array(candidates, dtype=np.int32).reshape(n_questions, depth)
     falling = [sorted((draw(st.integers(-72, 72)) / 8 for _ in range(depth)), reverse=True) for _ in candidate_rows]
     scores = np.where(candidate_rows >= 0, np.array(falling).reshape(candidate_rows.shape), -np.inf).astype(np.float32)
     allowed = np.array(draw(st.lists(st.booleans(), min_size=n_passages, max_size=n_passages)))
-    first = draw(st.integers(1, 6))
-    options = CrossEncoderOptions(
-        negatives=draw(st.integers(1, 20)),
-        negatives_first=first,
-        negatives_last=20,
-        negatives_margin=draw(st.sampled_from([0.0, 0.05, 0.5])),
-        negatives_with_answer=draw(st.booleans()),
-        seed=draw(st.integers(0, 5)),
-    )
+    values: dict[str, Any] = {
+        "negatives_first": st.integers(1, 6),
+        "negatives_margin": st.sampled_from([0.0, 0.05, 0.5]),
+    }
+    values |= {"negatives_with_answer": st.booleans(), "seed": st.integers(0, 5)}
+    settings = {name: draw(value) for name, value in values.items()}
+    options = make_options(draw(st.integers(1, 20)), negatives_last=20, **settings)
     return Rankings(candidate_rows, scores), question_set, allowed, options
 
 
@@ -92,24 +85,18 @@ def may_be(question: Question, passage: Passage, options: CrossEncoderOptions) -
     return passage.id not in question.relevant and held
 
 
-def best_relevant(
-    question: Question, question_set: QuestionSet, candidate_rows: list[int], scores: list[float]
-) -> float:
-    relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
-    return next((score for row, score in zip(candidate_rows, scores, strict=True) if row in relevant), np.nan)
-
-
 @pytest.mark.slow
 @given(worlds())
-def test_samples_only_valid_negatives(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]) -> None:
+def test_samples_only_valid_negatives(world: World) -> None:
     rankings, question_set, allowed, options = world
-    sampled = sample_negatives(rankings, question_set, question_set.relevance, options, allowed)
+    sampled = examples.sample_negatives(rankings, question_set, question_set.relevance, options, allowed)
     shape = (len(question_set.questions), options.negatives)
     assert (sampled.rows.shape, sampled.ranks.shape, sampled.scores.shape) == (shape, shape, shape)
     for number, question in enumerate(question_set.questions):
         candidate_rows = rankings.indices[number].tolist()
         scores = rankings.scores[number].tolist()
-        positive = best_relevant(question, question_set, candidate_rows, scores)
+        relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
+        positive = next((score for row, score in zip(candidate_rows, scores, strict=True) if row in relevant), np.nan)
         np.testing.assert_equal(sampled.positive_scores[number], np.float32(positive))
         most = positive - options.negatives_margin * abs(positive)
         usable = {
@@ -131,19 +118,17 @@ def test_samples_only_valid_negatives(world: tuple[Rankings, QuestionSet, np.nda
         assert sampled.ranks[number].tolist() == [*ranks, *[0] * empty]
         assert sampled.rows[number].tolist() == [*(candidate_rows[rank - 1] for rank in ranks), *[NOT_FOUND] * empty]
         np.testing.assert_equal(sampled.scores[number], [*(scores[rank - 1] for rank in ranks), *[np.nan] * empty])
-    again = sample_negatives(rankings, question_set, question_set.relevance, options, allowed)
+    again = examples.sample_negatives(rankings, question_set, question_set.relevance, options, allowed)
     np.testing.assert_array_equal(sampled.rows, again.rows)
 
 
 @pytest.mark.slow
 @given(worlds())
-def test_fills_missing_with_valid_negatives(
-    world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions],
-) -> None:
+def test_fills_missing_with_valid_negatives(world: World) -> None:
     rankings, question_set, allowed, options = world
     relevance = question_set.relevance
-    sampled_rows = sample_negatives(rankings, question_set, relevance, options, allowed).rows
-    full = fill_missing(sampled_rows, question_set, relevance, options, allowed)
+    sampled_rows = examples.sample_negatives(rankings, question_set, relevance, options, allowed).rows
+    full = examples.fill_missing(sampled_rows, question_set, relevance, options, allowed)
     np.testing.assert_array_equal(full[sampled_rows >= 0], sampled_rows[sampled_rows >= 0])
     for question, row, before in zip(question_set.questions, full.tolist(), sampled_rows.tolist(), strict=True):
         filled_passages = [passage for passage in row if passage >= 0]
@@ -151,7 +136,7 @@ def test_fills_missing_with_valid_negatives(
         assert set(filled_passages) <= fitting
         count = min(options.negatives, len(fitting | ({*before} - {NOT_FOUND})))
         assert len(set(filled_passages)) == len(filled_passages) == count
-    np.testing.assert_array_equal(full, fill_missing(sampled_rows, question_set, relevance, options, allowed))
+    np.testing.assert_array_equal(full, examples.fill_missing(sampled_rows, question_set, relevance, options, allowed))
 
 
 def test_samples_expected_negatives() -> None:
@@ -186,7 +171,7 @@ def test_skips_passages_with_answer_by_default() -> None:
 
     def full(options: CrossEncoderOptions) -> list[int]:
         none = np.full((1, 4), NOT_FOUND, dtype=np.int32)
-        return sorted(fill_missing(none, question_set, question_set.relevance, options, ALL)[0].tolist())
+        return sorted(examples.fill_missing(none, question_set, question_set.relevance, options, ALL)[0].tolist())
 
     assert full(make_options(4)) == [NOT_FOUND, 0, 3, 4]
     assert full(make_options(4, negatives_with_answer=True)) == [0, 1, 3, 4]
@@ -212,7 +197,7 @@ def test_fills_from_large_corpus() -> None:
     question_set = misleading_set(1500)
     none = np.full((1500, 6), NOT_FOUND, dtype=np.int32)
     allowed = np.arange(1500) % 2 == 0
-    full = fill_missing(none, question_set, question_set.relevance, make_options(6), allowed)
+    full = examples.fill_missing(none, question_set, question_set.relevance, make_options(6), allowed)
     assert (full % 2 == 0).all()
     assert (full >= 0).all()
     assert (full != np.arange(1500)[:, None]).all()
@@ -225,9 +210,9 @@ def test_excludes_relevant_passages_of_identical_questions() -> None:
     twins = [Question(f"twin{i}", world.questions[i].text, (), (f"p{(i + 1) % 20}",)) for i in range(20)]
     world = QuestionSet("twins", world.passages, (*world.questions, *twins))
     # BM25 ranks p3, the twin's passage, first for "year3"; no other shares a word
-    mined = mine_negatives(make_options(3), make_unsplit_data(world))
+    mined = examples.mine_negatives(make_options(3), make_unsplit_data(world))
     assert (mined.rows == NOT_FOUND).all()
-    mined = mine_negatives(make_options(3), make_unsplit_data(misleading_set()))
+    mined = examples.mine_negatives(make_options(3), make_unsplit_data(misleading_set()))
     assert mined.rows[:, 0].tolist() == [(row + 1) % 20 for row in range(20)]
 
 
@@ -235,7 +220,7 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
     sample = find("sample")
     data = make_training_data(sample, SplitOptions(0.2, 0.3))
     options = make_options(100, negatives_first=4, negatives_last=9, negatives_with_answer=True)
-    mined = mine_negatives(options, data)
+    mined = examples.mine_negatives(options, data)
     ranks = mined.ranks[mined.ranks > 0]
     assert set(ranks.tolist()) == {4, 5, 6, 7, 8, 9}
     assert data.is_trainable[mined.rows[mined.rows >= 0]].all()
@@ -244,19 +229,16 @@ def test_mines_to_requested_depth_from_training_articles() -> None:
     rank_positions = mined.ranks[rows, positions] - 1
     np.testing.assert_array_equal(mined.rows[rows, positions], candidates.indices[rows, rank_positions])
     np.testing.assert_array_equal(mined.scores[rows, positions], candidates.scores[rows, rank_positions])
-    fewer = mine_negatives(replace(options, negatives=2), data).ranks
+    fewer = examples.mine_negatives(replace(options, negatives=2), data).ranks
     assert (fewer > 0).sum(axis=1).max() == 2
 
 
 def test_builds_negatives_table() -> None:
     data = make_unsplit_data(small_set())
-    mined = HardNegatives(
-        np.array([[1, 4], [NOT_FOUND, NOT_FOUND], [0, NOT_FOUND]], dtype=np.int32),
-        np.array([[1, 3], [0, 0], [2, 0]], dtype=np.int32),
-        np.array([[2.5, 0.5], [np.nan, np.nan], [1.5, np.nan]], dtype=np.float32),
-        np.array([2.0, 1.0, np.nan], dtype=np.float32),
-    )
-    table = to_table(mined, data)
+    rows = [[1, 4], [NOT_FOUND, NOT_FOUND], [0, NOT_FOUND]]
+    scores = [[2.5, 0.5], [np.nan, np.nan], [1.5, np.nan]]
+    mined = make_negatives(rows, [[1, 3], [0, 0], [2, 0]], scores, [2.0, 1.0, np.nan])
+    table = examples.to_table(mined, data)
     assert tuple(table.columns) == COLUMNS
     assert table.pop("marked").tolist() == [False, False, False]
     passages = [passage.text for passage in small_set().passages]
@@ -276,30 +258,26 @@ def marked(*pairs: tuple[str, str]) -> TrainingData:
 
 
 def test_puts_marked_passages_before_sampled_ones() -> None:
-    mined = HardNegatives(
-        np.array([[1, 4], [0, NOT_FOUND]], dtype=np.int32),
-        np.array([[1, 3], [2, 0]], dtype=np.int32),
-        np.array([[1.0, 0.8], [0.9, np.nan]], dtype=np.float32),
-        np.array([0.9, 1.0]),
-    )
+    rows = [[1, 4], [0, NOT_FOUND]]
+    mined = make_negatives(rows, [[1, 3], [2, 0]], [[1.0, 0.8], [0.9, np.nan]], [0.9, 1.0])
     rankings = ranking([1, 0, 4, -1], [1, 0, -1, -1])
-    merged = put_marked_first({0: [3, 4], 1: [2]}, mined, rankings)
+    merged = examples.put_marked_first({0: [3, 4], 1: [2]}, mined, rankings)
     assert merged.rows.tolist() == [[3, 4], [2, 0]]  # row 1 is dropped: a question has at most two
     assert merged.ranks.tolist() == [[0, 3], [0, 2]]
     np.testing.assert_allclose(merged.scores, [[np.nan, 0.8], [np.nan, 0.9]])
     assert merged.positive_scores is mined.positive_scores
-    assert put_marked_first({0: [4]}, mined, rankings).rows.tolist() == [[4, 1], [0, NOT_FOUND]]
-    assert mined.rows.tolist() == [[1, 4], [0, NOT_FOUND]]
+    assert examples.put_marked_first({0: [4]}, mined, rankings).rows.tolist() == [[4, 1], [0, NOT_FOUND]]
+    assert mined.rows.tolist() == rows
 
 
 def test_ignores_invalid_marks() -> None:
     pairs = (("q1", "p4"), ("q1", "p1"), ("q3", "p2"), ("q1", "gone"), ("gone", "p2"), ("q6", "p3"), ("q1", "p2"))
     data = marked(*pairs)
     # p1 answers q1, p3 answers q6; p2 holds the answer of q3, but a user marked it
-    assert marked_rows(data) == {0: [3, 1], 2: [1]}
+    assert examples.marked_rows(data) == {0: [3, 1], 2: [1]}
     is_trainable = data.is_trainable.copy()
     is_trainable[3] = False  # of an article that test questions ask about
-    assert marked_rows(replace(data, is_trainable=is_trainable)) == {0: [1], 2: [1]}
+    assert examples.marked_rows(replace(data, is_trainable=is_trainable)) == {0: [1], 2: [1]}
 
 
 def test_ignores_marks_relevant_to_identical_questions() -> None:
@@ -307,19 +285,19 @@ def test_ignores_marks_relevant_to_identical_questions() -> None:
     twin = Question("twin", world.questions[0].text, (), ("p7",))
     world = QuestionSet("twins", world.passages, (*world.questions, twin))
     data = replace(make_unsplit_data(world), marked=((world.questions[0].id, "p7"), ("twin", "p0"), ("twin", "p9")))
-    assert marked_rows(data) == {20: [9]}
+    assert examples.marked_rows(data) == {20: [9]}
 
 
 @pytest.mark.parametrize("first", [1, 3])
 def test_mines_marked_passages_regardless_of_options(first: int) -> None:
     data = marked(("q4", "p5"), ("q3", "p2"))
     options = make_options(1, negatives_first=first, negatives_last=3, negatives_margin=0.9)
-    mined = mine_negatives(options, data)
+    mined = examples.mine_negatives(options, data)
     assert mined.rows[3].tolist() == [4]
     assert mined.rows[2].tolist() == [1]
-    table = to_table(mined, data)
+    table = examples.to_table(mined, data)
     assert table[table["marked"]]["question_id"].tolist() == ["q3", "q4"]
-    others = mine_negatives(options, make_unsplit_data(small_set()))
+    others = examples.mine_negatives(options, make_unsplit_data(small_set()))
     rest = [row for row in range(6) if row not in (2, 3)]
     np.testing.assert_array_equal(mined.rows[rest], others.rows[rest])
 
@@ -363,17 +341,11 @@ def test_reads_plans_without_marks() -> None:
 @pytest.mark.slow
 def test_dense_negatives_are_nearest_passages() -> None:
     data = make_unsplit_data(small_set())
-    options = BiEncoderOptions(
-        objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
-        negatives=2,
-        negatives_from=NegativesFrom.DENSE,
-        negatives_last=3,
-        negatives_with_answer=True,
-    )
+    options = make_options(2, negatives_from=NegativesFrom.DENSE, negatives_last=3, negatives_with_answer=True)
     encoder = BiEncoder(find_model("starter"), data.texts)
     queries = [question.text for question in small_set().questions]
     cosines = encoder.encode_questions(queries) @ encoder.encode_passages(data.texts).T
-    mined = mine_negatives(options, data)
+    mined = examples.mine_negatives(options, data)
     for row, question in enumerate(small_set().questions):
         near = np.argsort(-cosines[row], kind="stable")[:3].tolist()
         relevant = {small_set().row_of_passage[id_] for id_ in question.relevant}
@@ -389,8 +361,8 @@ def test_dense_negatives_are_nearest_passages() -> None:
 def test_hybrid_negatives_fuse_ranks() -> None:
     data = make_training_data(find("sample"))
     options = make_options(5, negatives_from=NegativesFrom.HYBRID, negatives_with_answer=True)
-    hybrid = mine_negatives(options, data)
-    bm25 = mine_negatives(replace(options, negatives_from=NegativesFrom.BM25), data)
+    hybrid = examples.mine_negatives(options, data)
+    bm25 = examples.mine_negatives(replace(options, negatives_from=NegativesFrom.BM25), data)
     assert (hybrid.rows >= 0).mean() > 0.9
     assert (hybrid.rows != bm25.rows).any()
     # scores of reciprocal rank fusion of two: at most twice 1 / (60 + 1)

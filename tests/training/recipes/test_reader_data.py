@@ -153,40 +153,39 @@ def test_limits_validation_questions_with_and_without_answer() -> None:
     assert 4 < sum(map(is_unanswerable, validation.questions)) < 16
 
 
+def without_answers(question_set: QuestionSet, silent: set[str]) -> QuestionSet:
+    questions = list(question_set.questions)
+    for row, question in enumerate(questions):
+        if question.id in silent:
+            questions[row] = replace(question, answers=(), starts=())
+    return replace(question_set, questions=tuple(questions))
+
+
 def test_drops_questions_with_passage_but_no_answer() -> None:
     question_set = cue_set(20)
     silent = {question.id for number, question in enumerate(question_set.questions) if number % 2}
-    questions = tuple(
-        replace(candidate, answers=(), starts=()) if candidate.id in silent else candidate
-        for candidate in question_set.questions
-    )
-    data = ReaderTrainingData.from_question_set(replace(question_set, questions=questions), SHARES, OPTIONS)
+    data = ReaderTrainingData.from_question_set(without_answers(question_set, silent), SHARES, OPTIONS)
     assert not silent & ids((*data.train.questions, *data.validation.questions))
-    single_answered = tuple(
-        replace(candidate, answers=(), starts=()) if candidate.id != "q0" else candidate
-        for candidate in question_set.questions
-    )
+    single_answered = without_answers(question_set, ids(question_set.questions[1:]))
     with pytest.raises(TrainingError) as caught:
-        ReaderTrainingData.from_question_set(replace(question_set, questions=single_answered), SHARES, OPTIONS)
+        ReaderTrainingData.from_question_set(single_answered, SHARES, OPTIONS)
     assert caught.value.code == "too_few"
 
 
 def test_rejects_set_without_answers() -> None:
-    questions = tuple(replace(question, answers=(), starts=()) for question in cue_set(5).questions)
+    question_set = cue_set(5)
     with pytest.raises(OptionError) as caught:
-        READER_FAMILY.check(replace(cue_set(5), questions=questions), OPTIONS)
+        READER_FAMILY.check(without_answers(question_set, ids(question_set.questions)), OPTIONS)
     assert (caught.value.option, caught.value.code) == ("data", "no_answers")
 
 
 def test_samples_no_negatives_for_unanswerable_questions() -> None:
     data = ReaderTrainingData.from_question_set(cue_set(20, 20), SHARES, OPTIONS)
-    options = replace(OPTIONS, negatives=2)
-    rows = mine_negatives(options, data).rows
+    mined = mine_negatives(replace(OPTIONS, negatives=2), data)
     unanswerable = np.array([is_unanswerable(question) for question in data.train.questions])
-    assert (rows[unanswerable] == NOT_FOUND).all()
-    assert (rows[~unanswerable] != NOT_FOUND).any()
-    unanswerable = {question.id for question in data.train.questions if is_unanswerable(question)}
-    assert not set(to_table(mine_negatives(options, data), data)["question_id"]) & unanswerable
+    assert (mined.rows[unanswerable] == NOT_FOUND).all()
+    assert (mined.rows[~unanswerable] != NOT_FOUND).any()
+    assert not set(to_table(mined, data)["question_id"]) & ids(filter(is_unanswerable, data.train.questions))
 
 
 def test_uses_marked_passages_of_unanswerable_questions() -> None:

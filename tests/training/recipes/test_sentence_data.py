@@ -104,17 +104,13 @@ def test_makes_triples_of_labelled_pairs() -> None:
     first, second, labels = (list(column) for column in zip(*rows, strict=True))
     pairs = PairSet.from_columns("nli", PairKind.LABELLED, [first, second], labels)
     sentences, triples, relevance = make_triples(pairs)
-    assert [tuple(sentences[sentence_row] for sentence_row in row) for row in triples] == [
-        ("a", "a follows", "a is wrong"),
-        ("a", "a follows too", "a is never"),
-        ("a", "a also follows", "a is wrong"),
-    ]
-    position = sentences.index
+    expected = [("a follows", "a is wrong"), ("a follows too", "a is never"), ("a also follows", "a is wrong")]
+    assert [tuple(sentences[column] for column in row) for row in triples] == [("a", *pair) for pair in expected]
     relevant = {(sentences[row], sentences[column]) for row, column in zip(*relevance.nonzero(), strict=True)}
     entailed = {(premise, other) for premise, other, label in rows if label is Label.ENTAILMENT}
     assert relevant == entailed | {(sentence_row, sentence_row) for sentence_row in sentences}
     assert relevance.shape == (len(sentences),) * 2
-    assert position("a") == triples[0, 0]
+    assert sentences.index("a") == triples[0, 0]
 
 
 def test_metrics_match_other_libraries_and_round_trip() -> None:

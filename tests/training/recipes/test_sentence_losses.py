@@ -169,13 +169,13 @@ def test_cross_encoder_losses_match_formulas(objective: CrossSentenceObjective) 
     with torch.no_grad():
         actual = cross_sentence_loss(cross_encoder, objective)([first, second], right)
         logits = cross_encoder(cross_encoder.preprocess(list(zip(first, second, strict=True))))["scores"]
-    expected = {
-        CrossSentenceObjective.BINARY_CROSS_ENTROPY: lambda: functional.binary_cross_entropy_with_logits(
-            logits.flatten(), right
-        ),
-        CrossSentenceObjective.MSE: lambda: functional.mse_loss(logits.flatten().sigmoid(), right),
-        CrossSentenceObjective.CROSS_ENTROPY: lambda: functional.cross_entropy(logits, right.long()),
-    }[objective]()
+    match objective:
+        case CrossSentenceObjective.BINARY_CROSS_ENTROPY:
+            expected = functional.binary_cross_entropy_with_logits(logits.flatten(), right)
+        case CrossSentenceObjective.MSE:
+            expected = functional.mse_loss(logits.flatten().sigmoid(), right)
+        case _:
+            expected = functional.cross_entropy(logits, right.long())
     assert float(actual) == pytest.approx(float(expected), abs=1e-6)
 
 
@@ -220,9 +220,9 @@ def test_saves_selected_pooling(pooling: SentencePooling, tmp_path: Any) -> None
         states = model()[0].auto_model(**tokens, output_hidden_states=True).hidden_states
     mask = tokens["attention_mask"][:, :, None]
     first_and_last = (states[1] + states[-1]) / 2
+    mean = (states[-1] * mask).sum(1) / mask.sum(1)
     expected = {
-        SentencePooling.BASE: (states[-1] * mask).sum(1) / mask.sum(1),
-        SentencePooling.MEAN: (states[-1] * mask).sum(1) / mask.sum(1),
+        **dict.fromkeys((SentencePooling.BASE, SentencePooling.MEAN), mean),
         SentencePooling.CLS: states[-1][:, 0],
         SentencePooling.MAX: states[-1].masked_fill(mask == 0, -1e9).amax(1),
         SentencePooling.FIRST_LAST_AVERAGE: (first_and_last * mask).sum(1) / mask.sum(1),

@@ -1,5 +1,6 @@
 """Trainings of tiny models on pairs: stopping, resuming, estimates, cards and use."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,12 @@ from tests.training.recipes.sentence_worlds import (
     SETS,
     create_pair_run,
     make_labelled_pairs,
-    make_plan,
     make_scored_pairs,
     make_topic_pairs,
     tiny_base,
     tiny_bi_encoder,
 )
-from tests.training.test_resume import assert_alike, stopped_at
+from tests.training.test_resume import assert_alike, train_whole_and_stopped
 from tests.training.worlds import create_planned_run as planned_ranker
 from tests.training.worlds import in_workspace, read_logged, shuffled, train_to_end
 
@@ -60,17 +60,14 @@ CASES += [(SENTENCE_CROSS_ENCODER, objective) for objective in CrossSentenceObje
 
 
 def run_of(kind: str, objective: Any, **options: Any) -> Run:
-    teacher = {"teacher": tiny_bi_encoder()} if objective is SentenceObjective.DISTILLATION else {}
-    pairs = SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]]()
-    return create_pair_run(pairs, kind, objective=objective, **teacher, **options)
+    options |= {"teacher": tiny_bi_encoder()} if objective is SentenceObjective.DISTILLATION else {}
+    return create_pair_run(SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]](), kind, objective=objective, **options)
 
 
 @pytest.mark.parametrize(("kind", "objective"), CASES)
 def test_resumes_identically_after_stop(kind: str, objective: Any) -> None:
-    whole, run = (run_of(kind, objective, epochs=1.5, evaluation_steps=2, save_steps=2) for _ in range(2))
-    train_to_end(whole)
-    stopped_at(run, 3)
-    train_to_end(run)
+    plan = partial(run_of, kind, objective, epochs=1.5, evaluation_steps=2, save_steps=2)
+    whole, run = train_whole_and_stopped(plan, 3)
     assert whole.status().step > 3
     assert_alike(run, whole, "eval_loss")
 
@@ -151,11 +148,9 @@ def test_sts_continues_from_nli() -> None:
     before = load_bi_encoder(find_model(first.id), []).encode(["한강은 서울을"])
     base = load_bi_encoder(find_model(second.plan().options.base), [])
     np.testing.assert_array_equal(base.encode(["한강은 서울을"]), before)
-    assert second.scores()["before"]["spearman"] == pytest.approx(
-        get_recipe(KIND)(second.plan().options, load_training_data(second.plan()))
-        .evaluate(find_model(first.id))
-        .means()["validation"]["spearman"]
-    )
+    recipe = get_recipe(KIND)(second.plan().options, load_training_data(second.plan()))
+    expected = recipe.evaluate(find_model(first.id)).means()["validation"]["spearman"]
+    assert second.scores()["before"]["spearman"] == pytest.approx(expected)
 
 
 def test_cross_encoder_predicts_named_labels() -> None:
@@ -208,10 +203,9 @@ def test_supports_general_training_options(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("kind", "objective"), CASES)
 def test_estimate_counts_steps(kind: str, objective: Any) -> None:
-    teacher = {"teacher": tiny_bi_encoder()} if objective is SentenceObjective.DISTILLATION else {}
-    pairs = SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]]()
-    result = estimate(make_plan(kind, pairs, objective=objective, **teacher))
-    rows = len(load_training_data(make_plan(kind, pairs, objective=objective, **teacher)).train)
+    plan = run_of(kind, objective).plan()
+    result = estimate(plan)
+    rows = len(load_training_data(plan).train)
     examples = rows // 3 if objective is SentenceObjective.SIMCSE_SUPERVISED else rows
     if objective is not SentenceObjective.SIMCSE_UNSUPERVISED and objective is not SentenceObjective.TSDAE:
         assert result.steps == -(-examples // 8)

@@ -94,19 +94,15 @@ def test_ignores_masked_tokens() -> None:
         assert task == ("query" if features["is_question"] else "document")
         return {name: features[name] for name in ("token_embeddings", "attention_mask")}
 
+    def make_features(embeddings: Any, mask: list[list[int]], *, is_question: bool) -> dict[str, Any]:
+        tensors = {"token_embeddings": torch.tensor(embeddings), "attention_mask": torch.tensor(mask)}
+        return tensors | {"is_question": is_question}
+
     first = [1.0, 0.0]
     second = [0.0, 1.0]
-    questions = {
-        "is_question": True,
-        "token_embeddings": torch.tensor([[first, second], [second, first]]),
-        "attention_mask": torch.tensor([[1, 1], [1, 0]]),
-    }
-    passages = {
-        "is_question": False,
-        "token_embeddings": torch.tensor([[first, second], [first, first], [second, first]]),
-        "attention_mask": torch.tensor([[1, 0], [0, 0], [0, 1]]),
-    }
-    scores = mean_max_sims(tokens, questions, passages)
+    questions = make_features([[first, second], [second, first]], [[1, 1], [1, 0]], is_question=True)
+    texts = [[first, second], [first, first], [second, first]]
+    scores = mean_max_sims(tokens, questions, make_features(texts, [[1, 0], [0, 0], [0, 1]], is_question=False))
     torch.testing.assert_close(scores, torch.tensor([[0.5, 0.5, 0.5], [0.0, 0.0, 0.0]]))
 
 

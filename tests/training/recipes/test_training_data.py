@@ -15,7 +15,7 @@ from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoder
 from mrc_workbench.training.recipes import training_data as training_data_module
 from mrc_workbench.training.recipes.examples import encoder_examples, mine_negatives
 from tests.doubles import small_set
-from tests.training.worlds import make_training_data, misleading_set
+from tests.training.worlds import make_training_data, measures_of_ranks, misleading_set
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +105,10 @@ def test_bm25_baseline_reuses_analyzed_questions(sample: QuestionSet, monkeypatc
 
 
 def test_limits_measured_questions(sample: QuestionSet) -> None:
-    whole, limited, again, other = (
-        [q.id for q in make_training_data(sample, SplitOptions(seed=seed), options).validation.questions]
-        for seed, options in (
-            (0, CrossEncoderOptions(evaluation_limit=0)),
-            (0, CrossEncoderOptions(evaluation_limit=7)),
-            (0, BiEncoderOptions(evaluation_limit=7)),
-            (0, CrossEncoderOptions(evaluation_limit=48)),
-        )
-    )
+    limits = [(CrossEncoderOptions, 0), (CrossEncoderOptions, 7), (BiEncoderOptions, 7), (CrossEncoderOptions, 48)]
+    options = [kind(evaluation_limit=limit) for kind, limit in limits]
+    data = [make_training_data(sample, options=limited_options) for limited_options in options]
+    whole, limited, again, other = ([question.id for question in part.validation.questions] for part in data)
     assert len(whole) == 48
     assert len(limited) == 7
     assert limited == again == [id_ for id_ in whole if id_ in limited]
@@ -179,14 +174,7 @@ def test_bm25_scores_match_retrieval_evaluation(sample: QuestionSet) -> None:
     rows = [sample.row_of_passage[q.relevant[0]] for q in data.validation.questions]
     pairs = zip(rankings.tolist(), rows, strict=True)
     ranks = [ranking.index(relevant_row) + 1 if relevant_row in ranking else 0 for ranking, relevant_row in pairs]
-    expected = {
-        "recall@1": np.mean([rank == 1 for rank in ranks]),
-        "recall@5": np.mean([0 < rank <= 5 for rank in ranks]),
-        "recall@10": np.mean([rank > 0 for rank in ranks]),
-        "mrr@10": np.mean([1 / rank if rank else 0 for rank in ranks]),
-        "ndcg@10": np.mean([1 / np.log2(rank + 1) if rank else 0 for rank in ranks]),
-    }
-    assert data.first_stage_scores.validation.means() == pytest.approx(expected, abs=1e-12)
+    assert data.first_stage_scores.validation.means() == pytest.approx(measures_of_ranks(ranks), abs=1e-12)
 
 
 @pytest.mark.slow
@@ -213,7 +201,5 @@ def test_passages_omit_text_of_synthetic_questions(sample: QuestionSet, by: Ques
 @pytest.mark.slow
 def test_splits_synthetic_questions_like_their_source(sample: QuestionSet) -> None:
     synthetic = generate_questions(sample, GenerationOptions()).question_set
-    source_data, synthetic_data = (
-        make_training_data(question_set, SplitOptions(), BiEncoderOptions()) for question_set in (sample, synthetic)
-    )
+    source_data, synthetic_data = (make_training_data(question_set) for question_set in (sample, synthetic))
     assert source_data.is_trainable.tolist() == synthetic_data.is_trainable.tolist()
