@@ -9,6 +9,7 @@ import pytest
 from mrc_workbench.data.workspace import PROJECT
 from tests.labs.copies import copy_program, run_commands, run_python
 
+pytestmark = pytest.mark.slow
 ARCHITECTURE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
 LAB = {  # the documented lab, with a fraction
     "__init__.py": '"""How long the passages of a dataset are."""\n',
@@ -62,7 +63,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = ("lengths", "run", "--data", "sample", "--bars", "2")
@@ -83,14 +83,12 @@ def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path
     (stored,) = json.loads(listed)
     assert json.loads(again) == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))
     changes = (("rename", stored["key"], "two bars"), ("show", "two bars"), ("delete", "two bars"))
-    _, displayed, _, listed = run_commands(
-        program, *(("lengths", *words) for words in changes), listing, workspace=tmp_path
-    )
+    commands = (*(("lengths", *words) for words in changes), listing)
+    _, displayed, _, listed = run_commands(program, *commands, workspace=tmp_path)
     assert "share (%)" in displayed
     assert json.loads(listed) == []
 
 
-@pytest.mark.slow
 def test_refused_options_name_the_field(program: Path, tmp_path: Path) -> None:
     words = ("-m", "mrc_workbench", "lengths", "run", "--data", "sample", "--bars", "0")
     done = run_python(program, *words, workspace=tmp_path)
@@ -99,7 +97,6 @@ def test_refused_options_name_the_field(program: Path, tmp_path: Path) -> None:
     assert "greater than or equal to 1" in done.stderr
 
 
-@pytest.mark.slow
 def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, tmp_path: Path) -> None:
     (program / "page.py").write_text(PAGE, encoding="utf-8")
     done = run_python(program, "page.py", workspace=tmp_path)

@@ -58,19 +58,9 @@ def test_user_finds_own_and_shared_runs_by_id(folders: dict[str, Path], monkeypa
 def test_user_cannot_use_paths(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [
-        *(str(folder) for folder in folders.values()),
-        str(folders["bob"] / "model"),
-        "models/secret/model",
-        "./models/secret",
-        f"../{BOB}/runs/{RUN}-bob",
-        f"../../{BOB}/runs/{RUN}-bob",
-        f"../../../runs/{RUN}-shared",
-        f"{RUN}-alice/../{RUN}-alice",
-        f"{RUN}-bob",
-        "..",
-        ".",
-        "~",
-        "",
+        *map(str, [*folders.values(), folders["bob"] / "model"]),
+        *("models/secret/model", "./models/secret", f"../{BOB}/runs/{RUN}-bob", f"../../{BOB}/runs/{RUN}-bob"),
+        *(f"../../../runs/{RUN}-shared", f"{RUN}-alice/../{RUN}-alice", f"{RUN}-bob", "..", ".", "~", ""),
     ]
     with acting_as(ALICE):
         for path in paths:

@@ -16,14 +16,8 @@ from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
 ADDRESSES = (
-    "",
-    "localhost:8000",
-    "file:///etc/passwd",
-    "http://",
-    "http://[",
-    "ftp://a.b",
-    "http://a:99999",
-    "http://a\nb",
+    *("", "localhost:8000", "file:///etc/passwd"),
+    *("http://", "http://[", "ftp://a.b", "http://a:99999", "http://a\nb"),
 )
 entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=6)
 HTML = {"content-type": "text/html"}
@@ -207,15 +201,10 @@ def test_closing_stream_ends_connection() -> None:
 
 
 def test_retries_transient_errors_before_first_piece() -> None:
-    passing = iter(
-        [
-            Reply(429, {"error": {"message": "slow down"}}, AT_ONCE),
-            Reply(429, {"error": {"message": "slow down"}}, {"retry-after": "0.01"}),
-            Reply(500, {"error": {"message": "my fault"}}, AT_ONCE),
-            Reply(503, "<html>", {**HTML, **AT_ONCE}),
-        ]
-    )
-    with chat_server(lambda _: next(passing, None) or "서울") as server:
+    replies: list[str | Reply] = [Reply(429, {"error": {}}, headers) for headers in (AT_ONCE, {"retry-after": "0.01"})]
+    replies += [Reply(500, {"error": {}}, AT_ONCE), Reply(503, "<html>", {**HTML, **AT_ONCE}), "서울"]
+    passing = iter(replies)
+    with chat_server(lambda _: next(passing)) as server:
         assert stream_answer(server).text == "서울"
     assert len(server.requests) == 5
 

@@ -128,7 +128,7 @@ def test_rejects_base_as_reader_or_reranker(tmp_path: Path) -> None:
     ],
 )
 def test_rejects_impossible_configuration(
-    file: str, values: dict[str, object], code: str, folders: dict[str, Path]
+    file: str, values: dict[str, Any], code: str, folders: dict[str, Path]
 ) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], file, **values)

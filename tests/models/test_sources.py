@@ -14,7 +14,7 @@ import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.models.encoders import BiEncoder
-from mrc_workbench.models.files import ModelError, hub_revision
+from mrc_workbench.models.files import ModelError, hub_revision, require_safetensors
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.models.vectors import reading_costs
 from tests.doubles import raises_failure
@@ -203,9 +203,8 @@ def test_never_runs_code_of_model(kind: str, tmp_path: Path) -> None:
 
 
 def test_trust_remote_code_is_never_set() -> None:
-    paths = [
-        path for folder in ("labs", "models", "retrieval", "training") for path in (PROJECT / folder).rglob("*.py")
-    ]
+    folders = [PROJECT / name for name in ("labs", "models", "retrieval", "training")]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     assert len(paths) > 10
     assert not [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "trust_remote_code"]
@@ -224,3 +223,21 @@ def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="safetensors"):
         BiEncoder(find_model(str(folder)), []).encode_passages(SENTENCES)
     assert time.perf_counter() - start < 30
+
+
+def test_refuses_pickled_modules_of_hub_model_without_downloading_transformer(tmp_path: Path) -> None:
+    listed = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}]
+    (tmp_path / "modules.json").write_text(json.dumps(listed), encoding="utf-8")
+    files = {"modules.json": tmp_path / "modules.json", "2_Dense/pytorch_model.bin": tmp_path / "x"}
+    requested_files: list[str] = []
+
+    def find(name: str) -> Path | None:
+        requested_files.append(name)
+        return files.get(name)
+
+    with pytest.raises(ModelError, match=r"2_Dense/pytorch_model\.bin"):
+        require_safetensors("owner/name", find, is_folder=False)
+    assert "model.safetensors" not in requested_files
+    assert "pytorch_model.bin" not in requested_files
+    files |= {"2_Dense/model.safetensors": tmp_path}
+    require_safetensors("owner/name", files.get, is_folder=False)

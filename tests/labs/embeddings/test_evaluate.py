@@ -162,9 +162,7 @@ def test_rejects_incomplete_folder(scored: EncoderEvaluation, tmp_path: Path) ->
         results.load(tmp_path)
 
 
-def test_json_has_metrics_with_intervals(
-    scored: EncoderEvaluation, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_json_has_intervals(scored: EncoderEvaluation, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     save_pairs(scored_pairs())
     arguments = ["evaluate", "--data", "counted", "--model", "starter", "--json", "--out", str(tmp_path / "out")]
     assert main(["embeddings", *arguments]) == 0

@@ -93,7 +93,7 @@ def test_finds_every_occurrence_also_in_decomposed_text(network: TransformerMode
         ("배", ["배"] * (layers.MAX_SENTENCES + 1), "many_sentences"),
     ],
 )
-def test_rejects_invalid_word_or_sentences(
+def test_rejects_invalid_word_or_sentence(
     network: TransformerModel, word: str, sentences: list[str], code: str
 ) -> None:
     with raises_failure(code) as caught:
@@ -139,16 +139,14 @@ def fractions_by_target(head_attention: layers.HeadAttention) -> dict[layers.Att
 
 
 def test_attention_fractions_match_by_hand() -> None:
-    weights = np.array(
-        [
-            [0.2, 0.2, 0.2, 0.2, 0.2],  # [CLS] does not count
-            [0.5, 0.1, 0.2, 0.1, 0.1],
-            [0.0, 0.6, 0.3, 0.1, 0.0],
-            [0.1, 0.1, 0.4, 0.3, 0.1],
-            [0.2, 0.2, 0.2, 0.2, 0.2],
-        ]
-    )
-    attention = layers.SentenceAttention(LONG_TOKENS, weights[None, None])
+    weights = [
+        [0.2, 0.2, 0.2, 0.2, 0.2],  # [CLS] does not count
+        [0.5, 0.1, 0.2, 0.1, 0.1],
+        [0.0, 0.6, 0.3, 0.1, 0.0],
+        [0.1, 0.1, 0.4, 0.3, 0.1],
+        [0.2, 0.2, 0.2, 0.2, 0.2],
+    ]
+    attention = layers.SentenceAttention(LONG_TOKENS, np.array([[weights]]))
     fractions = fractions_by_target(layers.attention_by_head([attention]))
     assert fractions == {
         layers.AttentionTarget.PREVIOUS: pytest.approx((0.5 + 0.6 + 0.4) / 3),

@@ -84,9 +84,8 @@ def test_loads_stored_evaluation_without_cache(data: StoredSet, monkeypatch: pyt
     (theirs,) = result.readers
     assert_same(ours, theirs)
     assert ours.by_retriever["BM25"].answers(1) == theirs.by_retriever["BM25"].answers(1)
-    assert (
-        loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].by_depth.exact[:, 1].mean()
-    )
+    exact = theirs.by_retriever["BM25"].by_depth.exact
+    assert loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == exact[:, 1].mean()
     (folder / "comparison").rename(folder / "found")  # its earlier name
     assert study.load(folder, SET).scores == loaded.scores
     monkeypatch.setattr(study.comparison_store, "save_comparison", lambda *_: pytest.fail("interrupted"))

@@ -148,9 +148,7 @@ def unpublished_set() -> StoredPairs:
     return save_pairs(PairSet.from_columns("unpublished", pairs.kind, texts, pairs.values, scale=pairs.scale))
 
 
-def test_offers_existing_bi_encoders_with_distinct_names(
-    unpublished_set: StoredPairs,
-) -> None:
+def test_offers_existing_bi_encoders_with_distinct_names(unpublished_set: StoredPairs) -> None:
     run = worlds.create_finished_run(unpublished_set)
     worlds.create_finished_run(unpublished_set, kind="cross-encoder")
     add_model("a/model")
@@ -173,9 +171,8 @@ def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -
     assert page_module.has_seen(run, unpublished_set, Part.ALL)
     assert not page_module.has_seen(run, unpublished_set, Part.TEST)
     assert not page_module.has_seen(run, save_pairs(worlds.scored_set()), Part.TRAIN)
-    assert page_module.has_seen(
-        worlds.create_finished_run(unpublished_set, SplitOptions(seed=1)), unpublished_set, Part.TEST
-    )
+    other_split = worlds.create_finished_run(unpublished_set, SplitOptions(seed=1))
+    assert page_module.has_seen(other_split, unpublished_set, Part.TEST)
     published = save_pairs(worlds.scored_set())  # all of it published for testing
     assert not page_module.has_seen(worlds.create_finished_run(published, SplitOptions(seed=1)), published, Part.TEST)
 

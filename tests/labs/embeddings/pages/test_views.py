@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,9 +37,7 @@ def open_view(data: StoredPairs, view: str, **address: str) -> AppTest:
     return opened(page, pairs=data.key, models=f"starter|{HUB}", look=view, **address)
 
 
-def store_task(
-    request: results.EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, object]
-) -> None:
+def store_task(request: results.EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, Any]) -> None:
     folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     save_arrays(folder / "arrays.npz", arrays)
@@ -166,9 +165,7 @@ def test_umap_starts_by_button(data: StoredPairs, monkeypatch: pytest.MonkeyPatc
     assert EN["embeddings.no_umap"] in texts(open_view(data, "map", projection="umap"))
 
 
-def test_cost_starts_by_button_and_marks_extrapolation(
-    data: StoredPairs, started: list[results.EmbeddingRequest]
-) -> None:
+def test_cost_starts_by_button_and_is_extrapolated(data: StoredPairs, started: list[results.EmbeddingRequest]) -> None:
     app = open_view(data, "cost")
     assert started == []
     request = results.CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)

@@ -193,9 +193,8 @@ def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:
 
 def test_outcome_chart_stacks_outcomes_in_order() -> None:
     labels = {"right": "right", "outranked": "outranked", "read wrong": "misread", "not found": "not_found"}
-    table = pd.DataFrame(
-        {"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "fraction": [0.4, 0.3, 0.2, 0.1]}
-    )
+    counts = {"count": [4, 3, 2, 1], "fraction": [0.4, 0.3, 0.2, 0.1]}
+    table = pd.DataFrame({"retriever": "one", "label": [*labels], **counts})
     (bars,) = layers(results.outcome_chart(table, order=["one"], outcomes=labels, x="share"))
     scale = bars["encoding"]["color"]["scale"]
     assert scale == {"domain": [*labels], "range": [*results.OUTCOME_COLOURS.values()]}
