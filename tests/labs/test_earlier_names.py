@@ -50,9 +50,7 @@ def test_reads_earlier_fields(kind: Any, earlier: Any, current: Any, caplog: pyt
     assert len(caplog.messages) == len(current)
 
 
-def test_opens_earlier_evaluation_of_readers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_opens_earlier_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
     result = evaluate(experiment_of(save_question_set(SET), "starter"), SET)
     study.save_result(result, tmp_path)

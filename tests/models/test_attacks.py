@@ -33,6 +33,8 @@ ODD: tuple[object, ...] = (
     *("x", "", None, True, -1, 0, 1.5, 10**12, float("nan"), [], [[]], {}, {"a": "b"}, "a" * 10_000),
     *(["query", 3], {"x": {}}, "os.system", "sentence_transformers.nowhere.Nothing"),
 )
+WRONG_TYPES = {"add_cross_attention": "x", "hidden_act": 3, "layer_norm_eps": "x", "auto_map": {"AutoModel": "a.B"}}
+UNKNOWN_MODULES = ("", 3, None, "os.system", "no.such.Module", f"{MODULES}.Nothing", "sentence_transformers")
 
 
 class Canary:
@@ -157,9 +159,8 @@ FILES = (
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", IRREGULAR)
-def test_refuses_irregular_files(kind: str, name: str, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
-    path = tmp_path / "copy" / name
+def test_refuses_irregular_files(kind: str, name: str, model: Path, tmp_path: Path) -> None:
+    path = model / name
     other = tmp_path / "other"
     if path.exists():
         path.rename(other)
@@ -232,45 +233,35 @@ def test_loads_or_refuses_odd_values(seed: int, folder: Path, late: Path, tmp_pa
     loads_or_is_refused(model, load_token_encoder if is_late else load_bi_encoder)
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"add_cross_attention": "x"},
-        {"hidden_act": 3},
-        {"layer_norm_eps": "x"},
-        {"auto_map": {"AutoModel": "code.Model"}},
-    ],
-)
-def test_refuses_configuration_of_wrong_types(changed: dict[str, object], model: Path) -> None:
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_refuses_configuration_of_wrong_types(name: str, model: Path) -> None:
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    (model / "config.json").write_text(json.dumps(config | changed), encoding="utf-8")
+    (model / "config.json").write_text(json.dumps(config | {name: WRONG_TYPES[name]}), encoding="utf-8")
     loads_or_is_refused(model, load_bi_encoder)
 
 
-@pytest.mark.parametrize(
-    "type_", ["", 3, None, "os.system", "no.such.Module", f"{MODULES}.Nothing", "sentence_transformers"]
-)
+@pytest.mark.parametrize("type_", UNKNOWN_MODULES)
 def test_refuses_unknown_module_type(type_: Any, model: Path) -> None:
     add_module(model, type_, "1_Pooling")
     assert not loads_or_is_refused(model, load_bi_encoder)
 
 
-@pytest.mark.parametrize("change", ["missing", "shape", "empty", "truncated", "length"])
-def test_refuses_mismatched_layer_weights(change: str, late: Path, tmp_path: Path) -> None:
+Damage = Callable[[Path, Any], object]
+DAMAGES: dict[str, Damage] = {
+    "missing": lambda path, values: save_file({"other": values}, path),
+    "shape": lambda path, values: save_file({"layer_weights": values.repeat(3)}, path),
+    "empty": lambda path, _: save_file({}, path),
+    "truncated": lambda path, _: path.write_bytes(path.read_bytes()[:-4]),
+    "length": lambda path, _: path.write_bytes(struct.pack("<Q", 1 << 62) + path.read_bytes()[8:]),
+}
+
+
+@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES)
+def test_refuses_mismatched_layer_weights(change: Damage, late: Path, tmp_path: Path) -> None:
     model = copied(late, tmp_path)
     (weights,) = model.glob("*_WeightedLayerPooling/model.safetensors")
     (values,) = load_file(weights).values()
-    match change:
-        case "missing":
-            save_file({"other": values}, weights)
-        case "shape":
-            save_file({"layer_weights": values.repeat(3)}, weights)
-        case "empty":
-            save_file({}, weights)
-        case "truncated":
-            weights.write_bytes(weights.read_bytes()[:-4])
-        case "length":
-            weights.write_bytes(struct.pack("<Q", 1 << 62) + weights.read_bytes()[8:])
+    change(weights, values)
     assert not loads_or_is_refused(model, load_token_encoder)
 
 

@@ -143,17 +143,13 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return transformers.AutoTokenizer.from_pretrained(build(tmp_path_factory.mktemp("model") / "tiny"))
 
 
-def cut(tokenizer: Any, question: str, passage: str, length: int, overlap: int) -> list[np.ndarray]:
-    tokens = SpanTokens(tokenizer, 512, SpanOptions(length, overlap), "tiny")
-    return [window.ids for window in tokens.windows(question, passage)]
-
-
 @settings(max_examples=60, deadline=None)
 @given(question=st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), passage=TEXT.filter(bool))
 def test_windows_equal_library_windows(tokenizer: Any, question: str, passage: str) -> None:
     options = {"max_length": 32, "stride": 8, "return_overflowing_tokens": True}
     encoded = tokenizer(question, passage, truncation="only_second", **options)
-    assert [ids.tolist() for ids in cut(tokenizer, question, passage, 32, 8)] == encoded["input_ids"]
+    windows = SpanTokens(tokenizer, 512, SpanOptions(32, 8), "tiny").windows(question, passage)
+    assert [window.ids.tolist() for window in windows] == encoded["input_ids"]
 
 
 @settings(max_examples=60, deadline=None)

@@ -148,16 +148,7 @@ def test_reports_unreachable_unresponsive_and_unknowing_hub_quickly(models: Path
 
 
 @pytest.mark.slow
-def test_reads_stored_vectors_without_model(models: Path) -> None:
-    vectors = BiEncoder(find_model(str(models / BI_ENCODER)), []).encode_passages(SENTENCES)
-    again = BiEncoder(find_model(str(models / BI_ENCODER)), [])
-    np.testing.assert_array_equal(again.encode_passages(SENTENCES), vectors)
-    assert "model" not in vars(again)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_reports_progress_and_stores_vectors(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 2)
     source = find_model(str(models / BI_ENCODER))
     progress = []
@@ -174,8 +165,10 @@ def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest
     (passed, work) = encoder.meter.lap()
     assert passed >= first_load + work > work > 0
     again = BiEncoder(source, [])
-    again.encode_passages(SENTENCES)
+    np.testing.assert_array_equal(again.encode_passages(SENTENCES), in_blocks)
+    np.testing.assert_allclose(np.linalg.norm(in_blocks, axis=1), 1, atol=1e-6)
     again.encode_questions(SENTENCES[:3])
+    assert "model" not in vars(again)
     assert again.meter.load == pytest.approx(first_load)
     assert again.meter.lap()[1] == pytest.approx(work)
     assert encoder.meter.lap() == (0, 0)

@@ -1,7 +1,4 @@
-"""Evaluations of encoders on a set of pairs compared with values by hand, the command, and published results.
-
-Each shared evaluation has a failed model besides the starter.
-"""
+"""Evaluations of encoders on pairs, compared with values by hand; each shared evaluation has a failed model."""
 
 import json
 import math
@@ -40,16 +37,6 @@ def scored(progress: list[tuple[str, float]]) -> EncoderEvaluation:
 @pytest.fixture(scope="module")
 def labelled() -> EncoderEvaluation:
     return evaluate(labelled_pairs(), MODELS, Part.TEST)
-
-
-def is_same_evaluation(expected: EncoderEvaluation, actual: EncoderEvaluation) -> bool:
-    arrays = [(expected.rows, actual.rows), (expected.values, actual.values)]
-    for first, second in zip(expected.results, actual.results, strict=True):
-        arrays += [(first.cosines, second.cosines), (first.singular_values, second.singular_values)]
-        arrays += [(first.plane.points, second.plane.points), (first.plane.explained, second.plane.explained)]
-        if first.probe and second.probe:
-            arrays += [(first.probe.correct, second.probe.correct), (first.probe.confusion, second.probe.confusion)]
-    return expected.as_dict() == actual.as_dict() and all((a == b).all() for a, b in arrays)
 
 
 def test_metrics_of_scored_pairs_match_by_hand(scored: EncoderEvaluation, progress: list[tuple[str, float]]) -> None:
@@ -146,7 +133,15 @@ def test_rejects_empty_part() -> None:
 def test_evaluation_round_trip(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     evaluation = request.getfixturevalue(kind)
     results.save(evaluation, tmp_path)
-    assert is_same_evaluation(results.load(tmp_path), evaluation)
+    loaded = results.load(tmp_path)
+    assert loaded.as_dict() == evaluation.as_dict()
+    arrays = [(loaded.rows, evaluation.rows), (loaded.values, evaluation.values)]
+    for first, second in zip(loaded.results, evaluation.results, strict=True):
+        arrays += [(first.cosines, second.cosines), (first.singular_values, second.singular_values)]
+        arrays += [(first.plane.points, second.plane.points), (first.plane.explained, second.plane.explained)]
+        if first.probe and second.probe:
+            arrays += [(first.probe.correct, second.probe.correct), (first.probe.confusion, second.probe.confusion)]
+    assert all(np.array_equal(actual, expected) for actual, expected in arrays)
 
 
 def test_rejects_incomplete_folder(scored: EncoderEvaluation, tmp_path: Path) -> None:

@@ -134,13 +134,10 @@ def test_first_match_mostly_agrees_with_stored_offset(korquad: QuestionSet) -> N
 
 
 CASES = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
-KOREAN, ENGLISH, ANSWERS = (
-    [(label, case) for label, cases in CASES[part].items() for case in cases]
-    for part in ("korean", "english", "answers")
-)
+LABELLED = {part: [(label, case) for label in labels for case in labels[label]] for part, labels in CASES.items()}
 
 
-@pytest.mark.parametrize(("expected", "question"), [*KOREAN, *ENGLISH])
+@pytest.mark.parametrize(("expected", "question"), [*LABELLED["korean"], *LABELLED["english"]])
 def test_classifies_written_questions(expected: str, question: str) -> None:
     assert labels.classify_question_words([question]) == [expected]
 
@@ -149,7 +146,7 @@ def test_composes_decomposed_hangul() -> None:
     assert labels.classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == ["where"]
 
 
-@pytest.mark.parametrize(("expected", "answer"), ANSWERS)
+@pytest.mark.parametrize(("expected", "answer"), LABELLED["answers"])
 def test_classifies_answers(expected: str, answer: str) -> None:
     assert labels.classify_answer_kinds([answer]) == [expected]
 

@@ -45,11 +45,6 @@ def each(tokens: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
 
 
-def numbered(words: np.ndarray) -> np.ndarray:
-    """Words that are others in every row."""
-    return words + np.arange(len(words))[:, None] * words.shape[1]
-
-
 def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
     """Whether all tokens of every word are hidden, or none of them."""
     sizes = np.bincount(words)
@@ -71,7 +66,7 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
     tokens = batch(rng, 120)
     text = tokens >= 5
     words = masking.words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
-    numbers = numbered(words)
+    numbers = words + np.arange(len(words))[:, None] * words.shape[1]  # other words in every row
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     for _ in range(500):
         inputs, labels = hides.mask_tokens(tokens, words, rng)

@@ -167,7 +167,8 @@ def test_marks_morphemes_only_inside_words() -> None:
     marked = training.mark_morphemes(["세종대왕은 갔다.", "배가 🍎를 먹었다", "", "3.5km를"])
     visible = [text.replace(BOUNDARY, "|") for text in marked]
     assert visible == ["세종|대왕|은 갔|다.", "배|가 🍎를 먹|었|다", "", "3.5|km|를"]
-    assert training.mark_morphemes([f"배{BOUNDARY}가"]) == training.mark_morphemes(["배가"]) == training.mark_morphemes(["배가"])
+    unmarked = training.mark_morphemes(["배가"])
+    assert training.mark_morphemes([f"배{BOUNDARY}가"]) == training.mark_morphemes(["배가"]) == unmarked
 
 
 @pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.BPE, TokenizerKind.BYTE_BPE])
@@ -178,7 +179,8 @@ def test_training_is_deterministic(kind: TokenizerKind) -> None:
 def test_lowercase_is_optional() -> None:
     capital = "Café CAFÉ"
     for lowercase, expected in ((True, "cafécafé"), (False, "CaféCAFÉ")):
-        with training.gather_documents(Documents((capital * 1,) * 3), Sample(held_out=0.0, lowercase=lowercase)) as documents:
+        sample = Sample(held_out=0.0, lowercase=lowercase)
+        with training.gather_documents(Documents((capital,) * 3), sample) as documents:
             tokenizer = training.train_on(documents, TokenizerKind.BPE, 1_000).tokenizer
         pieces = tokenizer.encode(capital, add_special_tokens=False).tokens
         assert "".join(pieces).replace("▁", "") == expected
@@ -194,7 +196,8 @@ def test_tokenizes_longest_document() -> None:
 @pytest.mark.parametrize("kind", TokenizerKind)
 @pytest.mark.parametrize("text", ["하나", "a", "배가 배가", BOUNDARY, "\N{COMBINING ACUTE ACCENT}"])
 def test_trains_on_tiny_corpus(text: str, kind: TokenizerKind, split: PreTokenization) -> None:
-    trained_tokenizer = train(Documents((text,)), training.TokenizerOptions(kind, 1_000, Sample(split=split, held_out=0.0)))
+    options = training.TokenizerOptions(kind, 1_000, Sample(split=split, held_out=0.0))
+    trained_tokenizer = train(Documents((text,)), options)
     assert [trained_tokenizer.tokenizer.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert trained_tokenizer.tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
     assert tokenizers.PreparedTokenizer.from_trained(trained_tokenizer).pieces("") == []

@@ -62,8 +62,7 @@ def test_shows_training_path(data: StoredPairs) -> None:
     app = opened(page, pairs=learned.key, models=f"starter|{run.id}", look="space")
     assert EN["embeddings.path_help"] in texts(app)
     path = table_with(app, "step")
-    assert path["step"].tolist() == [0, 10]
-    assert path["alignment"].tolist() == [0.5, 0.25]
+    assert (path["step"].tolist(), path["alignment"].tolist()) == ([0, 10], [0.5, 0.25])
     assert set(path["model"]) == {"Mine"}
 
 

@@ -44,18 +44,14 @@ def open_with_question(question: str, retrievers: str = "BM25", **address: str) 
     return opened(page, q=question, retrievers=retrievers, **address)
 
 
-def widget_keys(app: AppTest) -> list[str]:
-    """Return the keys of all interactive elements."""
-    kinds = (app.button, app.text_input, app.selectbox, app.radio, app.checkbox)
-    return sorted(str(widget.key) for kind in kinds for widget in kind if widget.key)
-
-
 @pytest.mark.parametrize("address", [{}, {"q": QUESTIONS[0].text}, {"answers": "evaluate"}, {"reader": "../<b>"}])
 def test_offers_training_without_reader_or_model(data: StoredSet, address: dict[str, str]) -> None:
     app = opened(page, retrievers="BM25", **address)
     hub = ["answers_hub_model_name", "use_hub_model"]
     model = ["answers_address", "answers_model", "answers_secret"]
-    assert widget_keys(app) == sorted(["train_reader", "use_model", *hub, *model])
+    kinds = (app.button, app.text_input, app.selectbox, app.radio, app.checkbox)
+    keys = [str(widget.key) for kind in kinds for widget in kind if widget.key]
+    assert sorted(keys) == sorted(["train_reader", "use_model", *hub, *model])
     assert app.button(key="train_reader").label == "Train a reading model"
     assert (texts(app).count(EN["answers.needs_reader"]), len(app.info), len(app.warning)) == (1, 0, 0)
     assert 'class="results-head"' not in page_html(app)
