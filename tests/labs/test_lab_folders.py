@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,7 @@ def copy_program(folder: Path) -> Path:
 def run_python(program: Path, *words: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
     """Run Python in a copy of the program with a separate workspace."""
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "PYTHONPATH": str(program)}
-    options = {"cwd": program, "env": environment, "timeout": 120}
+    options: dict[str, Any] = {"cwd": program, "env": environment, "timeout": 120}
     return subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, **options)
 
 

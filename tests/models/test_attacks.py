@@ -22,7 +22,6 @@ from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
 MODULES = "sentence_transformers.sentence_transformer.modules"
-LATE = "late"
 LIBRARY_MODULES = ("Dense", "WeightedLayerPooling", "LSTM", "CNN", "LayerNorm", "WordEmbeddings", "StaticEmbedding")
 DEEP = "[" * 100_000 + "]" * 100_000
 CONFIGURATIONS = (
@@ -52,8 +51,8 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A late-interaction model with weights behind its transformer, as the library saves it."""
     model_folder = tmp_path_factory.mktemp("late")
     model = load_token_encoder(find_model(str(build_bi_encoder(model_folder / "base"))))
-    model.save_pretrained(str(model_folder / LATE), create_model_card=False)
-    return model_folder / LATE
+    model.save_pretrained(str(model_folder / "late"), create_model_card=False)
+    return model_folder / "late"
 
 
 def copied(folder: Path, target: Path) -> Path:

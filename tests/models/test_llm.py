@@ -15,10 +15,7 @@ from mrc_workbench.models import llm
 from mrc_workbench.models.llm_connection import RETRIES, Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
-ADDRESSES = (
-    *("", "localhost:8000", "file:///etc/passwd"),
-    *("http://", "http://[", "ftp://a.b", "http://a:99999", "http://a\nb"),
-)
+ADDRESSES = ("", "localhost:8000", "file:///etc", "http://", "http://[", "ftp://a.b", "http://a:99999", "http://a\nb")
 entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=6)
 HTML = {"content-type": "text/html"}
 TOO_LONG = {"error": {"message": "too long", "code": 400}}

@@ -19,6 +19,7 @@ from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.models.vectors import reading_costs
 from tests.doubles import raises_failure
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, running_server
+from tests.models.worlds import write_config
 from tests.tiny_models import SENTENCES, build_bi_encoder
 
 FAILURE = """
@@ -48,21 +49,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def a_model(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    return folder
-
-
 def test_finds_every_kind_of_source(tmp_path: Path) -> None:
     assert find_model("starter") == ModelSource(STARTER)
-    folder = a_model(tmp_path / "models" / "mine")
+    folder = write_config(tmp_path / "models" / "mine")
     assert find_model("models/mine", tmp_path) == ModelSource("models/mine", folder=folder.resolve())
     assert find_model(str(folder)) == ModelSource(str(folder), folder=folder.resolve())
-    trained = a_model(workspace() / "runs" / "2026-run" / "model")
+    trained = write_config(workspace() / "runs" / "2026-run" / "model")
     assert find_model("2026-run").folder == find_model(str(trained.parent)).folder == trained.resolve()
     assert find_model(CROSS_ENCODER_BASE, tmp_path) == ModelSource(CROSS_ENCODER_BASE, hub_id=CROSS_ENCODER_BASE)
-    own = a_model(tmp_path / CROSS_ENCODER_BASE)  # a folder goes before a hub id
+    own = write_config(tmp_path / CROSS_ENCODER_BASE)  # a folder goes before a hub id
     assert find_model(CROSS_ENCODER_BASE, tmp_path).folder == own.resolve()
 
 
@@ -117,7 +112,7 @@ def test_rejects_folder_without_model(reference: str, tmp_path: Path) -> None:
 
 
 def test_fingerprints_follow_content(tmp_path: Path) -> None:
-    folder = a_model(tmp_path / "mine")
+    folder = write_config(tmp_path / "mine")
     source = find_model(str(folder))
     first = source.fingerprint("corpus")
     assert first == find_model("mine", tmp_path).fingerprint("another corpus")

@@ -140,12 +140,10 @@ def test_loads_masked_language_model_as_untrained_splade(folders: dict[str, Path
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "without a head", "starter"])
 def test_rejects_models_that_cannot_be_sparse(kind: str, tmp_path: Path) -> None:
-    reference = STARTER
-    if kind == "bi-encoder":
-        reference = str(build_bi_encoder(tmp_path / "bi"))
-    elif kind == "without a head":
-        reference = str(build_bi_encoder(tmp_path / "bi"))
-        (tmp_path / "bi" / "modules.json").unlink()
+    folder = build_bi_encoder(tmp_path / "bi")
+    if kind == "without a head":
+        (folder / "modules.json").unlink()
+    reference = STARTER if kind == "starter" else str(folder)
     message = "no sparse encoder, and no masked language model"
     with raises_failure("not_sparse", ModelError, match=message, details={"model": reference}):
         load_sparse_encoder(find_model(reference))

@@ -41,29 +41,27 @@ def labelled() -> EncoderEvaluation:
 
 def test_metrics_of_scored_pairs_match_by_hand(scored: EncoderEvaluation, progress: list[tuple[str, float]]) -> None:
     pairs = scored_pairs()
-    evaluation = scored
     tested = pairs.at(np.flatnonzero(pairs.published == 2))
     sentences = list(dict.fromkeys([*tested.texts[0], *tested.texts[1]]))
     vectors = dict(zip(sentences, encode("starter", sentences, pairs.sentences).vectors, strict=True))
     first, second = (np.stack([vectors[text] for text in column]) for column in tested.texts)
     by_hand = (first * second).sum(axis=1)
-    metrics = evaluation.results[0].metrics
-    assert evaluation.part is Part.TEST
-    assert evaluation.rows.tolist() == np.flatnonzero(pairs.published == 2).tolist()
-    assert evaluation.results[0].cosines == pytest.approx(by_hand, abs=1e-6)
-    assert metrics["spearman"].value == pytest.approx(spearmanr(evaluation.results[0].cosines, tested.gold).statistic)
+    metrics = scored.results[0].metrics
+    assert scored.part is Part.TEST
+    assert scored.rows.tolist() == np.flatnonzero(pairs.published == 2).tolist()
+    assert scored.results[0].cosines == pytest.approx(by_hand, abs=1e-6)
+    assert metrics["spearman"].value == pytest.approx(spearmanr(scored.results[0].cosines, tested.gold).statistic)
     assert metrics["pearson"].value == pytest.approx(pearsonr(by_hand, tested.gold).statistic, abs=1e-6)
     is_positive = tested.gold >= 0.8
-    assert evaluation.positives == is_positive.sum() > 0
+    assert scored.positives == is_positive.sum() > 0
     distances = ((first - second) ** 2).sum(axis=1)
     assert metrics["alignment"].value == pytest.approx(distances[is_positive].mean(), abs=1e-5)
     all_vectors = np.stack([*vectors.values()]).astype(np.float64)
-    assert evaluation.results[0].plane.points == pytest.approx(project(all_vectors.astype(np.float32)).points)
-    assert evaluation.sentences == len(all_vectors)
+    assert scored.results[0].plane.points == pytest.approx(project(all_vectors.astype(np.float32)).points)
+    assert scored.sentences == len(all_vectors)
     assert metrics["uniformity"].value == pytest.approx(math.log(np.exp(-2 * pdist(all_vectors) ** 2).mean()), abs=1e-4)
     assert all(metric.low < metric.value < metric.high for metric in metrics.values())
-    assert progress[0] == ("starter", 0)
-    assert progress[-1] == ("", 1)
+    assert (progress[0], progress[-1]) == (("starter", 0), ("", 1))
 
 
 def test_failed_model_has_no_metrics(scored: EncoderEvaluation) -> None:
@@ -93,16 +91,15 @@ def test_compares_models_on_same_pairs(tmp_path: Path) -> None:
 
 def test_probes_labelled_pairs(labelled: EncoderEvaluation) -> None:
     pairs = labelled_pairs()
-    evaluation = labelled
-    result = evaluation.results[0]
+    result = labelled.results[0]
     assert result.probe is not None
-    assert evaluation.probe_part is Part.TEST
+    assert labelled.probe_part is Part.TEST
     assert result.metrics["nli_accuracy"].value == result.probe.correct.mean() > 0.8  # the last words give the label
     assert result.probe.trained_on.tolist() == np.bincount(pairs.values[split_pairs(pairs)[Part.TRAIN]]).tolist()
     assert result.probe.confusion.sum(axis=1).tolist() == [20, 20, 20]
-    assert evaluation.positives == 20
+    assert labelled.positives == 20
     assert not {"spearman", "pearson"} & set(result.metrics)
-    evaluated_on = evaluation.as_dict()["models"]["starter"]["probe"]["evaluated_on"]
+    evaluated_on = labelled.as_dict()["models"]["starter"]["probe"]["evaluated_on"]
     assert evaluated_on == dict.fromkeys(("entailment", "neutral", "contradiction"), 20)
 
 

@@ -27,8 +27,10 @@ from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tok
 from mrc_workbench.workbench.cli import main
 from tests.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared
+from tests.models.worlds import write_config
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
+OTHER_DATA = [(TEXTS[1:], {}), (TEXTS, {"lowercase": True}), (TEXTS, {"seed": 1}), (TEXTS, {"held_out": 0.2})]
 Training = tuple[str, str, int]  # split, kind and vocabulary
 SINGLE_TOKENIZER = TokenizerGrid((TokenizerKind.BPE,), (PreTokenization.WORDS,), (1_000,))
 TWO_SPLITS = replace(SINGLE_TOKENIZER, splits=tuple(PreTokenization))
@@ -85,10 +87,7 @@ def test_incremental_training_matches_training_at_once(trained: list[Training]) 
     assert len(trained) == 4
 
 
-@pytest.mark.parametrize(
-    ("texts", "changed"),
-    [(TEXTS[1:], {}), (TEXTS, {"lowercase": True}), (TEXTS, {"seed": 1}), (TEXTS, {"held_out": 0.2})],
-)
+@pytest.mark.parametrize(("texts", "changed"), OTHER_DATA)
 def test_trains_again_for_other_data(texts: list[str], changed: dict[str, Any], trained: list[Training]) -> None:
     compare(CORPUS, SINGLE_TOKENIZER)
     compare(PassageCorpus(make_question_set(texts)), replace(SINGLE_TOKENIZER, sample=Sample(**changed)))
@@ -200,9 +199,7 @@ def data() -> StoredSet:
 
 
 def create_model_folder(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) -> str:
-    folder = workspace() / "runs" / name / "model"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text("{}", encoding="utf-8")
+    folder = write_config(workspace() / "runs" / name / "model")
     prepared(kind).tokenizer.save(str(folder / "tokenizer.json"))
     return name
 

@@ -20,6 +20,7 @@ from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tok
 from mrc_workbench.workbench.cli import main
 from tests.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, Documents, prepared
+from tests.models.worlds import write_config
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE_TEXTS = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]
@@ -178,9 +179,7 @@ def test_compares_each_vocabulary_and_split(capsys: pytest.CaptureFixture[str], 
 
 
 def test_measures_model_tokenizers(capsys: pytest.CaptureFixture[str], text: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text("{}")
+    model = write_config(tmp_path / "model")
     of_model = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))  # noqa: S106 - not a secret
     of_model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     of_model.enable_truncation(3)  # a stored setting that metrics ignore

@@ -123,8 +123,7 @@ def test_plane_matches_pca() -> None:
     assert projection.explained == pytest.approx(model.explained_variance_ratio_)
     assert all(column[np.abs(column).argmax()] > 0 for column in projection.points.T)
     projection = layers.project_to_plane(np.ones((3, 4), dtype=np.float32))
-    assert projection.points.tolist() == [[0, 0]] * 3
-    assert projection.explained.tolist() == [0, 0]
+    assert (projection.points.tolist(), projection.explained.tolist()) == ([[0, 0]] * 3, [0, 0])
     assert layers.project_to_plane(np.ones((1, 4))).points.tolist() == [[0, 0]]
 
 

@@ -145,9 +145,7 @@ def test_requires_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 )
 def test_rejects_invalid_experiment_file(tmp_path: Path, change: str, word: str) -> None:
     path = tmp_path / "wrong.toml"
-    first, _, others = change.partition("\n") if change.startswith("depths") else ("", "", change)
-    retriever = '[[retriever]]\nkind = "bm25"\nname = "BM25"'
-    path.write_text(f'data = "sample"\n{first}\n{retriever}\n{others}', encoding="utf-8")
+    path.write_text(f'data = "sample"\n{change}[[retriever]]\nkind = "bm25"\nname = "BM25"', encoding="utf-8")
     with pytest.raises(ExperimentError, match=word):
         read_experiment(path)
 

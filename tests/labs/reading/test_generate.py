@@ -97,8 +97,7 @@ def test_answers_every_question_from_its_passages() -> None:
     assert "[1]\n> 서울시\n> \n> 서울의 시장은 서울역 앞에 있다.\n\n[2]\n> 포항시" in user
     assert batch.answers["q0"].usage.prompt_tokens == len(system) + len(user)
     assert request_body["temperature"] == 0
-    assert progress[0] == (0, 10, 0.0)
-    assert progress[-1] == (10, 10, 0.0)
+    assert (progress[0], progress[-1]) == ((0, 10, 0.0), (10, 10, 0.0))
 
 
 def test_reuses_stored_answers_and_sends_identical_requests_once() -> None:

@@ -206,13 +206,11 @@ def test_command_reports_slices_and_differences(tmp_path: Path, capsys: pytest.C
     assert "slices" not in json.loads(capsys.readouterr().out)
 
 
-CASES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+CASES_BY_RULES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+CASES = [(rules, *case) for rules, cases in CASES_BY_RULES.items() for case in cases]
 
 
-@pytest.mark.parametrize(
-    ("rules", "prediction", "right", "exact", "overlap"),
-    [(rules, *case) for rules, cases in CASES.items() for case in cases],
-)
+@pytest.mark.parametrize(("rules", "prediction", "right", "exact", "overlap"), CASES)
 def test_scores_cases_by_hand(rules: str, prediction: str, right: list[str], exact: int, overlap: str) -> None:
     assert score_answer(prediction, right, ScoringRules(rules)) == pytest.approx((exact, float(Fraction(overlap))))
 

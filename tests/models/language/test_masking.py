@@ -221,8 +221,7 @@ def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str])
         own = pairs.pairs[pairs.document == number]
         ends = [0, *np.cumsum([len(word) for word in text.split()]).tolist()]
         first = int(file.bounds[number])
-        assert own[0, 0] == first
-        assert own[-1, 2] == first + len(ids_of(text))
+        assert (own[0, 0], own[-1, 2]) == (first, first + len(ids_of(text)))
         assert np.array_equal(own[1:, 0], own[:-1, 2])
         if len(ends) > 5 * len(own):
             assert set((own - first).ravel().tolist()) <= set(ends)

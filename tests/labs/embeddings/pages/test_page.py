@@ -31,6 +31,7 @@ from tests.labs.embeddings.worlds import scored_pairs
 from tests.retrieval.compared import LATE, RIGHT, comparison_of
 from tests.workbench.views.driving import opened, run, table_with, texts
 
+pytestmark = pytest.mark.usefixtures("started")
 EN = catalog("en")
 
 

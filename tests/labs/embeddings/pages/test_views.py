@@ -24,6 +24,7 @@ from tests.labs.embeddings.pages import worlds
 from tests.labs.embeddings.pages.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, SENTENCES, page, result, store_evaluation
 from tests.workbench.views.driving import layers, opened, table_with, texts
 
+pytestmark = pytest.mark.usefixtures("started")
 EN = catalog("en")
 NAMES = ("one", "two")
 

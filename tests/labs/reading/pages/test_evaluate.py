@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, save_question_set
-from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
@@ -37,12 +36,8 @@ def data() -> StoredSet:
 
 
 @pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
-    """Records experiments instead of starting jobs, which would outlive the test."""
+def _without_network(started: list[ReadingExperiment], monkeypatch: pytest.MonkeyPatch) -> None:
     worlds.replace_readers(monkeypatch)
-    experiments: list[ReadingExperiment] = []
-    monkeypatch.setattr(StudyJob, "start", lambda _, experiment: experiments.append(experiment))
-    return experiments
 
 
 def experiment_of(data: StoredSet) -> ReadingExperiment:
