@@ -116,8 +116,7 @@ def test_writes_sentence_transformers_folder(model: packaged.QuantizedModel, fol
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         *("config.json", "model.safetensors", "modules.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
-        "sealed.json",
-        *("1_Pooling/config.json", "2_Normalize/config.json"),
+        *("sealed.json", "1_Pooling/config.json", "2_Normalize/config.json"),
         *("config_sentence_transformers.json", "sentence_bert_config.json"),
     }
     weights = load_file(folder / "model.safetensors")

@@ -20,8 +20,7 @@ from mrc_workbench.retrieval.comparison import experiment as experiment_store
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.workbench.views import choices
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
@@ -205,7 +204,7 @@ def test_compares_correlation_with_retrieval(questions: StoredSet) -> None:
     experiment_store.add_retriever(questions.fingerprint, DenseSpec(name="Mine", model=HUB))
     by_hand = comparison_of({"BM25": RIGHT, "Dense": LATE, "Mine": RIGHT}, small_set(), experiment.ks)
     comparison = Comparison(experiment, by_hand.question_set, by_hand.results)
-    keep_comparison(comparison, ComparisonJob.of(experiment, questions.fingerprint).folder)
+    save_comparison(comparison, ComparisonJob.of(experiment, questions.fingerprint).folder)
     app = opened(page, **address)
     table = table_with(app, "value")
     assert set(table["model"]) == {HUB, EN["train.starter"]}
