@@ -50,9 +50,7 @@ def test_reads_earlier_fields(kind: Any, earlier: Any, current: Any, caplog: pyt
     assert len(caplog.messages) == len(current)
 
 
-def test_opens_earlier_evaluation_of_readers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_opens_earlier_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
     result = evaluate(experiment_of(save_question_set(SET), "starter"), SET)
     study.save_result(result, tmp_path)
@@ -70,11 +68,9 @@ def test_opens_earlier_evaluation_of_readers(
     for name, answers in opened.by_retriever.items():
         np.testing.assert_array_equal(answers.by_depth.outcome, stored.by_retriever[name].by_depth.outcome)
         np.testing.assert_array_equal(answers.candidates.offsets, stored.by_retriever[name].candidates.offsets)
-    assert {message.partition("; ")[0] for message in caplog.messages} == {
-        *(f"judged.npz: {earlier!r} is now {name!r}" for name, earlier in earlier_fields.items()),
-        "scores.json: 'chosen_on' is now 'selected_on'",
-        "BM25Spec: 'chosen_on' is now 'selected_on'",
-    }
+    messages = {f"judged.npz: {earlier!r} is now {name!r}" for name, earlier in earlier_fields.items()}
+    messages |= {f"{name}: 'chosen_on' is now 'selected_on'" for name in ("scores.json", "BM25Spec")}
+    assert {message.partition("; ")[0] for message in caplog.messages} == messages
 
 
 def test_reuses_earlier_generated_answers(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,14 +14,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mrc_workbench.data.cache import SEAL, seal
-from mrc_workbench.models.files import ModelError, require_regular_files, require_safetensors, require_sealed_content
+from mrc_workbench.models.files import ModelError, require_regular_files, require_sealed_content
 from mrc_workbench.models.loading import load_bi_encoder, load_token_encoder
 from mrc_workbench.models.sources import find_model
 from tests.doubles import raises_failure
 from tests.tiny_models import build_bi_encoder
 
+pytestmark = pytest.mark.slow
 MODULES = "sentence_transformers.sentence_transformer.modules"
-LATE = "late"
 LIBRARY_MODULES = ("Dense", "WeightedLayerPooling", "LSTM", "CNN", "LayerNorm", "WordEmbeddings", "StaticEmbedding")
 DEEP = "[" * 100_000 + "]" * 100_000
 CONFIGURATIONS = (
@@ -32,6 +32,8 @@ ODD: tuple[object, ...] = (
     *("x", "", None, True, -1, 0, 1.5, 10**12, float("nan"), [], [[]], {}, {"a": "b"}, "a" * 10_000),
     *(["query", 3], {"x": {}}, "os.system", "sentence_transformers.nowhere.Nothing"),
 )
+WRONG_TYPES = {"add_cross_attention": "x", "hidden_act": 3, "layer_norm_eps": "x", "auto_map": {"AutoModel": "a.B"}}
+UNKNOWN_MODULES = ("", 3, None, "os.system", "no.such.Module", f"{MODULES}.Nothing", "sentence_transformers")
 
 
 class Canary:
@@ -49,8 +51,8 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A late-interaction model with weights behind its transformer, as the library saves it."""
     model_folder = tmp_path_factory.mktemp("late")
     model = load_token_encoder(find_model(str(build_bi_encoder(model_folder / "base"))))
-    model.save_pretrained(str(model_folder / LATE), create_model_card=False)
-    return model_folder / LATE
+    model.save_pretrained(str(model_folder / "late"), create_model_card=False)
+    return model_folder / "late"
 
 
 def copied(folder: Path, target: Path) -> Path:
@@ -87,7 +89,6 @@ def add_module(folder: Path, type_: str, path: str) -> None:
     (folder / "modules.json").write_text(json.dumps(listed), encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("type_", [*(f"{MODULES}.{name}" for name in LIBRARY_MODULES), "own_code.Module"])
 @pytest.mark.parametrize("path", ["2_Module", "modules/inner", "2_Module/"])
 def test_refuses_a_module_in_a_pickle_before_it_is_opened(type_: str, path: str, model: Path, tmp_path: Path) -> None:
@@ -98,7 +99,6 @@ def test_refuses_a_module_in_a_pickle_before_it_is_opened(type_: str, path: str,
     assert not (tmp_path / "canary").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
 def test_refuses_a_transformer_in_a_pickle(name: str, model: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").unlink()
@@ -107,7 +107,6 @@ def test_refuses_a_transformer_in_a_pickle(name: str, model: Path, tmp_path: Pat
     assert not (tmp_path / "canary").exists()
 
 
-@pytest.mark.slow
 def test_refuses_a_pickle_within_a_router(model: Path, tmp_path: Path) -> None:
     add_module(model, "sentence_transformers.base.modules.Router", "3_Router")
     (model / "3_Router").mkdir()
@@ -117,38 +116,17 @@ def test_refuses_a_pickle_within_a_router(model: Path, tmp_path: Path) -> None:
     assert refusal(model).details["name"] == "3_Router/query_0_Dense/pytorch_model.bin"
 
 
-@pytest.mark.slow
 def test_refuses_pickled_layer_weights_of_late_interaction_model(late: Path, tmp_path: Path) -> None:
     import torch
 
     model = copied(late, tmp_path)
     load_token_encoder(find_model(str(model)))
     (weights,) = model.glob("*_WeightedLayerPooling/model.safetensors")
-    torch.save(
-        {name: torch.tensor(weight) for name, weight in load_file(weights).items()},
-        weights.parent / "pytorch_model.bin",
-    )
+    tensors = {name: torch.tensor(weight) for name, weight in load_file(weights).items()}
+    torch.save(tensors, weights.parent / "pytorch_model.bin")
     load_token_encoder(find_model(str(model)))  # the library prefers safetensors
     weights.unlink()
     assert refusal(model, load_token_encoder).code == "pickled"
-
-
-def test_refuses_pickled_modules_of_hub_model_without_downloading_transformer(tmp_path: Path) -> None:
-    listed = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}]
-    (tmp_path / "modules.json").write_text(json.dumps(listed), encoding="utf-8")
-    files = {"modules.json": tmp_path / "modules.json", "2_Dense/pytorch_model.bin": tmp_path / "x"}
-    requested_files: list[str] = []
-
-    def find(name: str) -> Path | None:
-        requested_files.append(name)
-        return files.get(name)
-
-    with pytest.raises(ModelError, match=r"2_Dense/pytorch_model\.bin"):
-        require_safetensors("owner/name", find, is_folder=False)
-    assert "model.safetensors" not in requested_files
-    assert "pytorch_model.bin" not in requested_files
-    files |= {"2_Dense/model.safetensors": tmp_path}
-    require_safetensors("owner/name", files.get, is_folder=False)
 
 
 def _pipe(path: Path, _: Path) -> None:
@@ -178,12 +156,10 @@ FILES = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", IRREGULAR)
-def test_refuses_irregular_files(kind: str, name: str, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
-    path = tmp_path / "copy" / name
+def test_refuses_irregular_files(kind: str, name: str, model: Path, tmp_path: Path) -> None:
+    path = model / name
     other = tmp_path / "other"
     if path.exists():
         path.rename(other)
@@ -195,7 +171,6 @@ def test_refuses_irregular_files(kind: str, name: str, folder: Path, tmp_path: P
         assert (error.code, error.details["name"]) == ("irregular_file", name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["../other", "1_Pooling/../../other", "/etc", ".."])
 def test_refuses_module_outside_folder(path: str, model: Path, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "1_Pooling", tmp_path / "other")
@@ -203,7 +178,6 @@ def test_refuses_module_outside_folder(path: str, model: Path, folder: Path, tmp
     assert refusal(model).code == "irregular_file"
 
 
-@pytest.mark.slow
 def test_accepts_links_within_folder_and_hub_snapshots(model: Path, folder: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").rename(model / "weights.safetensors")
     (model / "model.safetensors").symlink_to("weights.safetensors")
@@ -222,7 +196,6 @@ def test_accepts_links_within_folder_and_hub_snapshots(model: Path, folder: Path
         require_regular_files("snapshot", snapshot)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.parametrize("text", [DEEP, f'{{"a": {DEEP}}}', "", "{", "[]", "3", "null", '"x"', "\0", "\udc80"])
 def test_loads_or_refuses_invalid_configuration(name: str, text: str, model: Path) -> None:
@@ -244,7 +217,6 @@ def loads_or_is_refused(folder: Path, load: Callable[..., Any]) -> bool:
     return False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_loads_or_refuses_odd_values(seed: int, folder: Path, late: Path, tmp_path: Path) -> None:
     draw = random.Random(seed)
@@ -260,52 +232,38 @@ def test_loads_or_refuses_odd_values(seed: int, folder: Path, late: Path, tmp_pa
     loads_or_is_refused(model, load_token_encoder if is_late else load_bi_encoder)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"add_cross_attention": "x"},
-        {"hidden_act": 3},
-        {"layer_norm_eps": "x"},
-        {"auto_map": {"AutoModel": "code.Model"}},
-    ],
-)
-def test_refuses_configuration_of_wrong_types(changed: dict[str, object], model: Path) -> None:
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_refuses_configuration_of_wrong_types(name: str, model: Path) -> None:
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    (model / "config.json").write_text(json.dumps(config | changed), encoding="utf-8")
+    (model / "config.json").write_text(json.dumps(config | {name: WRONG_TYPES[name]}), encoding="utf-8")
     loads_or_is_refused(model, load_bi_encoder)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "type_", ["", 3, None, "os.system", "no.such.Module", f"{MODULES}.Nothing", "sentence_transformers"]
-)
+@pytest.mark.parametrize("type_", UNKNOWN_MODULES)
 def test_refuses_unknown_module_type(type_: Any, model: Path) -> None:
     add_module(model, type_, "1_Pooling")
     assert not loads_or_is_refused(model, load_bi_encoder)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("change", ["missing", "shape", "empty", "truncated", "length"])
-def test_refuses_mismatched_layer_weights(change: str, late: Path, tmp_path: Path) -> None:
+Damage = Callable[[Path, Any], object]
+DAMAGES: dict[str, Damage] = {
+    "missing": lambda path, values: save_file({"other": values}, path),
+    "shape": lambda path, values: save_file({"layer_weights": values.repeat(3)}, path),
+    "empty": lambda path, _: save_file({}, path),
+    "truncated": lambda path, _: path.write_bytes(path.read_bytes()[:-4]),
+    "length": lambda path, _: path.write_bytes(struct.pack("<Q", 1 << 62) + path.read_bytes()[8:]),
+}
+
+
+@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES)
+def test_refuses_mismatched_layer_weights(change: Damage, late: Path, tmp_path: Path) -> None:
     model = copied(late, tmp_path)
     (weights,) = model.glob("*_WeightedLayerPooling/model.safetensors")
     (values,) = load_file(weights).values()
-    match change:
-        case "missing":
-            save_file({"other": values}, weights)
-        case "shape":
-            save_file({"layer_weights": values.repeat(3)}, weights)
-        case "empty":
-            save_file({}, weights)
-        case "truncated":
-            weights.write_bytes(weights.read_bytes()[:-4])
-        case "length":
-            weights.write_bytes(struct.pack("<Q", 1 << 62) + weights.read_bytes()[8:])
+    change(weights, values)
     assert not loads_or_is_refused(model, load_token_encoder)
 
 
-@pytest.mark.slow
 def test_refuses_flipped_bit_in_sealed_model(late: Path, tmp_path: Path) -> None:
     model = copied(late, tmp_path)
     seal(model)
@@ -339,7 +297,6 @@ def _same_json(first: bytes, other: bytes) -> bool:
         return False
 
 
-@pytest.mark.slow
 def test_refuses_changed_sealed_model_and_loads_unsealed_model(model: Path) -> None:
     seal(model)
     weights = bytearray((model / "model.safetensors").read_bytes())
@@ -352,7 +309,6 @@ def test_refuses_changed_sealed_model_and_loads_unsealed_model(model: Path) -> N
     load_bi_encoder(find_model(str(model)), [])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adapter_config.json", "1_Pooling/model.safetensors", "2_Dense/config.json"])
 def test_refuses_file_added_to_sealed_model(name: str, model: Path) -> None:
     seal(model)

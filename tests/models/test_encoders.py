@@ -133,12 +133,8 @@ def test_passes_respect_limit_with_little_padding(folder: Path, monkeypatch: pyt
 )
 def test_rejects_non_finite_weights_and_stores_nothing(build: Any, number: float, compute: Any, tmp_path: Path) -> None:
     model_path = str(damaged(build(tmp_path / "whole"), tmp_path / "damaged", number))
-    with raises_failure(
-        "not_finite",
-        ModelError,
-        match=f"the model '{model_path}' returns values that are no numbers",
-        details={"model": model_path},
-    ):
+    message = f"the model '{model_path}' returns values that are no numbers"
+    with raises_failure("not_finite", ModelError, match=message, details={"model": model_path}):
         compute(find_model(model_path))
     assert not list(workspace().rglob("*.np?"))
 

@@ -16,19 +16,13 @@ from mrc_workbench.models.llm import Endpoint, EndpointError
 from mrc_workbench.models.sources import STARTER, find_model
 from tests.doubles import raises_failure
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, TOKEN, HubServer, hub_environment, running_server
-from tests.models.worlds import Ask, computed, model_process
+from tests.models.worlds import Ask, computed, model_process, write_config
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 ALICE = user_of("https://id.example.org", "alice")
 BOB = user_of("https://id.example.org", "bob")
 RUN = "20261122-014317-bi-0b1c"
 PRIVATE = "maker/private"
-
-
-def a_model(folder: Path) -> Path:
-    (folder / "model").mkdir(parents=True)
-    (folder / "model" / "config.json").write_text("{}", encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
@@ -40,7 +34,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
         "alice": shared_workspace() / "users" / ALICE / "runs" / f"{RUN}-alice",
         "bob": shared_workspace() / "users" / BOB / "runs" / f"{RUN}-bob",
     }
-    return {name: a_model(path) for name, path in paths.items()}
+    return {name: write_config(path / "model").parent for name, path in paths.items()}
 
 
 def test_user_finds_own_and_shared_runs_by_id(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,19 +52,9 @@ def test_user_finds_own_and_shared_runs_by_id(folders: dict[str, Path], monkeypa
 def test_user_cannot_use_paths(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [
-        *(str(folder) for folder in folders.values()),
-        str(folders["bob"] / "model"),
-        "models/secret/model",
-        "./models/secret",
-        f"../{BOB}/runs/{RUN}-bob",
-        f"../../{BOB}/runs/{RUN}-bob",
-        f"../../../runs/{RUN}-shared",
-        f"{RUN}-alice/../{RUN}-alice",
-        f"{RUN}-bob",
-        "..",
-        ".",
-        "~",
-        "",
+        *map(str, [*folders.values(), folders["bob"] / "model"]),
+        *("models/secret/model", "./models/secret", f"../{BOB}/runs/{RUN}-bob", f"../../{BOB}/runs/{RUN}-bob"),
+        *(f"../../../runs/{RUN}-shared", f"{RUN}-alice/../{RUN}-alice", f"{RUN}-bob", "..", ".", "~", ""),
     ]
     with acting_as(ALICE):
         for path in paths:

@@ -12,34 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.models import llm
-from mrc_workbench.models.llm_connection import Chat
+from mrc_workbench.models.llm_connection import RETRIES, Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
-ADDRESSES = (
-    "",
-    "localhost:8000",
-    "file:///etc/passwd",
-    "http://",
-    "http://[",
-    "ftp://a.b",
-    "http://a:99999",
-    "http://a\nb",
-)
+ADDRESSES = ("", "localhost:8000", "file:///etc", "http://", "http://[", "ftp://a.b", "http://a:99999", "http://a\nb")
 entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=6)
 HTML = {"content-type": "text/html"}
-ONCE = [
-    (Reply(429, {"error": {"message": "tomorrow"}}, {"retry-after": "86400"}), "rate"),  # longer than anybody waits
-    *(
-        (reply, "truncated")
-        for reply in (
-            Reply(200, iter([chunk("서울")]), EVENTS),  # the connection ends, and does not say why
-            Reply(200, chunk("서울"), EVENTS, dropped=True),
-            Reply(200, iter([chunk("서울"), "data: {broken\n\n"]), EVENTS),
-            Reply(200, iter([chunk("서울"), event({"error": {"message": "out of memory"}})]), EVENTS),
-            Reply(200, iter([chunk("서울"), "data: [DONE]\n\n"]), EVENTS),
-            Reply(200, iter([chunk("서울"), event({"choices": [{"delta": 3}]})]), EVENTS),
-        )
-    ),
+TOO_LONG = {"error": {"message": "too long", "code": 400}}
+TRUNCATED = [
+    Reply(200, iter([chunk("서울")]), EVENTS),  # the connection ends, and does not say why
+    Reply(200, chunk("서울"), EVENTS, dropped=True),
+    Reply(200, iter([chunk("서울"), "data: {broken\n\n"]), EVENTS),
+    Reply(200, iter([chunk("서울"), event({"error": {"message": "out of memory"}})]), EVENTS),
+    Reply(200, iter([chunk("서울"), "data: [DONE]\n\n"]), EVENTS),
+    Reply(200, iter([chunk("서울"), event({"choices": [{"delta": 3}]})]), EVENTS),
+    Reply(400, TOO_LONG, dropped=True),
+    Reply(200, iter([]), EVENTS),
+    Reply(200, "data: {broken\n\n", EVENTS),
+    Reply(200, "data: null\n\ndata: [DONE]\n\n", EVENTS),
+    Reply(200, event([1]), EVENTS),
+    Reply(200, event({"choices": [{}]}), EVENTS),
+    Reply(200, event({"choices": 3}), EVENTS),
+    Reply(200, event({"hello": 1}) + "data: [DONE]\n\n", EVENTS),
+    Reply(200, "no event at all\n\n", EVENTS),
 ]
 
 
@@ -207,20 +202,14 @@ def test_closing_stream_ends_connection() -> None:
 
 
 def test_retries_transient_errors_before_first_piece() -> None:
-    passing = iter(
-        [
-            Reply(429, {"error": {"message": "slow down"}}, AT_ONCE),
-            Reply(429, {"error": {"message": "slow down"}}, {"retry-after": "0.01"}),
-            Reply(500, {"error": {"message": "my fault"}}, AT_ONCE),
-            Reply(503, "<html>", {**HTML, **AT_ONCE}),
-        ]
-    )
-    with chat_server(lambda _: next(passing, None) or "서울") as server:
+    replies: list[str | Reply] = [Reply(429, {"error": {}}, headers) for headers in (AT_ONCE, {"retry-after": "0.01"})]
+    replies += [Reply(500, {"error": {}}, AT_ONCE), Reply(503, "<html>", {**HTML, **AT_ONCE}), "서울"]
+    passing = iter(replies)
+    with chat_server(lambda _: next(passing)) as server:
         assert stream_answer(server).text == "서울"
     assert len(server.requests) == 5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "code", "ends"),
     [
@@ -230,30 +219,18 @@ def test_retries_transient_errors_before_first_piece() -> None:
         (Reply(404, "<html>", HTML), "model_unknown", True),
         (Reply(403, {"error": {"message": "not for you"}}), "key", True),
         (Reply(429, {}, AT_ONCE), "rate", True),
+        (Reply(429, {}, {"retry-after": "86400"}), "rate", True),  # longer than anybody waits
         (Reply(500, {"error": {"message": "my fault"}}, AT_ONCE), "refused", False),
-        (Reply(400, {"error": {"message": "too long"}}), "refused", False),
-        (Reply(400, {"error": {"message": "too long"}}, dropped=True), "truncated", False),
-        (Reply(200, iter([event({"error": {"message": "too long", "code": 400}})]), EVENTS), "refused", False),
-        (Reply(200, iter([]), EVENTS), "truncated", False),
-        (Reply(200, "data: {broken\n\n", EVENTS), "truncated", False),
-        (Reply(200, "data: null\n\ndata: [DONE]\n\n", EVENTS), "truncated", False),
-        (Reply(200, event([1]), EVENTS), "truncated", False),
-        (Reply(200, event({"choices": [{}]}), EVENTS), "truncated", False),
-        (Reply(200, event({"choices": 3}), EVENTS), "truncated", False),
-        (Reply(200, event({"hello": 1}) + "data: [DONE]\n\n", EVENTS), "truncated", False),
-        (Reply(200, "no event at all\n\n", EVENTS), "truncated", False),
+        (Reply(400, TOO_LONG), "refused", False),
+        (Reply(200, iter([event(TOO_LONG)]), EVENTS), "refused", False),
+        *((reply, "truncated", False) for reply in TRUNCATED),
     ],
 )
-def test_reports_invalid_endpoint_responses(reply: Reply, code: str, ends: bool) -> None:
-    failure, _ = failing(reply)
+def test_reports_invalid_responses_and_retries_some(reply: Reply, code: str, ends: bool) -> None:
+    failure, server = failing(reply)
     assert (failure.code, failure.is_fatal) == (code, ends)
     assert len(str(failure)) > 10
-
-
-@pytest.mark.parametrize(("reply", "code"), ONCE)
-def test_does_not_retry_broken_answer_or_long_rate_limit(reply: Reply, code: str) -> None:
-    failure, server = failing(reply)
-    assert (failure.code, failure.is_fatal, len(server.requests)) == (code, code == "rate", 1)
+    assert len(server.requests) == (1 + RETRIES if reply.headers == AT_ONCE else 1)
 
 
 def test_silence_times_out_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.llm import Endpoint, EndpointError, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
@@ -58,6 +58,11 @@ for kind in kinds:
 """
 
 
+@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
+def streamed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 def ask(chat: Chat, *, streamed: bool = True) -> str:
     return exhaust(chat.stream("Answer.", "Who?")).text if streamed else chat.answer("Answer.", "Who?")
 
@@ -69,7 +74,6 @@ def failing(reply: Reply, *, streamed: bool = True) -> tuple[EndpointError, Chat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("streamed", [True, False])
 def test_environment_headers_are_not_sent_elsewhere(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OPERATORS.items():
         monkeypatch.setenv(name, value)
@@ -87,7 +91,6 @@ def test_environment_headers_are_not_sent_elsewhere(streamed: bool, monkeypatch:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_does_not_follow_redirects(status: int, streamed: bool) -> None:
     with chat_server(lambda _: "서울") as elsewhere:
@@ -132,7 +135,6 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", [kind for kind in TOO_MUCH if not kind.startswith("packed")])
 def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_BYTES", 2 * MEGABYTE)
@@ -147,7 +149,6 @@ def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
 def test_stops_reading_too_many_pieces(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most in (("MAX_BYTES", 2**40), ("MAX_LINES", 1000), ("MAX_SECONDS", 5.0)):
@@ -174,14 +175,8 @@ def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured() -> list[dict[str, Any]]:
     """Return time and memory of every answer, each in a fork of a process with the libraries."""
     with chat_server(lambda kind: TOO_MUCH[kind]()) as server:
-        ran = subprocess.run(
-            [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=True,
-        )
+        command = [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH]
+        ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500, check=True)
     return [*map(json.loads, ran.stdout.splitlines())]
 
 
@@ -219,7 +214,6 @@ ENDLESS: dict[str, Callable[[], Reply]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("streamed", [True, False])
 def test_ends_endless_answer(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds at the same time: each takes as long as an answer may."""
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MAX_SECONDS", 0.8)
@@ -232,16 +226,12 @@ def test_ends_endless_answer(streamed: bool, monkeypatch: pytest.MonkeyPatch) ->
 
     with ExitStack() as running, ThreadPoolExecutor(len(ENDLESS)) as pool:
         replies = {kind: reply() for kind, reply in ENDLESS.items()}
-        servers = [
-            running.enter_context(chat_server(lambda _, server_reply=server_reply: server_reply))
-            for server_reply in replies.values()
-        ]  # type: ignore[misc]
+        servers = [running.enter_context(chat_server(lambda _, reply=reply: reply)) for reply in replies.values()]  # type: ignore[misc]
         chats = [Chat(Endpoint(server.address, KEY), MODEL, 0.0, 30) for server in servers]
         codes = dict(zip(replies, pool.map(end, chats, servers), strict=True))
     assert codes == dict.fromkeys(ENDLESS, ("too_long", False, 1))
 
 
-@pytest.mark.parametrize("streamed", [True, False])
 def test_does_not_retry_silent_server(streamed: bool) -> None:
     with chat_server(lambda _: Reply(0, dribble(then=""))) as server:
         with pytest.raises(EndpointError) as caught:
@@ -302,7 +292,6 @@ def test_closes_connection_after_answer() -> None:
     assert threading.active_count() <= before
 
 
-@pytest.mark.parametrize("streamed", [True, False])
 def test_rejects_deeply_nested_answer(streamed: bool) -> None:
     nested = "[" * 200_000
     reply = Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested)

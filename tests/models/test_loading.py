@@ -40,24 +40,19 @@ TO_TRAIN: dict[str, Load] = {
     "cross-encoder": lambda folder: loading.load_cross_encoder(find_model(str(folder)), [], new_head=True),
     "reader": lambda folder: load_reader(find_model(str(folder)), new_head=True),
 }
-
-
-def built(kind: str, folder: Path) -> Path:
-    match kind:
-        case "bi-encoder":
-            return build_bi_encoder(folder)
-        case "cross-encoder":
-            return with_head(build_cross_encoder_base(folder))
-        case "reader":
-            return with_head(build_cross_encoder_base(folder), "QuestionAnswering")
-        case "sparse encoder":
-            return build_sparse_encoder(folder)
-    return build_cross_encoder_base(folder)
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "bi-encoder": build_bi_encoder,
+    "cross-encoder": lambda folder: with_head(build_cross_encoder_base(folder)),
+    "reader": lambda folder: with_head(build_cross_encoder_base(folder), "QuestionAnswering"),
+    "sparse encoder": build_sparse_encoder,
+    "language model": build_cross_encoder_base,
+    "inside": build_cross_encoder_base,
+}
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, Path]:
-    return {kind: built(kind, tmp_path / kind) for kind in LOADERS}
+    return {kind: build(tmp_path / kind) for kind, build in BUILDERS.items()}
 
 
 def change(folder: Path, name: str, **values: object) -> None:
@@ -87,7 +82,7 @@ def test_rejects_randomly_initialized_layers(folders: dict[str, Path]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cross-encoder", "reader", "sparse encoder"])
 def test_initializes_head_only_for_training(kind: str, tmp_path: Path) -> None:
-    folder = built(kind, tmp_path / "model")
+    folder = BUILDERS[kind](tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
     of_the_head = [name for name in weights if not name.startswith("roberta.")]
     assert of_the_head
@@ -127,9 +122,7 @@ def test_rejects_base_as_reader_or_reranker(tmp_path: Path) -> None:
         ("tokenizer_config.json", {"tokenizer_class": 3}, "unloadable"),
     ],
 )
-def test_rejects_impossible_configuration(
-    file: str, values: dict[str, object], code: str, folders: dict[str, Path]
-) -> None:
+def test_rejects_impossible_settings(file: str, values: dict[str, Any], code: str, folders: dict[str, Path]) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], file, **values)
         error = refusal(load, folders[kind])

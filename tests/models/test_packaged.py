@@ -116,17 +116,14 @@ def test_writes_sentence_transformers_folder(model: packaged.QuantizedModel, fol
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         *("config.json", "model.safetensors", "modules.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
-        "sealed.json",
-        *("1_Pooling/config.json", "2_Normalize/config.json"),
+        *("sealed.json", "1_Pooling/config.json", "2_Normalize/config.json"),
         *("config_sentence_transformers.json", "sentence_bert_config.json"),
     }
     weights = load_file(folder / "model.safetensors")
     assert len(weights) == len(model.tensors)
     assert {array.dtype for array in weights.values()} == {np.dtype(np.float16)}
-    for theirs, ours in (
-        ("embeddings.word_embeddings.weight", "emb.word"),
-        ("encoder.layer.11.output.dense.weight", "l11.fo.w"),
-    ):
+    names = {"embeddings.word_embeddings.weight": "emb.word", "encoder.layer.11.output.dense.weight": "l11.fo.w"}
+    for theirs, ours in names.items():
         np.testing.assert_array_equal(weights[theirs].ravel(), model.tensor(ours))
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "license: mit" in card
@@ -178,9 +175,8 @@ def test_vectors_equal_package_engine(folder: Path) -> None:
 def test_can_be_base_of_reranker(folder: Path) -> None:
     pairs = [("물은 몇 도에서 끓나", "물은 섭씨 백 도에서 끓는다."), ("물은 몇 도에서 끓나", "사과는 과일이다.")]
     options = {"precision": Precision.FLOAT32, "new_head": True}
-    scores, again = (
-        CrossEncoderScorer(find_model(packaged.DEFAULT.reference), [], **options).score(pairs) for _ in range(2)
-    )
+    source = find_model(packaged.DEFAULT.reference)
+    scores, again = (CrossEncoderScorer(source, [], **options).score(pairs) for _ in range(2))
     assert scores.shape == (2,)
     assert np.isfinite(scores).all()
     np.testing.assert_array_equal(scores, again)
@@ -265,6 +261,5 @@ def test_converts_small_file_to_folder(tmp_path: Path, monkeypatch: pytest.Monke
 @given(text=st.text(max_size=60))
 def test_tokenizes_random_texts(cut: Tokenizer, text: str) -> None:
     encoded = cut.encode(text)
-    assert encoded.ids[0] == 0
-    assert encoded.ids[-1] == 2
+    assert (encoded.ids[0], encoded.ids[-1]) == (0, 2)
     assert all(start <= end <= len(text) for start, end in encoded.offsets)

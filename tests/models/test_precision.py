@@ -12,6 +12,7 @@ from mrc_workbench.models import inference
 from mrc_workbench.models.inference import Precision, in_bfloat16
 
 pytestmark = pytest.mark.slow
+PROCESSORS = [(True, 4.1, True), (True, 1.3, True), (True, 1.1, False), (True, 0.5, False), (False, 4.1, False)]
 
 
 @pytest.fixture(autouse=True)
@@ -45,19 +46,14 @@ def test_auto_is_float32_if_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -
     assert [in_bfloat16(precision) for precision in precisions] == [True, True, False]
 
 
-@pytest.mark.parametrize(("slower", "expected"), [(4.1, True), (1.3, True), (1.1, False), (0.5, False)])
-def test_auto_selects_faster_precision(slower: float, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    dtypes = fake_processor(monkeypatch, knows=True, slower=slower)
+@pytest.mark.parametrize(("knows", "slower", "expected"), PROCESSORS)
+def test_auto_measures_precision(knows: bool, slower: float, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtypes = fake_processor(monkeypatch, knows=knows, slower=slower)
     assert in_bfloat16(Precision.AUTO) == expected
     tried = len(dtypes)
+    assert (tried > 0) == knows
     assert in_bfloat16(Precision.AUTO) == expected
     assert len(dtypes) == tried  # once a process
-
-
-def test_does_not_measure_processor_without_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    dtypes = fake_processor(monkeypatch, knows=False, slower=4.1)
-    assert not in_bfloat16(Precision.AUTO)
-    assert not dtypes
 
 
 def test_measures_positive_seconds() -> None:

@@ -11,18 +11,11 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mrc_workbench.models import reader as span_reader
 from mrc_workbench.models import reader_networks as networks
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision, length_batched_passes
-from mrc_workbench.models.reader import (
-    SpanOptions,
-    SpanReader,
-    SpanTokens,
-    batch,
-    options_of,
-    save_options,
-    threshold_of,
-)
+from mrc_workbench.models.reader import SpanOptions, SpanReader, SpanTokens
 from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from mrc_workbench.models.sources import STARTER, find_model
 from tests.doubles import raises_failure
@@ -134,25 +127,19 @@ def test_stores_span_options(folder: Path, tmp_path: Path) -> None:
     model = SpanReader(find_model(str(folder))).model
     model.save_pretrained(str(tmp_path))
     source = find_model(str(tmp_path))
-    assert options_of(source) == SpanOptions()
-    save_options(tmp_path, SpanOptions(64, 16, 5))
-    assert (options_of(source), threshold_of(source)) == (SpanOptions(64, 16, 5), None)
-    save_options(tmp_path, SpanOptions(64, 16, 5), -1.25)
-    assert (options_of(source), SpanReader(source).threshold) == (SpanOptions(64, 16, 5), -1.25)
+    assert span_reader.options_of(source) == SpanOptions()
+    span_reader.save_options(tmp_path, SpanOptions(64, 16, 5))
+    assert (span_reader.options_of(source), span_reader.threshold_of(source)) == (SpanOptions(64, 16, 5), None)
+    span_reader.save_options(tmp_path, SpanOptions(64, 16, 5), -1.25)
+    assert (span_reader.options_of(source), SpanReader(source).threshold) == (SpanOptions(64, 16, 5), -1.25)
     assert SpanReader(source).fingerprint != SpanReader(source, options=SpanOptions()).fingerprint
     (tmp_path / "reader.json").write_text('{"length": "x"}', encoding="utf-8")
-    assert options_of(source) == SpanOptions()
+    assert span_reader.options_of(source) == SpanOptions()
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta"])
-def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    build = build_bi_encoder if request.param == "bert" else build_cross_encoder_base
-    return transformers.AutoTokenizer.from_pretrained(build(tmp_path_factory.mktemp("model") / "tiny"))
-
-
-def cut(tokenizer: Any, question: str, passage: str, length: int, overlap: int) -> list[np.ndarray]:
-    tokens = SpanTokens(tokenizer, 512, SpanOptions(length, overlap), "tiny")
-    return [window.ids for window in tokens.windows(question, passage)]
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,7 +147,8 @@ def cut(tokenizer: Any, question: str, passage: str, length: int, overlap: int) 
 def test_windows_equal_library_windows(tokenizer: Any, question: str, passage: str) -> None:
     options = {"max_length": 32, "stride": 8, "return_overflowing_tokens": True}
     encoded = tokenizer(question, passage, truncation="only_second", **options)
-    assert [ids.tolist() for ids in cut(tokenizer, question, passage, 32, 8)] == encoded["input_ids"]
+    windows = SpanTokens(tokenizer, 512, SpanOptions(32, 8), "tiny").windows(question, passage)
+    assert [window.ids.tolist() for window in windows] == encoded["input_ids"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -188,13 +176,12 @@ def test_offsets_match_text(tokenizer: Any) -> None:
 def test_batch_marks_allowed_positions(tokenizer: Any) -> None:
     tokens = SpanTokens(tokenizer, 512, SpanOptions(), "tiny")
     windows = [*tokens.windows(WORDS[0], f"{WORDS[1]} {WORDS[2]}"), *tokens.windows(WORDS[0], WORDS[1])]
-    arrays = batch(windows, 0, segments=True)
+    arrays = span_reader.batch(windows, 0, segments=True)
     assert arrays["input_ids"].shape == (2, windows[0].width)
     assert arrays["attention_mask"].sum(axis=1).tolist() == [windows[0].width, windows[1].width]
-    assert [np.flatnonzero(row).tolist() for row in arrays["allowed"]] == [
-        [0, *range(window.start, window.start + window.last - window.first)] for window in windows
-    ]
-    assert "token_type_ids" not in batch(windows, 0, segments=False)
+    allowed = [[0, *range(window.start, window.start + window.last - window.first)] for window in windows]
+    assert [np.flatnonzero(row).tolist() for row in arrays["allowed"]] == allowed
+    assert "token_type_ids" not in span_reader.batch(windows, 0, segments=False)
 
 
 def test_rejects_tokenizer_without_offsets() -> None:
@@ -241,7 +228,7 @@ def test_loss_equals_transformers(kind: str) -> None:
     network, ours = masked_network(kind)
     given = features(pairs=kind == "pairs")
     inputs = {name: given[name] for name in ("input_ids", "attention_mask", "labels")}
-    if "bert" in network.config.model_type and network.config.model_type == "bert":
+    if network.config.model_type == "bert":
         inputs["token_type_ids"] = given["token_type_ids"]
     if kind == "pairs":
         inputs["next_sentence_label"] = given["follows"][:, 0]

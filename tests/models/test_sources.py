@@ -14,11 +14,12 @@ import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.models.encoders import BiEncoder
-from mrc_workbench.models.files import ModelError, hub_revision
+from mrc_workbench.models.files import ModelError, hub_revision, require_safetensors
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.models.vectors import reading_costs
 from tests.doubles import raises_failure
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, running_server
+from tests.models.worlds import write_config
 from tests.tiny_models import SENTENCES, build_bi_encoder
 
 FAILURE = """
@@ -48,21 +49,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def a_model(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    return folder
-
-
 def test_finds_every_kind_of_source(tmp_path: Path) -> None:
     assert find_model("starter") == ModelSource(STARTER)
-    folder = a_model(tmp_path / "models" / "mine")
+    folder = write_config(tmp_path / "models" / "mine")
     assert find_model("models/mine", tmp_path) == ModelSource("models/mine", folder=folder.resolve())
     assert find_model(str(folder)) == ModelSource(str(folder), folder=folder.resolve())
-    trained = a_model(workspace() / "runs" / "2026-run" / "model")
+    trained = write_config(workspace() / "runs" / "2026-run" / "model")
     assert find_model("2026-run").folder == find_model(str(trained.parent)).folder == trained.resolve()
     assert find_model(CROSS_ENCODER_BASE, tmp_path) == ModelSource(CROSS_ENCODER_BASE, hub_id=CROSS_ENCODER_BASE)
-    own = a_model(tmp_path / CROSS_ENCODER_BASE)  # a folder goes before a hub id
+    own = write_config(tmp_path / CROSS_ENCODER_BASE)  # a folder goes before a hub id
     assert find_model(CROSS_ENCODER_BASE, tmp_path).folder == own.resolve()
 
 
@@ -117,7 +112,7 @@ def test_rejects_folder_without_model(reference: str, tmp_path: Path) -> None:
 
 
 def test_fingerprints_follow_content(tmp_path: Path) -> None:
-    folder = a_model(tmp_path / "mine")
+    folder = write_config(tmp_path / "mine")
     source = find_model(str(folder))
     first = source.fingerprint("corpus")
     assert first == find_model("mine", tmp_path).fingerprint("another corpus")
@@ -148,16 +143,7 @@ def test_reports_unreachable_unresponsive_and_unknowing_hub_quickly(models: Path
 
 
 @pytest.mark.slow
-def test_reads_stored_vectors_without_model(models: Path) -> None:
-    vectors = BiEncoder(find_model(str(models / BI_ENCODER)), []).encode_passages(SENTENCES)
-    again = BiEncoder(find_model(str(models / BI_ENCODER)), [])
-    np.testing.assert_array_equal(again.encode_passages(SENTENCES), vectors)
-    assert "model" not in vars(again)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_reports_progress_and_stores_vectors(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 2)
     source = find_model(str(models / BI_ENCODER))
     progress = []
@@ -174,8 +160,10 @@ def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest
     (passed, work) = encoder.meter.lap()
     assert passed >= first_load + work > work > 0
     again = BiEncoder(source, [])
-    again.encode_passages(SENTENCES)
+    np.testing.assert_array_equal(again.encode_passages(SENTENCES), in_blocks)
+    np.testing.assert_allclose(np.linalg.norm(in_blocks, axis=1), 1, atol=1e-6)
     again.encode_questions(SENTENCES[:3])
+    assert "model" not in vars(again)
     assert again.meter.load == pytest.approx(first_load)
     assert again.meter.lap()[1] == pytest.approx(work)
     assert encoder.meter.lap() == (0, 0)
@@ -203,9 +191,8 @@ def test_never_runs_code_of_model(kind: str, tmp_path: Path) -> None:
 
 
 def test_trust_remote_code_is_never_set() -> None:
-    paths = [
-        path for folder in ("labs", "models", "retrieval", "training") for path in (PROJECT / folder).rglob("*.py")
-    ]
+    folders = [PROJECT / name for name in ("labs", "models", "retrieval", "training")]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     assert len(paths) > 10
     assert not [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "trust_remote_code"]
@@ -224,3 +211,21 @@ def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="safetensors"):
         BiEncoder(find_model(str(folder)), []).encode_passages(SENTENCES)
     assert time.perf_counter() - start < 30
+
+
+def test_refuses_pickled_modules_of_hub_model_without_downloading_transformer(tmp_path: Path) -> None:
+    listed = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}]
+    (tmp_path / "modules.json").write_text(json.dumps(listed), encoding="utf-8")
+    files = {"modules.json": tmp_path / "modules.json", "2_Dense/pytorch_model.bin": tmp_path / "x"}
+    requested_files: list[str] = []
+
+    def find(name: str) -> Path | None:
+        requested_files.append(name)
+        return files.get(name)
+
+    with pytest.raises(ModelError, match=r"2_Dense/pytorch_model\.bin"):
+        require_safetensors("owner/name", find, is_folder=False)
+    assert "model.safetensors" not in requested_files
+    assert "pytorch_model.bin" not in requested_files
+    files |= {"2_Dense/model.safetensors": tmp_path}
+    require_safetensors("owner/name", files.get, is_folder=False)

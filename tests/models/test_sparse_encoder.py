@@ -25,10 +25,8 @@ TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 31)) for n in range
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("models")
-    return {
-        "splade": build_sparse_encoder(root / "splade"),
-        "inference-free": build_sparse_encoder(root / "free", inference_free=True),
-    }
+    inference_free = build_sparse_encoder(root / "free", inference_free=True)
+    return {"splade": build_sparse_encoder(root / "splade"), "inference-free": inference_free}
 
 
 def exact(folder: Path) -> SparseTextEncoder:
@@ -142,15 +140,12 @@ def test_loads_masked_language_model_as_untrained_splade(folders: dict[str, Path
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "without a head", "starter"])
 def test_rejects_models_that_cannot_be_sparse(kind: str, tmp_path: Path) -> None:
-    reference = STARTER
-    if kind == "bi-encoder":
-        reference = str(build_bi_encoder(tmp_path / "bi"))
-    elif kind == "without a head":
-        reference = str(build_bi_encoder(tmp_path / "bi"))
-        (tmp_path / "bi" / "modules.json").unlink()
-    with raises_failure(
-        "not_sparse", ModelError, match="no sparse encoder, and no masked language model", details={"model": reference}
-    ):
+    folder = build_bi_encoder(tmp_path / "bi")
+    if kind == "without a head":
+        (folder / "modules.json").unlink()
+    reference = STARTER if kind == "starter" else str(folder)
+    message = "no sparse encoder, and no masked language model"
+    with raises_failure("not_sparse", ModelError, match=message, details={"model": reference}):
         load_sparse_encoder(find_model(reference))
 
 

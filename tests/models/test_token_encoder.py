@@ -147,14 +147,9 @@ def test_loads_late_interaction_model_unchanged(folder: Path, tmp_path: Path) ->
 
     late_model = load_token_encoder(find_model(str(folder)), TokenLayers.LAST)
     width = late_model[0].get_embedding_dimension()
-    projected = MultiVectorEncoder(
-        modules=[
-            late_model[0],
-            Dense(width, 8, bias=False, activation_function=None, module_input_name="token_embeddings"),
-            *[*late_model][1:],
-        ],
-        prompts={"query": "한강 ", "document": ""},
-    )
+    first, *others = late_model
+    dense = Dense(width, 8, bias=False, activation_function=None, module_input_name="token_embeddings")
+    projected = MultiVectorEncoder(modules=[first, dense, *others], prompts={"query": "한강 ", "document": ""})
     projected.save_pretrained(str(tmp_path / "late"), create_model_card=False)
     encoder = encoder_of(tmp_path / "late")
     vectors = encoder.encode_questions(TEXTS[:3])

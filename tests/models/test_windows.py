@@ -78,9 +78,7 @@ def assert_covered(text: str, head: int, read: Sequence[tuple[int, int]]) -> Non
     st.sampled_from(TOKENIZERS),
     st.sampled_from(["", "passage: "]),
 )
-def test_windows_cover_text_and_fit_model(
-    words: list[str], title: str, options: WindowOptions, tokenizer: Any, prompt: str
-) -> None:
+def test_windows_cover_texts(words: list[str], title: str, options: WindowOptions, tokenizer: Any, prompt: str) -> None:
     head = len(title) + 1 if title else 0
     text = f"{title}\n{' '.join(words)}" if title else " ".join(words)
     windows = WindowCutter(tokenizer, options, prompt).windows([text], np.array([head])).windows_of(0)

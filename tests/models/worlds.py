@@ -36,6 +36,13 @@ for line in sys.stdin:
 """
 
 
+def write_config(folder: Path, content: str = "{}") -> Path:
+    """Write the configuration by which a folder is a model's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(content, encoding="utf-8")
+    return folder
+
+
 def sharpened(folder: Path) -> Path:
     """Make the layers' weights ten times as large: else all pairs of random words have nearly the same score."""
     weights = load_file(folder / "model.safetensors")

@@ -1,7 +1,4 @@
-"""Evaluations of encoders on a set of pairs compared with values by hand, the command, and published results.
-
-Each shared evaluation has a failed model besides the starter.
-"""
+"""Evaluations of encoders on pairs, compared with values by hand; each shared evaluation has a failed model."""
 
 import json
 import math
@@ -42,41 +39,29 @@ def labelled() -> EncoderEvaluation:
     return evaluate(labelled_pairs(), MODELS, Part.TEST)
 
 
-def is_same_evaluation(expected: EncoderEvaluation, actual: EncoderEvaluation) -> bool:
-    arrays = [(expected.rows, actual.rows), (expected.values, actual.values)]
-    for first, second in zip(expected.results, actual.results, strict=True):
-        arrays += [(first.cosines, second.cosines), (first.singular_values, second.singular_values)]
-        arrays += [(first.plane.points, second.plane.points), (first.plane.explained, second.plane.explained)]
-        if first.probe and second.probe:
-            arrays += [(first.probe.correct, second.probe.correct), (first.probe.confusion, second.probe.confusion)]
-    return expected.as_dict() == actual.as_dict() and all((a == b).all() for a, b in arrays)
-
-
 def test_metrics_of_scored_pairs_match_by_hand(scored: EncoderEvaluation, progress: list[tuple[str, float]]) -> None:
     pairs = scored_pairs()
-    evaluation = scored
     tested = pairs.at(np.flatnonzero(pairs.published == 2))
     sentences = list(dict.fromkeys([*tested.texts[0], *tested.texts[1]]))
     vectors = dict(zip(sentences, encode("starter", sentences, pairs.sentences).vectors, strict=True))
     first, second = (np.stack([vectors[text] for text in column]) for column in tested.texts)
     by_hand = (first * second).sum(axis=1)
-    metrics = evaluation.results[0].metrics
-    assert evaluation.part is Part.TEST
-    assert evaluation.rows.tolist() == np.flatnonzero(pairs.published == 2).tolist()
-    assert evaluation.results[0].cosines == pytest.approx(by_hand, abs=1e-6)
-    assert metrics["spearman"].value == pytest.approx(spearmanr(evaluation.results[0].cosines, tested.gold).statistic)
+    metrics = scored.results[0].metrics
+    assert scored.part is Part.TEST
+    assert scored.rows.tolist() == np.flatnonzero(pairs.published == 2).tolist()
+    assert scored.results[0].cosines == pytest.approx(by_hand, abs=1e-6)
+    assert metrics["spearman"].value == pytest.approx(spearmanr(scored.results[0].cosines, tested.gold).statistic)
     assert metrics["pearson"].value == pytest.approx(pearsonr(by_hand, tested.gold).statistic, abs=1e-6)
     is_positive = tested.gold >= 0.8
-    assert evaluation.positives == is_positive.sum() > 0
+    assert scored.positives == is_positive.sum() > 0
     distances = ((first - second) ** 2).sum(axis=1)
     assert metrics["alignment"].value == pytest.approx(distances[is_positive].mean(), abs=1e-5)
     all_vectors = np.stack([*vectors.values()]).astype(np.float64)
-    assert evaluation.results[0].plane.points == pytest.approx(project(all_vectors.astype(np.float32)).points)
-    assert evaluation.sentences == len(all_vectors)
+    assert scored.results[0].plane.points == pytest.approx(project(all_vectors.astype(np.float32)).points)
+    assert scored.sentences == len(all_vectors)
     assert metrics["uniformity"].value == pytest.approx(math.log(np.exp(-2 * pdist(all_vectors) ** 2).mean()), abs=1e-4)
     assert all(metric.low < metric.value < metric.high for metric in metrics.values())
-    assert progress[0] == ("starter", 0)
-    assert progress[-1] == ("", 1)
+    assert (progress[0], progress[-1]) == (("starter", 0), ("", 1))
 
 
 def test_failed_model_has_no_metrics(scored: EncoderEvaluation) -> None:
@@ -106,16 +91,15 @@ def test_compares_models_on_same_pairs(tmp_path: Path) -> None:
 
 def test_probes_labelled_pairs(labelled: EncoderEvaluation) -> None:
     pairs = labelled_pairs()
-    evaluation = labelled
-    result = evaluation.results[0]
+    result = labelled.results[0]
     assert result.probe is not None
-    assert evaluation.probe_part is Part.TEST
+    assert labelled.probe_part is Part.TEST
     assert result.metrics["nli_accuracy"].value == result.probe.correct.mean() > 0.8  # the last words give the label
     assert result.probe.trained_on.tolist() == np.bincount(pairs.values[split_pairs(pairs)[Part.TRAIN]]).tolist()
     assert result.probe.confusion.sum(axis=1).tolist() == [20, 20, 20]
-    assert evaluation.positives == 20
+    assert labelled.positives == 20
     assert not {"spearman", "pearson"} & set(result.metrics)
-    evaluated_on = evaluation.as_dict()["models"]["starter"]["probe"]["evaluated_on"]
+    evaluated_on = labelled.as_dict()["models"]["starter"]["probe"]["evaluated_on"]
     assert evaluated_on == dict.fromkeys(("entailment", "neutral", "contradiction"), 20)
 
 
@@ -146,7 +130,15 @@ def test_rejects_empty_part() -> None:
 def test_evaluation_round_trip(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     evaluation = request.getfixturevalue(kind)
     results.save(evaluation, tmp_path)
-    assert is_same_evaluation(results.load(tmp_path), evaluation)
+    loaded = results.load(tmp_path)
+    assert loaded.as_dict() == evaluation.as_dict()
+    arrays = [(loaded.rows, evaluation.rows), (loaded.values, evaluation.values)]
+    for first, second in zip(loaded.results, evaluation.results, strict=True):
+        arrays += [(first.cosines, second.cosines), (first.singular_values, second.singular_values)]
+        arrays += [(first.plane.points, second.plane.points), (first.plane.explained, second.plane.explained)]
+        if first.probe and second.probe:
+            arrays += [(first.probe.correct, second.probe.correct), (first.probe.confusion, second.probe.confusion)]
+    assert all(np.array_equal(actual, expected) for actual, expected in arrays)
 
 
 def test_rejects_incomplete_folder(scored: EncoderEvaluation, tmp_path: Path) -> None:
@@ -162,9 +154,7 @@ def test_rejects_incomplete_folder(scored: EncoderEvaluation, tmp_path: Path) ->
         results.load(tmp_path)
 
 
-def test_json_has_metrics_with_intervals(
-    scored: EncoderEvaluation, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_json_has_intervals(scored: EncoderEvaluation, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     save_pairs(scored_pairs())
     arguments = ["evaluate", "--data", "counted", "--model", "starter", "--json", "--out", str(tmp_path / "out")]
     assert main(["embeddings", *arguments]) == 0

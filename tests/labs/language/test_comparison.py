@@ -14,7 +14,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import StoredSet, save_question_set
+from mrc_workbench.data.store import StoredItem, StoredSet, save_question_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, is_held_out
@@ -27,10 +27,11 @@ from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tok
 from mrc_workbench.workbench.cli import main
 from tests.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared
+from tests.models.worlds import write_config
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
-
-
+OTHER_DATA = [(TEXTS[1:], {}), (TEXTS, {"lowercase": True}), (TEXTS, {"seed": 1}), (TEXTS, {"held_out": 0.2})]
+Training = tuple[str, str, int]  # split, kind and vocabulary
 SINGLE_TOKENIZER = TokenizerGrid((TokenizerKind.BPE,), (PreTokenization.WORDS,), (1_000,))
 TWO_SPLITS = replace(SINGLE_TOKENIZER, splits=tuple(PreTokenization))
 GONE = ModelError("model_not_found", "there is none", model="../gone")
@@ -45,9 +46,8 @@ CORPUS = PassageCorpus(SET)
 
 
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
-    """Records the split, kind and vocabulary of each training."""
-    trained_tokenizers: list[tuple[str, str, int]] = []
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    trained_tokenizers: list[Training] = []
 
     def record_training(training_data: Any, kind: TokenizerKind, vocabulary: int, *options: Any) -> Any:
         trained_tokenizers.append((training_data.sample.split, kind, vocabulary))
@@ -61,7 +61,7 @@ def comparable_metrics(results: list[TokenizerResult]) -> list[dict[str, Any]]:
     return [{**result.as_dict(), "seconds": 0, "tokens_per_second": 0, "seconds_to_train": 0} for result in results]
 
 
-def test_trains_only_missing_tokenizers(trained: list[tuple[str, str, int]], tmp_path: Path) -> None:
+def test_trains_only_missing_tokenizers(trained: list[Training], tmp_path: Path) -> None:
     first = compare(CORPUS, SINGLE_TOKENIZER)
     grown = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200), splits=tuple(PreTokenization))
     second = compare(CORPUS, grown, out=tmp_path)
@@ -77,7 +77,7 @@ def test_trains_only_missing_tokenizers(trained: list[tuple[str, str, int]], tmp
         assert load_tokenizer(folder).trained == options
 
 
-def test_incremental_training_matches_training_at_once(trained: list[tuple[str, str, int]]) -> None:
+def test_incremental_training_matches_training_at_once(trained: list[Training]) -> None:
     compare(CORPUS, SINGLE_TOKENIZER)
     both = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200))
     grown = comparable_metrics(compare(CORPUS, both))
@@ -87,19 +87,14 @@ def test_incremental_training_matches_training_at_once(trained: list[tuple[str, 
     assert len(trained) == 4
 
 
-@pytest.mark.parametrize(
-    ("texts", "changed"),
-    [(TEXTS[1:], {}), (TEXTS, {"lowercase": True}), (TEXTS, {"seed": 1}), (TEXTS, {"held_out": 0.2})],
-)
-def test_trains_again_for_other_text_or_sample(
-    texts: list[str], changed: dict[str, Any], trained: list[tuple[str, str, int]]
-) -> None:
+@pytest.mark.parametrize(("texts", "changed"), OTHER_DATA)
+def test_trains_again_for_other_data(texts: list[str], changed: dict[str, Any], trained: list[Training]) -> None:
     compare(CORPUS, SINGLE_TOKENIZER)
     compare(PassageCorpus(make_question_set(texts)), replace(SINGLE_TOKENIZER, sample=Sample(**changed)))
     assert len(trained) == 2
 
 
-def test_trains_again_if_cache_is_damaged(trained: list[tuple[str, str, int]]) -> None:
+def test_trains_again_if_cache_is_damaged(trained: list[Training]) -> None:
     compare(CORPUS, SINGLE_TOKENIZER)
     (path,) = (workspace() / "cache").rglob("tokenizer.json")
     path.write_text("{", encoding="utf-8")
@@ -107,7 +102,7 @@ def test_trains_again_if_cache_is_damaged(trained: list[tuple[str, str, int]]) -
     assert len(trained) == 2
 
 
-def test_progress_ends_at_1(trained: list[tuple[str, str, int]]) -> None:
+def test_progress_ends_at_1(trained: list[Training]) -> None:
     progress: list[tuple[str, float]] = []
     compare(CORPUS, SINGLE_TOKENIZER)
     grid = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200), against=("no/such/model",))
@@ -204,16 +199,13 @@ def data() -> StoredSet:
 
 
 def create_model_folder(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) -> str:
-    folder = workspace() / "runs" / name / "model"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text("{}", encoding="utf-8")
+    folder = write_config(workspace() / "runs" / name / "model")
     prepared(kind).tokenizer.save(str(folder / "tokenizer.json"))
     return name
 
 
-def run_job_in_process(
-    monkeypatch: pytest.MonkeyPatch, data: StoredSet | texts.StoredText, grid: TokenizerGrid
-) -> StudyJob[Any, Any]:
+def run_job(monkeypatch: pytest.MonkeyPatch, data: StoredItem, grid: TokenizerGrid) -> StudyJob[Any, Any]:
+    """Run the job in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = study.TokenizerRequest(data.reference, grid)
     job = study.STUDY.job(request, data.fingerprint)
@@ -243,7 +235,7 @@ def test_job_depends_on_request_text_and_models(data: StoredSet) -> None:
 @pytest.mark.slow
 def test_job_runs_and_stores_result(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = replace(TWO_SPLITS, against=(create_model_folder("mine"),))
-    job = run_job_in_process(monkeypatch, data, grid)
+    job = run_job(monkeypatch, data, grid)
     assert (job.status().state, job.done) == (State.DONE, True)
     assert study.STUDY.job(job.read_spec(), data.fingerprint) == job
     result, stored = load_comparison(job.folder)
@@ -273,7 +265,7 @@ def test_counts_tokens_in_first_documents(monkeypatch: pytest.MonkeyPatch) -> No
 def test_stores_error_of_unreadable_tokenizer(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     name = create_model_folder("torn")
     (workspace() / "runs" / name / "model" / "tokenizer.json").write_text("{", encoding="utf-8")
-    job = run_job_in_process(monkeypatch, data, replace(SINGLE_TOKENIZER, against=(name,)))
+    job = run_job(monkeypatch, data, replace(SINGLE_TOKENIZER, against=(name,)))
     result, stored = load_comparison(job.folder)
     assert [item.result.name for item in stored] == ["bpe"]
     reason = result.errors["torn"]
@@ -284,7 +276,7 @@ def test_stores_error_of_unreadable_tokenizer(data: StoredSet, monkeypatch: pyte
 
 def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.save_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
-    result, stored = load_comparison(run_job_in_process(monkeypatch, text, SINGLE_TOKENIZER).folder)
+    result, stored = load_comparison(run_job(monkeypatch, text, SINGLE_TOKENIZER).folder)
     assert (result.corpus, result.n_counted_documents) == ("문장들", len(TEXTS))
     assert [item.result.training_options["fingerprint"] for item in stored] == [text.fingerprint]
 
@@ -292,10 +284,10 @@ def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unusable_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.save_text(BytesIO(b"one\ntwo\n"), "gone")
     texts.remove(text.key)
-    job = run_job_in_process(monkeypatch, text, TWO_SPLITS)
+    job = run_job(monkeypatch, text, TWO_SPLITS)
     assert (job.status().code, job.failed) == ("unknown_text", True)
     single = save_question_set(QuestionSet("single", [Passage("1", "하나")], ()))
-    job = run_job_in_process(monkeypatch, single, TWO_SPLITS)
+    job = run_job(monkeypatch, single, TWO_SPLITS)
     assert (job.status().state, job.status().code, job.failed) == (State.FAILED, "nothing_held_out", True)
 
 

@@ -20,18 +20,11 @@ from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tok
 from mrc_workbench.workbench.cli import main
 from tests.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, Documents, prepared
+from tests.models.worlds import write_config
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE_TEXTS = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]
 # 배 ##가 고프다 | 배 ##를 탔 ##다 . | 사과 ##를 먹었다 | [UNK] 배 | 배 ##가 고프다 탔 ##다
-PLAIN = json.dumps(
-    {
-        "version": "1.0",
-        "added_tokens": [],
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"},
-    }
-)
 
 
 def handmade_tokenizer() -> PreparedTokenizer:
@@ -156,12 +149,9 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def compare_tokenizers(
-    capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0
-) -> dict[str, dict[str, Any]]:
+def compare_tokenizers(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> dict[str, Any]:
     assert main(["language", "compare-tokenizers", "--json", *map(str, arguments)]) == status
-    results: dict[str, dict[str, Any]] = json.loads(capsys.readouterr().out)["tokenizers"]
-    return results
+    return dict(json.loads(capsys.readouterr().out)["tokenizers"])
 
 
 def test_measures_and_stores_all_kinds(capsys: pytest.CaptureFixture[str], text: Path, tmp_path: Path) -> None:
@@ -189,10 +179,9 @@ def test_compares_each_vocabulary_and_split(capsys: pytest.CaptureFixture[str], 
 
 
 def test_measures_model_tokenizers(capsys: pytest.CaptureFixture[str], text: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text("{}")
-    of_model = Tokenizer.from_str(PLAIN)
+    model = write_config(tmp_path / "model")
+    of_model = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))  # noqa: S106 - not a secret
+    of_model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     of_model.enable_truncation(3)  # a stored setting that metrics ignore
     of_model.save(str(model / "tokenizer.json"))
     options = ["--data", text, "--vocabulary", 1000, "--kind", "wordpiece"]
@@ -220,15 +209,12 @@ def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> 
     ("arguments", "message"),
     [
         (["--data", "nowhere.txt"], "nowhere.txt is not a readable file"),
-        (["--data", "TEXT", "--vocabulary", "10"], "1,000 to 64,000"),
-        (["--data", "TEXT", "--held-out", "1"], "below 1"),
+        (["--data", "sample", "--vocabulary", "10"], "1,000 to 64,000"),
+        (["--data", "sample", "--held-out", "1"], "below 1"),
     ],
 )
-def test_command_reports_invalid_options(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], text: Path
-) -> None:
-    words = [str(text) if argument == "TEXT" else argument for argument in arguments]
-    assert main(["language", "compare-tokenizers", *words]) == 2
+def test_reports_invalid_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["language", "compare-tokenizers", *arguments]) == 2
     out, error = capsys.readouterr()
     assert out == ""
     assert message in error

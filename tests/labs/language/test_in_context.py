@@ -60,15 +60,11 @@ def test_static_vectors_are_equal_and_contextual_ones_differ(network: Transforme
     assert [*word_vectors.layer_numbers] == [-1, 0, 1, 2]
     for layer in (0, 1, 2):
         vectors = word_vectors.layer_vectors(layer)
-        expected = [[_cosine(vector, other) for other in vectors] for vector in vectors]
-        assert word_vectors.cosines(layer) == pytest.approx(np.array(expected))
-        mean_cosine = (expected[0][1] + expected[0][2] + expected[1][2]) / 3
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        assert word_vectors.cosines(layer) == pytest.approx(unit @ unit.T)
+        mean_cosine = (unit @ unit.T)[np.triu_indices(3, 1)].mean()
         assert word_vectors.mean_cosine(layer) == pytest.approx(mean_cosine)
         assert mean_cosine < 0.99
-
-
-def _cosine(vector: np.ndarray, other: np.ndarray) -> float:
-    return float(sum(a * b for a, b in zip(vector, other, strict=True)) / (sum(vector**2) * sum(other**2)) ** 0.5)
 
 
 @pytest.mark.slow
@@ -93,9 +89,7 @@ def test_finds_every_occurrence_also_in_decomposed_text(network: TransformerMode
         ("배", ["배"] * (layers.MAX_SENTENCES + 1), "many_sentences"),
     ],
 )
-def test_rejects_invalid_word_or_sentences(
-    network: TransformerModel, word: str, sentences: list[str], code: str
-) -> None:
+def test_rejects_invalid_word_or_text(network: TransformerModel, word: str, sentences: list[str], code: str) -> None:
     with raises_failure(code) as caught:
         layers.words_in_context(network, word, sentences)
     if code == "word_not_found":
@@ -129,8 +123,7 @@ def test_plane_matches_pca() -> None:
     assert projection.explained == pytest.approx(model.explained_variance_ratio_)
     assert all(column[np.abs(column).argmax()] > 0 for column in projection.points.T)
     projection = layers.project_to_plane(np.ones((3, 4), dtype=np.float32))
-    assert projection.points.tolist() == [[0, 0]] * 3
-    assert projection.explained.tolist() == [0, 0]
+    assert (projection.points.tolist(), projection.explained.tolist()) == ([[0, 0]] * 3, [0, 0])
     assert layers.project_to_plane(np.ones((1, 4))).points.tolist() == [[0, 0]]
 
 
@@ -139,16 +132,14 @@ def fractions_by_target(head_attention: layers.HeadAttention) -> dict[layers.Att
 
 
 def test_attention_fractions_match_by_hand() -> None:
-    weights = np.array(
-        [
-            [0.2, 0.2, 0.2, 0.2, 0.2],  # [CLS] does not count
-            [0.5, 0.1, 0.2, 0.1, 0.1],
-            [0.0, 0.6, 0.3, 0.1, 0.0],
-            [0.1, 0.1, 0.4, 0.3, 0.1],
-            [0.2, 0.2, 0.2, 0.2, 0.2],
-        ]
-    )
-    attention = layers.SentenceAttention(LONG_TOKENS, weights[None, None])
+    weights = [
+        [0.2, 0.2, 0.2, 0.2, 0.2],  # [CLS] does not count
+        [0.5, 0.1, 0.2, 0.1, 0.1],
+        [0.0, 0.6, 0.3, 0.1, 0.0],
+        [0.1, 0.1, 0.4, 0.3, 0.1],
+        [0.2, 0.2, 0.2, 0.2, 0.2],
+    ]
+    attention = layers.SentenceAttention(LONG_TOKENS, np.array([[weights]]))
     fractions = fractions_by_target(layers.attention_by_head([attention]))
     assert fractions == {
         layers.AttentionTarget.PREVIOUS: pytest.approx((0.5 + 0.6 + 0.4) / 3),

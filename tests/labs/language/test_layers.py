@@ -149,15 +149,11 @@ def test_search_matches_transformers(network: TransformerModel, monkeypatch: pyt
 @pytest.mark.slow
 def test_prepends_prompts(network: TransformerModel) -> None:
     bare = small_set()
-    with_prompts = QuestionSet(
-        "prompted",
-        [Passage(record.id, f"나는 {record.title} {record.text}".replace("  ", " ")) for record in bare.passages],
-        tuple(Question(record.id, f"서울 {record.text}", (), record.relevant) for record in bare.questions),
-    )
-    expected = layers_module.search_with_layers(network, with_prompts).ndcg
-    assert layers_module.search_with_layers(network, bare, ("서울 ", "나는 ")).ndcg == pytest.approx(
-        expected, nan_ok=True
-    )
+    passages = [Passage(record.id, f"나는 {record.title} {record.text}".replace("  ", " ")) for record in bare.passages]
+    questions = tuple(Question(record.id, f"서울 {record.text}", (), record.relevant) for record in bare.questions)
+    expected = layers_module.search_with_layers(network, QuestionSet("prompted", passages, questions)).ndcg
+    search = layers_module.search_with_layers(network, bare, ("서울 ", "나는 "))
+    assert search.ndcg == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.slow

@@ -10,9 +10,8 @@ from tests.chat_server import MODEL
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
 PASSAGES = [Passage(city, f"{city}의 시장은 {city}역 앞에 있다.", f"{city}시") for city in CITIES]
-QUESTIONS = [
-    Question(f"q{n}", f"{city}의 시장은 어디에 있나?", (f"{city}역 앞",), (city,)) for n, city in enumerate(CITIES)
-]
+TEXTS = [f"{city}의 시장은 어디에 있나?" for city in CITIES]
+QUESTIONS = [Question(f"q{n}", TEXTS[n], (f"{city}역 앞",), (city,)) for n, city in enumerate(CITIES)]
 SET = QuestionSet("도시", PASSAGES, tuple(QUESTIONS))
 REQUESTS = [GenerationRequest(item.id, item.text, [PASSAGES[n], PASSAGES[n - 1]]) for n, item in enumerate(QUESTIONS)]
 GENERATOR = Generator(name="RAG", model=MODEL, timeout_seconds=5)

@@ -48,10 +48,8 @@ model = "{model}"
 def experiment(monkeypatch: pytest.MonkeyPatch) -> ReadingExperiment:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
     split: dict[str, Any] = {"split": Part.TEST, "test_fraction": 0.4, "validation_fraction": 0.3}
-    readers = (ReaderSpec(name="next", model="starter"),)
-    return ReadingExperiment(
-        data=save_question_set(SET).key, depths_read=(1, 2, 4), retriever=SPECS, reader=readers, **split
-    )
+    systems: dict[str, Any] = {"retriever": SPECS, "reader": (ReaderSpec(name="next", model="starter"),)}
+    return ReadingExperiment(data=save_question_set(SET).key, depths_read=(1, 2, 4), **systems, **split)
 
 
 def test_metrics_match_exported_answers(experiment: ReadingExperiment, tmp_path: Path) -> None:
@@ -103,9 +101,7 @@ def write_experiment(folder: Path, who: str, model: str) -> Path:
     return path
 
 
-def test_generator_answers_from_passages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generator_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def answers(text: str) -> str:
         city = text.rpartition("질문: ")[2].split()[0]
         return f"이름{CITIES.index(city)} [1]"
@@ -129,9 +125,7 @@ def test_generator_answers_from_passages(
         assert not path_written.is_file() or SECRET not in path_written.read_text(encoding="utf-8", errors="ignore")
 
 
-def test_reports_missing_endpoint_as_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_requires_endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv(ADDRESS, raising=False)
     assert main(["reading", "evaluate", str(write_experiment(tmp_path, "generator", MODEL)), "--json"]) == 1
     out = capsys.readouterr()
@@ -151,9 +145,7 @@ def test_reports_missing_endpoint_as_failure(
 )
 def test_rejects_invalid_experiment_file(tmp_path: Path, change: str, word: str) -> None:
     path = tmp_path / "wrong.toml"
-    first, _, others = change.partition("\n") if change.startswith("depths") else ("", "", change)
-    retriever = '[[retriever]]\nkind = "bm25"\nname = "BM25"'
-    path.write_text(f'data = "sample"\n{first}\n{retriever}\n{others}', encoding="utf-8")
+    path.write_text(f'data = "sample"\n{change}[[retriever]]\nkind = "bm25"\nname = "BM25"', encoding="utf-8")
     with pytest.raises(ExperimentError, match=word):
         read_experiment(path)
 

@@ -55,11 +55,8 @@ def test_best_threshold_has_highest_overlap(rows: list[tuple[bool, bool, float]]
     context_answers = extractive.ContextAnswers(answers, np.zeros(len(answers)), margins)
 
     def mean(threshold: float) -> float:
-        predictions = context_answers.predictions(threshold)
-        return sum(
-            score_answer(prediction, question.answers, ScoringRules.KORQUAD)[1]
-            for prediction, question in zip(predictions, question_set.questions, strict=True)
-        )
+        pairs = zip(context_answers.predictions(threshold), question_set.questions, strict=True)
+        return sum(score_answer(text, question.answers, ScoringRules.KORQUAD)[1] for text, question in pairs)
 
     best = cast("float", extractive.best_threshold(context_answers, question_set, ScoringRules.KORQUAD))
     assert mean(best) >= max(mean(candidate) for candidate in [*(margins - 1e-6), *margins, *(margins + 1e-6)]) - 1e-9

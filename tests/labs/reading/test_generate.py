@@ -18,6 +18,7 @@ from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, ch
 from tests.doubles import raises_failure
 from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, city_of_question, correct_answer
 
+CHANGES = ({"temperature": 0.5}, {"prompt": load_prompts()["en"]}, {"max_passages": 1}, {"max_characters": 5})
 ALL_IDS = {request.id for request in REQUESTS}
 
 
@@ -81,11 +82,6 @@ def chat(server: ChatServer) -> Chat:
     return GENERATOR.chat(Endpoint(server.address, KEY))
 
 
-def fail_for_city(city: str, reply: Callable[[], Reply | str]) -> Callable[[str], str | Reply]:
-    """Return a function that answers correctly except for the question on one city."""
-    return lambda text: reply() if city_of_question(text) == city else correct_answer(text)
-
-
 @pytest.mark.slow
 def test_answers_every_question_from_its_passages() -> None:
     progress: list[tuple[int, int, float]] = []
@@ -101,8 +97,7 @@ def test_answers_every_question_from_its_passages() -> None:
     assert "[1]\n> 서울시\n> \n> 서울의 시장은 서울역 앞에 있다.\n\n[2]\n> 포항시" in user
     assert batch.answers["q0"].usage.prompt_tokens == len(system) + len(user)
     assert request_body["temperature"] == 0
-    assert progress[0] == (0, 10, 0.0)
-    assert progress[-1] == (10, 10, 0.0)
+    assert (progress[0], progress[-1]) == ((0, 10, 0.0), (10, 10, 0.0))
 
 
 def test_reuses_stored_answers_and_sends_identical_requests_once() -> None:
@@ -130,9 +125,7 @@ def test_reuses_stored_answers_and_sends_identical_requests_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changed", [{"temperature": 0.5}, {"prompt": load_prompts()["en"]}, {"max_passages": 1}, {"max_characters": 5}]
-)
+@pytest.mark.parametrize("changed", CHANGES)
 def test_changed_settings_request_new_answers(changed: dict[str, object]) -> None:
     with chat_server(lambda _: "서울 [1]") as server:
         run_batch(server)
@@ -171,7 +164,7 @@ def test_streams_and_stores_answer_unless_stopped() -> None:
     ],
 )
 def test_failed_question_is_reported_and_retried(reply: Callable[[], Reply | str], code: str) -> None:
-    with chat_server(fail_for_city("대구", reply)) as server:
+    with chat_server(lambda text: reply() if city_of_question(text) == "대구" else correct_answer(text)) as server:
         batch = run_batch(server)
         assert {id_: failure.code for id_, failure in batch.failures.items()} == {"q2": code}
         assert (batch.answers.keys(), batch.n_remaining, batch.end_reason) == (ALL_IDS - {"q2"}, 0, None)

@@ -153,10 +153,9 @@ def test_passages_cannot_break_quotation(originals: list[Passage], most: int) ->
     sent = [generator.prepare_passage(passage, most) for passage in originals]
     text = generator.format_passages(sent)
     lines = re.split(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text)
-    assert [line for line in lines if line and not line.startswith("> ")] == [
-        f"[{number}]" for number in range(1, len(originals) + 1)
-    ]
-    assert generator.parse_citations(text).numbers == tuple(range(1, len(originals) + 1))
+    numbers = tuple(range(1, len(originals) + 1))
+    assert [line for line in lines if line and not line.startswith("> ")] == [f"[{number}]" for number in numbers]
+    assert generator.parse_citations(text).numbers == numbers
     assert "<|" not in text
     for before, after in zip(originals, sent, strict=True):
         assert before.id == after.id

@@ -17,6 +17,7 @@ from mrc_workbench.labs.reading.study import STUDY, StoredReading
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
+from tests.models.worlds import write_config
 
 BM25 = {"name": "BM25", "kind": "bm25", "analyzer": "word"}
 BIGRAMS = {"name": "error", "kind": "bm25", "analyzer": "bigram"}  # a valid name of a retriever
@@ -39,9 +40,7 @@ def _next_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create_model_folder(name: str, content: str = "{}") -> str:
-    folder = workspace() / "runs" / name / "model"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(content, encoding="utf-8")
+    write_config(workspace() / "runs" / name / "model", content)
     return name
 
 
@@ -84,9 +83,8 @@ def test_loads_stored_evaluation_without_cache(data: StoredSet, monkeypatch: pyt
     (theirs,) = result.readers
     assert_same(ours, theirs)
     assert ours.by_retriever["BM25"].answers(1) == theirs.by_retriever["BM25"].answers(1)
-    assert (
-        loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].by_depth.exact[:, 1].mean()
-    )
+    exact = theirs.by_retriever["BM25"].by_depth.exact
+    assert loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == exact[:, 1].mean()
     (folder / "comparison").rename(folder / "found")  # its earlier name
     assert study.load(folder, SET).scores == loaded.scores
     monkeypatch.setattr(study.comparison_store, "save_comparison", lambda *_: pytest.fail("interrupted"))

@@ -71,10 +71,8 @@ def test_answer_position_uses_stored_offset_or_first_match() -> None:
         Question("unanswerable", "?"),
     )
     assert len(TEXT) == 32
-    assert label_names(question_set, LabelKind.ANSWER_POSITION) == [
-        *("first_third", "last_third", "first_third", "first_third", "second_third", "second_third"),
-        *(UNKNOWN, UNKNOWN, NO_ANSWER),
-    ]
+    known = ["first_third", "last_third", "first_third", "first_third", "second_third", "second_third"]
+    assert label_names(question_set, LabelKind.ANSWER_POSITION) == [*known, UNKNOWN, UNKNOWN, NO_ANSWER]
     questions = [Question(letter, "?", (letter,), ("p",)) for letter in "가나다라마바"]
     question_set = QuestionSet("letters", (Passage("p", "가나다라마바"),), tuple(questions))
     thirds = ("first_third", "second_third", "last_third")
@@ -136,38 +134,26 @@ def test_first_match_mostly_agrees_with_stored_offset(korquad: QuestionSet) -> N
 
 
 CASES = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
-KOREAN, ENGLISH, ANSWERS = (
-    [(label, case) for label, cases in CASES[part].items() for case in cases]
-    for part in ("korean", "english", "answers")
-)
+LABELLED = {part: [(label, case) for label in labels for case in labels[label]] for part, labels in CASES.items()}
 
 
-@pytest.mark.parametrize(("expected", "question"), [*KOREAN, *ENGLISH])
+@pytest.mark.parametrize(("expected", "question"), [*LABELLED["korean"], *LABELLED["english"]])
 def test_classifies_written_questions(expected: str, question: str) -> None:
     assert labels.classify_question_words([question]) == [expected]
 
 
 def test_composes_decomposed_hangul() -> None:
-    assert labels.classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [
-        labels.QuestionWord.WHERE
-    ]
+    assert labels.classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == ["where"]
 
 
-@pytest.mark.parametrize(("expected", "answer"), ANSWERS)
+@pytest.mark.parametrize(("expected", "answer"), LABELLED["answers"])
 def test_classifies_answers(expected: str, answer: str) -> None:
     assert labels.classify_answer_kinds([answer]) == [expected]
 
 
 def test_documented_limits_are_unchanged() -> None:
-    words = labels.classify_question_words(
-        ["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"]
-    )
-    assert words == [
-        labels.QuestionWord.WHEN,
-        labels.QuestionWord.HOW_MANY,
-        labels.QuestionWord.WHERE,
-        labels.QuestionWord.OTHER,
-    ]
+    questions = ["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"]
+    assert labels.classify_question_words(questions) == ["when", "how_many", "where", "other"]
     kinds = labels.classify_answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
     assert kinds == [labels.AnswerKind.NUMBER, labels.AnswerKind.SHORT_PHRASE, labels.AnswerKind.LONG_PHRASE]
 

@@ -25,31 +25,27 @@ WHERE = 6
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 
 
-def four_questions() -> QuestionSet:
-    """Return four questions on two passages; the last is unanswerable."""
-    return QuestionSet(
-        "four",
-        [Passage("p1", "서울은 한국의 수도이다."), Passage("p2", "물은 백 도에서 끓는다.")],
-        (
-            Question("q1", "한국의 수도는?", ("서울",), ("p1",)),
-            Question("q2", "서울은 어느 나라의 수도인가?", ("한국",), ("p1",)),
-            Question("q3", "물은 몇 도에서 끓나?", ("백 도", "백"), ("p2",)),
-            Question("q4", "물은 누가 만들었나?"),
-        ),
-    )
+PASSAGES = [Passage("p1", "서울은 한국의 수도이다."), Passage("p2", "물은 백 도에서 끓는다.")]
+QUESTIONS = (
+    Question("q1", "한국의 수도는?", ("서울",), ("p1",)),
+    Question("q2", "서울은 어느 나라의 수도인가?", ("한국",), ("p1",)),
+    Question("q3", "물은 몇 도에서 끓나?", ("백 도", "백"), ("p2",)),
+    Question("q4", "물은 누가 만들었나?"),
+)
+FOUR_QUESTIONS = QuestionSet("four", PASSAGES, QUESTIONS)
 
 
 def test_missing_answer_counts_as_wrong() -> None:
     predictions = {"q1": "서울", "q2": "한국의", "q3": "백도", "q4": "", "another": "x"}
-    answer_scores = score_answers(four_questions(), predictions, ScoringRules.KORQUAD)
+    answer_scores = score_answers(FOUR_QUESTIONS, predictions, ScoringRules.KORQUAD)
     assert answer_scores.per_question["em"].tolist() == [1, 0, 0, 1]
     assert answer_scores.per_question["f1"] == pytest.approx([1, 4 / 5, 1, 1])
     expected = {"em": 0.5, "f1": 0.95, "no_answer_accuracy": 1, "em_answerable": 1 / 3, "f1_answerable": 2.8 / 3}
     assert answer_scores.means() == pytest.approx(expected)
     values = np.stack([*answer_scores.per_question.values()], axis=1)
-    ends = significance.proportion_intervals(values, significance.question_groups(four_questions()))
+    ends = significance.proportion_intervals(values, significance.question_groups(FOUR_QUESTIONS))
     assert [*answer_scores.intervals.values()] == [tuple(row) for row in ends]
-    answer_scores = score_answers(four_questions(), {"q1": "서울"}, ScoringRules.KLUE)
+    answer_scores = score_answers(FOUR_QUESTIONS, {"q1": "서울"}, ScoringRules.KLUE)
     assert answer_scores.n_missing == 3
     answerable = {"em_answerable": 1 / 3, "rouge_w_answerable": 1 / 3}
     expected = {"em": 0.25, "rouge_w": 0.25, "no_answer_accuracy": 0, **answerable}
@@ -59,19 +55,19 @@ def test_missing_answer_counts_as_wrong() -> None:
 def test_compares_readers_by_each_metric() -> None:
     right = {"q1": "서울", "q2": "한국", "q3": "백", "q4": ""}
     predictions = {"a": right, "b": {"q1": "서울"}}
-    scores = {name: score_answers(four_questions(), item, ScoringRules.KORQUAD) for name, item in predictions.items()}
-    tests = scoring.compare_readers(four_questions(), scores)
+    scores = {name: score_answers(FOUR_QUESTIONS, item, ScoringRules.KORQUAD) for name, item in predictions.items()}
+    tests = scoring.compare_readers(FOUR_QUESTIONS, scores)
     assert [(test.a, test.b, test.measure) for test in tests] == [("a", "b", "em"), ("a", "b", "f1")]
     assert [test.difference for test in tests] == [0.75, 0.75]
     assert (tests[0].wins, tests[0].ties, tests[0].losses) == (3, 1, 0)
-    assert scoring.compare_readers(four_questions(), {}) == []
+    assert scoring.compare_readers(FOUR_QUESTIONS, {}) == []
 
 
 def test_rejects_answers_of_other_questions_and_empty_sets() -> None:
     with raises_failure("other_questions", ReadingError, match="no answer is of a question of 'four'"):
-        score_answers(four_questions(), {"x": "서울"}, ScoringRules.KORQUAD)
+        score_answers(FOUR_QUESTIONS, {"x": "서울"}, ScoringRules.KORQUAD)
     with pytest.raises(ReadingError, match="holds no question"):
-        score_answers(QuestionSet("none", four_questions().passages, ()), {}, ScoringRules.KORQUAD)
+        score_answers(QuestionSet("none", FOUR_QUESTIONS.passages, ()), {}, ScoringRules.KORQUAD)
 
 
 def test_predictions_round_trip(tmp_path: Path) -> None:
@@ -84,9 +80,7 @@ def test_predictions_round_trip(tmp_path: Path) -> None:
     ("content", "message"),
     [("", "EOF"), ("[]", "object"), ('{"q1": 3}', "at 'q1'"), ('{"q1": ["서울"]}', "at 'q1'"), ("\xff", "is needed")],
 )
-def test_rejects_malformed_predictions(
-    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rejects_malformed_file(tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "predictions.json"
     path.write_bytes(content.encode("latin-1" if content == "\xff" else "utf-8"))
     with raises_failure("bad_predictions", ReadingError, match=rf"predictions\.json.*{message}"):
@@ -96,7 +90,7 @@ def test_rejects_malformed_predictions(
 
 
 def test_command_reports_readers_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answerable = four_questions().with_questions(range(3))
+    answerable = FOUR_QUESTIONS.with_questions(range(3))
     words = score_words(tmp_path, answerable, ["서울", "한국", "백"], ["서울", "", "백 도"])
     files = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     assert main(["reading", *words]) == 0
@@ -135,11 +129,8 @@ def readers() -> dict[str, scoring.AnswerScores]:
 
 def test_slices_keep_label_order_and_omit_small_ones() -> None:
     parts = scoring.slice_questions(make_question_set(), LabelKind.QUESTION_WORD)
-    assert [(part.label, part.rows.tolist()) for part in parts] == [
-        ("who", list(range(WHO))),
-        ("where", list(range(WHO, WHO + WHERE))),
-        (NO_ANSWER, list(range(19, 24))),
-    ]
+    expected = [("who", range(WHO)), ("where", range(WHO, WHO + WHERE)), (NO_ANSWER, range(19, 24))]
+    assert [(part.label, part.rows.tolist()) for part in parts] == [(label, [*rows]) for label, rows in expected]
     for n_questions, n_slices in ((scoring.MIN_SLICE_QUESTIONS - 1, 0), (scoring.MIN_SLICE_QUESTIONS, 1)):
         question_set = make_question_set().with_questions(range(n_questions))
         assert len(scoring.slice_questions(question_set, LabelKind.QUESTION_WORD)) == n_slices
@@ -212,13 +203,11 @@ def test_command_reports_slices_and_differences(tmp_path: Path, capsys: pytest.C
     assert "slices" not in json.loads(capsys.readouterr().out)
 
 
-CASES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+CASES_BY_RULES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+CASES = [(rules, *case) for rules, cases in CASES_BY_RULES.items() for case in cases]
 
 
-@pytest.mark.parametrize(
-    ("rules", "prediction", "right", "exact", "overlap"),
-    [(rules, *case) for rules, cases in CASES.items() for case in cases],
-)
+@pytest.mark.parametrize(("rules", "prediction", "right", "exact", "overlap"), CASES)
 def test_scores_cases_by_hand(rules: str, prediction: str, right: list[str], exact: int, overlap: str) -> None:
     assert score_answer(prediction, right, ScoringRules(rules)) == pytest.approx((exact, float(Fraction(overlap))))
 

@@ -20,8 +20,9 @@ from tests.labs.language.doubles import BEGIN, END, SPECIALS, ids_of
 
 SIZE = 30_000
 SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
-CHARACTER_SPANS = [(index, index + 1) for index, letter in enumerate(SENTENCE) if letter != " "]
+LETTERS = [(index, index + 1) for index, letter in enumerate(SENTENCE) if letter != " "]
 PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
+LONG_PIECES = [(0, 3), (3, 4), (5, 8), (8, 10)]  # 학교에 서 공부했 다.
 RNG = np.random.default_rng(0)
 # millions, of BERT's vocabulary of 30,522 pieces; Turc et al. 2019, and Devlin et al. 2019 for large
 PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
@@ -42,11 +43,6 @@ def batch(rng: np.random.Generator, rows: int = 6, width: int = 128) -> np.ndarr
 
 def each(tokens: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
-
-
-def numbered(words: np.ndarray) -> np.ndarray:
-    """Words that are others in every row."""
-    return words + np.arange(len(words))[:, None] * words.shape[1]
 
 
 def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
@@ -70,7 +66,7 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
     tokens = batch(rng, 120)
     text = tokens >= 5
     words = masking.words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
-    numbers = numbered(words)
+    numbers = words + np.arange(len(words))[:, None] * words.shape[1]  # other words in every row
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     for _ in range(500):
         inputs, labels = hides.mask_tokens(tokens, words, rng)
@@ -116,13 +112,9 @@ def test_never_masks_or_inserts_special_tokens() -> None:
         (SENTENCE, PIECES, WholeWords.SPACES, [1, 0, 1, 0, 0, 0]),
         (SENTENCE, PIECES, WholeWords.OFF, [1, 0, 1, 0, 0, 0]),
         # inside words, those that share a letter are one
-        pytest.param(
-            SENTENCE, CHARACTER_SPANS, WholeWords.MORPHEMES, [1, 0, 1, 0, 1, 0, 1, 1, 1], marks=pytest.mark.slow
-        ),
-        # 학교에 서 공부했 다.: a token of several morphemes makes one word of them
-        pytest.param(
-            *(SENTENCE, [(0, 3), (3, 4), (5, 8), (8, 10)], WholeWords.MORPHEMES, [1, 0, 1, 1]), marks=pytest.mark.slow
-        ),
+        pytest.param(SENTENCE, LETTERS, WholeWords.MORPHEMES, [1, 0, 1, 0, 1, 0, 1, 1, 1], marks=pytest.mark.slow),
+        # a token of several morphemes makes one word of them
+        pytest.param(SENTENCE, LONG_PIECES, WholeWords.MORPHEMES, [1, 0, 1, 1], marks=pytest.mark.slow),
         # a ␣␣ three bytes ␣b: bytes of a letter and pieces of space belong to a word
         ("a  집 b", [(0, 1), (1, 3), (3, 4), (3, 4), (3, 4), (4, 6)], WholeWords.SPACES, [1, 1, 0, 0, 0, 1]),
         ("", np.zeros((0, 2), dtype=np.int64), WholeWords.SPACES, []),
@@ -150,9 +142,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> TokenFil
 
 
 @pytest.mark.slow
-def test_file_contains_every_token_once(
-    file: TokenFile, texts: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_stores_all_tokens(file: TokenFile, texts: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert file.tokens.tolist() == doubles.token_stream(texts)
     assert np.diff(file.bounds).tolist() == [len(ids_of(text)) + 1 for text in texts]
     tokens = [token for token in doubles.token_stream(texts) if token != END]
@@ -231,8 +221,7 @@ def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str])
         own = pairs.pairs[pairs.document == number]
         ends = [0, *np.cumsum([len(word) for word in text.split()]).tolist()]
         first = int(file.bounds[number])
-        assert own[0, 0] == first
-        assert own[-1, 2] == first + len(ids_of(text))
+        assert (own[0, 0], own[-1, 2]) == (first, first + len(ids_of(text)))
         assert np.array_equal(own[1:, 0], own[:-1, 2])
         if len(ends) > 5 * len(own):
             assert set((own - first).ravel().tolist()) <= set(ends)

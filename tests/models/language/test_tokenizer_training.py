@@ -12,20 +12,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mrc_workbench.data.text.corpora import MAX_DOCUMENT_CHARACTERS, Corpus, is_held_out
+from mrc_workbench.models.language import tokenizer_training as training
 from mrc_workbench.models.language import tokenizers
-from mrc_workbench.models.language.tokenizer_training import (
-    BOUNDARY,
-    SPECIAL,
-    PreTokenization,
-    Sample,
-    TokenizerKind,
-    TokenizerOptions,
-    TrainedTokenizer,
-    gather_documents,
-    mark_morphemes,
-    morpheme_boundaries,
-    train_on,
-)
+from mrc_workbench.models.language.tokenizer_training import BOUNDARY, SPECIAL, PreTokenization, Sample, TokenizerKind
 from tests.doubles import raises_failure
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")
@@ -54,14 +43,14 @@ class Documents:
 CORPUS = Documents(tuple(SENTENCES))
 
 
-def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
-    with gather_documents(corpus, options.sample) as documents:
-        return train_on(documents, options.kind, options.vocabulary)
+def train(corpus: Corpus, options: training.TokenizerOptions) -> training.TrainedTokenizer:
+    with training.gather_documents(corpus, options.sample) as documents:
+        return training.train_on(documents, options.kind, options.vocabulary)
 
 
 @cache
-def trained(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS) -> TrainedTokenizer:
-    return train(CORPUS, TokenizerOptions(kind, 1_000, Sample(split=split)))
+def trained(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS) -> training.TrainedTokenizer:
+    return train(CORPUS, training.TokenizerOptions(kind, 1_000, Sample(split=split)))
 
 
 @cache
@@ -71,7 +60,7 @@ def prepared(kind: TokenizerKind, split: PreTokenization = PreTokenization.WORDS
 
 def test_trains_on_all_documents_not_held_out() -> None:
     sample = Sample(held_out=0.3, seed=5)
-    with gather_documents(CORPUS, sample) as documents:
+    with training.gather_documents(CORPUS, sample) as documents:
         learned = [line.rstrip("\n") for line in documents.lines()]
     assert learned == [text for text in SENTENCES if not is_held_out(text, 0.3, 5)]
     assert (documents.documents, documents.characters) == (len(learned), sum(map(len, learned)))
@@ -81,13 +70,13 @@ def test_trains_on_all_documents_not_held_out() -> None:
 
 def test_samples_documents_of_large_corpus() -> None:
     sample = Sample(held_out=0.0, max_characters=CORPUS.characters // 4)
-    with gather_documents(CORPUS, sample) as documents:
+    with training.gather_documents(CORPUS, sample) as documents:
         assert documents.fraction == pytest.approx(0.25)
         assert documents.documents == pytest.approx(250, abs=4 * (1000 * 0.25 * 0.75) ** 0.5)
 
 
 def test_replaces_rare_characters_by_spaces() -> None:
-    with gather_documents(Documents(("가가가나나다", "가 나나 라\n마")), Sample(held_out=0.0)) as documents:
+    with training.gather_documents(Documents(("가가가나나다", "가 나나 라\n마")), Sample(held_out=0.0)) as documents:
         assert documents.alphabet == ("가", "나", " ", "다", "라", "마")
         assert [*documents.lines(3)] == ["가가가나나 \n", "가 나나    \n"]
         assert [*documents.lines()] == ["가가가나나다\n", "가 나나 라 마\n"]
@@ -96,10 +85,10 @@ def test_replaces_rare_characters_by_spaces() -> None:
 def test_rejects_invalid_options() -> None:
     for vocabulary in (999, 64_001):
         with raises_failure("vocabulary"):
-            TokenizerOptions(vocabulary=vocabulary)
+            training.TokenizerOptions(vocabulary=vocabulary)
     with raises_failure("held_out"):
         Sample(held_out=1.0)
-    with raises_failure("nothing_to_learn"), gather_documents(Documents(("하나",)), Sample(held_out=0.999)):
+    with raises_failure("nothing_to_learn"), training.gather_documents(Documents(("하나",)), Sample(held_out=0.999)):
         pass
 
 
@@ -140,7 +129,7 @@ def test_transformers_keeps_training_metadata(kind: TokenizerKind, tmp_path: Pat
     names = (loaded.pad_token, loaded.unk_token, loaded.cls_token, loaded.sep_token, loaded.mask_token)
     assert names == SPECIAL
     assert [loaded.convert_tokens_to_ids(name) for name in names] == [0, 1, 2, 3, 4]
-    for text in mark_morphemes(SENTENCES[:20]):
+    for text in training.mark_morphemes(SENTENCES[:20]):
         assert loaded(text)["input_ids"] == prepared_tokenizer.tokenizer.encode(text).ids
     assert loaded("학교에서", "바다를")["token_type_ids"][-1] == 1
     loaded.save_pretrained(str(tmp_path / "model"))  # as it is saved with a model
@@ -166,21 +155,20 @@ def test_decoding_restores_text(kind: TokenizerKind) -> None:
 @pytest.mark.parametrize("kind", TokenizerKind)
 def test_pieces_do_not_cross_marked_morphemes(kind: TokenizerKind) -> None:
     texts = [*dict.fromkeys(SENTENCES)][:100]
-    morphemes = morpheme_boundaries(texts)
-    for text, boundaries, cut in zip(
-        texts, morphemes, prepared(kind, PreTokenization.MORPHEMES).cut(texts, morphemes), strict=True
-    ):
+    morphemes = training.morpheme_boundaries(texts)
+    cuts = prepared(kind, PreTokenization.MORPHEMES).cut(texts, morphemes)
+    for text, boundaries, cut in zip(texts, morphemes, cuts, strict=True):
         assert len(boundaries) > 2
         assert set(boundaries.tolist()) <= set(cut.spans[:, 0].tolist())
         assert text.count(" ") >= 3
 
 
 def test_marks_morphemes_only_inside_words() -> None:
-    visible = [
-        text.replace(BOUNDARY, "|") for text in mark_morphemes(["세종대왕은 갔다.", "배가 🍎를 먹었다", "", "3.5km를"])
-    ]
+    marked = training.mark_morphemes(["세종대왕은 갔다.", "배가 🍎를 먹었다", "", "3.5km를"])
+    visible = [text.replace(BOUNDARY, "|") for text in marked]
     assert visible == ["세종|대왕|은 갔|다.", "배|가 🍎를 먹|었|다", "", "3.5|km|를"]
-    assert mark_morphemes([f"배{BOUNDARY}가"]) == mark_morphemes(["배가"]) == mark_morphemes(["배가"])
+    unmarked = training.mark_morphemes(["배가"])
+    assert training.mark_morphemes([f"배{BOUNDARY}가"]) == training.mark_morphemes(["배가"]) == unmarked
 
 
 @pytest.mark.parametrize("kind", [TokenizerKind.WORDPIECE, TokenizerKind.BPE, TokenizerKind.BYTE_BPE])
@@ -191,8 +179,9 @@ def test_training_is_deterministic(kind: TokenizerKind) -> None:
 def test_lowercase_is_optional() -> None:
     capital = "Café CAFÉ"
     for lowercase, expected in ((True, "cafécafé"), (False, "CaféCAFÉ")):
-        with gather_documents(Documents((capital * 1,) * 3), Sample(held_out=0.0, lowercase=lowercase)) as documents:
-            tokenizer = train_on(documents, TokenizerKind.BPE, 1_000).tokenizer
+        sample = Sample(held_out=0.0, lowercase=lowercase)
+        with training.gather_documents(Documents((capital,) * 3), sample) as documents:
+            tokenizer = training.train_on(documents, TokenizerKind.BPE, 1_000).tokenizer
         pieces = tokenizer.encode(capital, add_special_tokens=False).tokens
         assert "".join(pieces).replace("▁", "") == expected
 
@@ -207,7 +196,8 @@ def test_tokenizes_longest_document() -> None:
 @pytest.mark.parametrize("kind", TokenizerKind)
 @pytest.mark.parametrize("text", ["하나", "a", "배가 배가", BOUNDARY, "\N{COMBINING ACUTE ACCENT}"])
 def test_trains_on_tiny_corpus(text: str, kind: TokenizerKind, split: PreTokenization) -> None:
-    trained_tokenizer = train(Documents((text,)), TokenizerOptions(kind, 1_000, Sample(split=split, held_out=0.0)))
+    options = training.TokenizerOptions(kind, 1_000, Sample(split=split, held_out=0.0))
+    trained_tokenizer = train(Documents((text,)), options)
     assert [trained_tokenizer.tokenizer.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert trained_tokenizer.tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
     assert tokenizers.PreparedTokenizer.from_trained(trained_tokenizer).pieces("") == []

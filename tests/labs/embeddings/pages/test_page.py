@@ -20,8 +20,7 @@ from mrc_workbench.retrieval.comparison import experiment as experiment_store
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.workbench.views import choices
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
@@ -31,6 +30,7 @@ from tests.labs.embeddings.worlds import scored_pairs
 from tests.retrieval.compared import LATE, RIGHT, comparison_of
 from tests.workbench.views.driving import opened, run, table_with, texts
 
+pytestmark = pytest.mark.usefixtures("started")
 EN = catalog("en")
 
 
@@ -148,9 +148,7 @@ def unpublished_set() -> StoredPairs:
     return save_pairs(PairSet.from_columns("unpublished", pairs.kind, texts, pairs.values, scale=pairs.scale))
 
 
-def test_offers_existing_bi_encoders_with_distinct_names(
-    unpublished_set: StoredPairs,
-) -> None:
+def test_offers_existing_bi_encoders_with_distinct_names(unpublished_set: StoredPairs) -> None:
     run = worlds.create_finished_run(unpublished_set)
     worlds.create_finished_run(unpublished_set, kind="cross-encoder")
     add_model("a/model")
@@ -173,9 +171,8 @@ def test_has_seen_training_part_and_other_splits(unpublished_set: StoredPairs) -
     assert page_module.has_seen(run, unpublished_set, Part.ALL)
     assert not page_module.has_seen(run, unpublished_set, Part.TEST)
     assert not page_module.has_seen(run, save_pairs(worlds.scored_set()), Part.TRAIN)
-    assert page_module.has_seen(
-        worlds.create_finished_run(unpublished_set, SplitOptions(seed=1)), unpublished_set, Part.TEST
-    )
+    other_split = worlds.create_finished_run(unpublished_set, SplitOptions(seed=1))
+    assert page_module.has_seen(other_split, unpublished_set, Part.TEST)
     published = save_pairs(worlds.scored_set())  # all of it published for testing
     assert not page_module.has_seen(worlds.create_finished_run(published, SplitOptions(seed=1)), published, Part.TEST)
 
@@ -207,7 +204,7 @@ def test_compares_correlation_with_retrieval(questions: StoredSet) -> None:
     experiment_store.add_retriever(questions.fingerprint, DenseSpec(name="Mine", model=HUB))
     by_hand = comparison_of({"BM25": RIGHT, "Dense": LATE, "Mine": RIGHT}, small_set(), experiment.ks)
     comparison = Comparison(experiment, by_hand.question_set, by_hand.results)
-    keep_comparison(comparison, ComparisonJob.of(experiment, questions.fingerprint).folder)
+    save_comparison(comparison, ComparisonJob.of(experiment, questions.fingerprint).folder)
     app = opened(page, **address)
     table = table_with(app, "value")
     assert set(table["model"]) == {HUB, EN["train.starter"]}

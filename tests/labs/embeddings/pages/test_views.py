@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from tests.labs.embeddings.pages import worlds
 from tests.labs.embeddings.pages.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, SENTENCES, page, result, store_evaluation
 from tests.workbench.views.driving import layers, opened, table_with, texts
 
+pytestmark = pytest.mark.usefixtures("started")
 EN = catalog("en")
 NAMES = ("one", "two")
 
@@ -36,9 +38,7 @@ def open_view(data: StoredPairs, view: str, **address: str) -> AppTest:
     return opened(page, pairs=data.key, models=f"starter|{HUB}", look=view, **address)
 
 
-def store_task(
-    request: results.EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, object]
-) -> None:
+def store_task(request: results.EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, Any]) -> None:
     folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     save_arrays(folder / "arrays.npz", arrays)
@@ -63,8 +63,7 @@ def test_shows_training_path(data: StoredPairs) -> None:
     app = opened(page, pairs=learned.key, models=f"starter|{run.id}", look="space")
     assert EN["embeddings.path_help"] in texts(app)
     path = table_with(app, "step")
-    assert path["step"].tolist() == [0, 10]
-    assert path["alignment"].tolist() == [0.5, 0.25]
+    assert (path["step"].tolist(), path["alignment"].tolist()) == ([0, 10], [0.5, 0.25])
     assert set(path["model"]) == {"Mine"}
 
 
@@ -166,9 +165,7 @@ def test_umap_starts_by_button(data: StoredPairs, monkeypatch: pytest.MonkeyPatc
     assert EN["embeddings.no_umap"] in texts(open_view(data, "map", projection="umap"))
 
 
-def test_cost_starts_by_button_and_marks_extrapolation(
-    data: StoredPairs, started: list[results.EmbeddingRequest]
-) -> None:
+def test_cost_starts_by_button_and_is_extrapolated(data: StoredPairs, started: list[results.EmbeddingRequest]) -> None:
     app = open_view(data, "cost")
     assert started == []
     request = results.CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)

@@ -19,10 +19,11 @@ def test_fraction_colours_start_at_0_and_cosine_colours_at_minimum() -> None:
     assert colour_domain(values, share=False) == ([0.1, 1.0], 2)
 
 
-def test_constant_grid_has_colour_scale() -> None:
+def test_constant_grid_has_colour_scale_and_large_grid_no_labels() -> None:
     (low, high), _ = colour_domain(np.ones((2, 2)), share=False)
     assert low < high == 1
     assert colour_domain(np.zeros((2, 2)), share=True)[0] == [0, 1]
+    assert colour_domain(np.eye(14), share=True)[1] == 1
 
 
 def test_step_chart_marks_selected_step() -> None:
@@ -30,10 +31,6 @@ def test_step_chart_marks_selected_step() -> None:
     charts = [step_chart(table, ["배"], selected_step).to_dict() for selected_step in (0, 10)]
     marks = [[layer["mark"]["type"] for layer in chart["layer"]] for chart in charts]
     assert marks == [["line", "point"], ["rule", "line", "point"]]
-
-
-def test_large_grid_has_no_cell_labels() -> None:
-    assert colour_domain(np.eye(14), share=True)[1] == 1
 
 
 def test_layers_share_scale() -> None:

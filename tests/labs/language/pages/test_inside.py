@@ -43,17 +43,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_model(tmp_path_factory.mktemp("models") / "tiny").reference
 
 
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_model(tmp_path_factory.mktemp("models") / "other", seed=1).reference
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One without its head."""
-    return write_model(tmp_path_factory.mktemp("models") / "bare", head=False).reference
-
-
 def create_finished_run(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
     """Create a finished run of a language model, with a different checkpoint for each of these steps."""
     plan = new_plan(LANGUAGE_MODEL, name, ("text.txt", "text", "f" * 64), SplitOptions(), LanguageOptions(base=base))
@@ -132,7 +121,8 @@ def models_beside(app: AppTest) -> Any:
     return pills
 
 
-def test_compares_predictions_of_two_models(model: str, other: str) -> None:
+def test_compares_predictions_of_two_models(model: str, tmp_path: Path) -> None:
+    other = write_model(tmp_path / "other", seed=1).reference
     app = opened(page, network=other)
     app.query_params.update({"network": model, "inside": "fill_mask", "masked": "항구에서 [MASK]를 탔다"})
     run(app)
@@ -146,7 +136,8 @@ def test_compares_predictions_of_two_models(model: str, other: str) -> None:
     assert "fills the blank with" in texts(app)
 
 
-def test_compares_with_base_model_by_default(other: str) -> None:
+def test_compares_with_base_model_by_default(tmp_path: Path) -> None:
+    other = write_model(tmp_path / "other", seed=1).reference
     finished_run = create_finished_run("went on", base=other)
     app = opened(page, network=finished_run.id, inside="fill_mask")
     pills = models_beside(app)
@@ -168,7 +159,8 @@ def test_no_base_comparison_for_model_from_scratch(model: str) -> None:
     assert "before" not in texts(app).lower()
 
 
-def test_reports_base_that_cannot_be_compared(bare: str, tmp_path: Path) -> None:
+def test_reports_base_that_cannot_be_compared(tmp_path: Path) -> None:
+    bare = write_model(tmp_path / "bare", head=False).reference
     app = opened(page, network=create_finished_run("from bare", base=bare).id, inside="fill_mask")
     assert f"“{bare}” has no masked-language-model head, so it cannot be compared" in texts(app)
     app = opened(page, network=create_finished_run("from nothing", base=str(tmp_path / "gone")).id, inside="fill_mask")
@@ -228,7 +220,8 @@ def test_links_to_run_with_checkpoints(model: str) -> None:
     assert "with the 2 checkpoints saved" in texts(app)
 
 
-def test_links_to_training_without_language_model(bare: str) -> None:
+def test_links_to_training_without_language_model(tmp_path: Path) -> None:
+    bare = write_model(tmp_path / "bare", head=False).reference
     assert opened(page, network=bare, inside="over_steps").button(key="to_train").label == EN["inside.to_train"]
     app = opened(page, network=bare, inside="fill_mask")
     assert app.button(key="to_train").label == EN["inside.to_train"]

@@ -32,8 +32,10 @@ from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared, trained
+from tests.models.worlds import write_config
 from tests.workbench.views.driving import opened, page_html, run, texts
 
+pytestmark = pytest.mark.usefixtures("started")
 EN = catalog("en")
 TEXTS = [*dict.fromkeys(SENTENCES)][:60]
 SET = QuestionSet("sentences", [Passage(str(row), text) for row, text in enumerate(TEXTS)], ())
@@ -46,14 +48,6 @@ def page() -> None:
     from mrc_workbench.labs.language.pages.page import draw_tokenizers
 
     draw_tokenizers()
-
-
-@pytest.fixture(autouse=True)
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[study.TokenizerRequest]:
-    """Records requests instead of starting jobs, which would outlive the test."""
-    started_requests: list[study.TokenizerRequest] = []
-    monkeypatch.setattr(StudyJob, "start", lambda _, request: started_requests.append(request))
-    return started_requests
 
 
 @pytest.fixture
@@ -89,7 +83,7 @@ def store_result(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.
     return job
 
 
-def test_starts_with_default_request(data: StoredSet, requests: list[study.TokenizerRequest]) -> None:
+def test_starts_with_default_request(data: StoredSet, started: list[study.TokenizerRequest]) -> None:
     def language() -> None:
         from mrc_workbench.labs.language.pages import page
 
@@ -102,7 +96,7 @@ def test_starts_with_default_request(data: StoredSet, requests: list[study.Token
     start.click()
     run(app)
     grid = TokenizerGrid(tuple(TokenizerKind), (PreTokenization.WORDS,), (1_000,), ())
-    assert requests == [study.TokenizerRequest(data.key, grid)]
+    assert started == [study.TokenizerRequest(data.key, grid)]
 
 
 def test_default_sizes_grow_with_text() -> None:
@@ -223,10 +217,8 @@ def test_asks_for_bpe_tokenizer(data: StoredSet) -> None:
 
 
 @pytest.mark.slow
-def test_reports_failed_and_missing_models(data: StoredSet, requests: list[study.TokenizerRequest]) -> None:
-    folder = workspace() / "runs" / "mine" / "model"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}", encoding="utf-8")
+def test_reports_failed_and_missing_models(data: StoredSet, started: list[study.TokenizerRequest]) -> None:
+    write_config(workspace() / "runs" / "mine" / "model")
     store_comparison(data, failed="mine")
     app = opened(page, data=data.key, beside="mine", **ADDRESS)
     assert f"Cannot use the tokenizer of **mine**. {EN['language.no_tokenizer'].format(name='mine')}" in texts(app)
@@ -235,7 +227,7 @@ def test_reports_failed_and_missing_models(data: StoredSet, requests: list[study
     (again,) = app.button
     again.click()
     run(app)
-    assert [request.compared.against for request in requests] == [("mine",)]
+    assert [request.compared.against for request in started] == [("mine",)]
     app = opened(page, data=data.key, beside="no/such/model", **ADDRESS)
     assert "Cannot use the tokenizer of **no/such/model**" in texts(app)
 
@@ -258,14 +250,14 @@ def test_reports_end_of_job(data: StoredSet, status: Status, message: str) -> No
     assert len(app.button) == 1
 
 
-def test_compares_tokenizers_on_stored_text(requests: list[study.TokenizerRequest]) -> None:
+def test_compares_tokenizers_on_stored_text(started: list[study.TokenizerRequest]) -> None:
     text = save_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     app = opened(page, corpus=text.reference, **ADDRESS)
     assert "2 tokenizers on 60 documents" in texts(app)
     next(button for button in app.button if str(button.key).startswith("start_")).click()
     run(app)
     request = study.TokenizerRequest(text.reference, TokenizerGrid(KINDS, (PreTokenization.WORDS,), (1_000,)))
-    assert requests == [request]
+    assert started == [request]
     job = study.STUDY.job(request, text.fingerprint)
     job.folder.mkdir(parents=True)
     job.write_status(Status(State.FAILED, code="broken_text", message="told"))

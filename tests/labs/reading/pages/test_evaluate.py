@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, save_question_set
-from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
@@ -37,12 +36,8 @@ def data() -> StoredSet:
 
 
 @pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
-    """Records experiments instead of starting jobs, which would outlive the test."""
+def _without_network(started: list[ReadingExperiment], monkeypatch: pytest.MonkeyPatch) -> None:
     worlds.replace_readers(monkeypatch)
-    experiments: list[ReadingExperiment] = []
-    monkeypatch.setattr(StudyJob, "start", lambda _, experiment: experiments.append(experiment))
-    return experiments
 
 
 def experiment_of(data: StoredSet) -> ReadingExperiment:
@@ -193,9 +188,8 @@ def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:
 
 def test_outcome_chart_stacks_outcomes_in_order() -> None:
     labels = {"right": "right", "outranked": "outranked", "read wrong": "misread", "not found": "not_found"}
-    table = pd.DataFrame(
-        {"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "fraction": [0.4, 0.3, 0.2, 0.1]}
-    )
+    counts = {"count": [4, 3, 2, 1], "fraction": [0.4, 0.3, 0.2, 0.1]}
+    table = pd.DataFrame({"retriever": "one", "label": [*labels], **counts})
     (bars,) = layers(results.outcome_chart(table, order=["one"], outcomes=labels, x="share"))
     scale = bars["encoding"]["color"]["scale"]
     assert scale == {"domain": [*labels], "range": [*results.OUTCOME_COLOURS.values()]}

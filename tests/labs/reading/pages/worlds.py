@@ -13,6 +13,7 @@ from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from tests.labs.reading.doubles import SET, NextWord
+from tests.models.worlds import write_config
 
 # for the third question, another passage is ranked first with the same reading score
 QUESTIONS = (*SET.questions[:2], replace(SET.questions[2], answers=("한라산",), relevant=("p3",)), SET.questions[3])
@@ -29,8 +30,7 @@ def create_finished_run(data: StoredSet, name: str = "Mine") -> Run:
     """Create a finished run without a loadable model."""
     named = (data.key, data.name, data.fingerprint)
     run = create_run(new_plan(READER, name, named, SplitOptions(), ReaderOptions(base="some/base")))
-    run.model_folder.mkdir()
-    (run.model_folder / "config.json").write_text("{}", encoding="utf-8")
+    write_config(run.model_folder)
     (run.folder / "status.json").write_text(json.dumps({"state": "done"}), encoding="utf-8")
     return run
 

@@ -1,14 +1,33 @@
-"""A lab is one folder: adding it adds a page, a command, stored results, tables, a chart and a report."""
+"""A lab is one folder: a new folder adds pages, commands and results; the program works without a removed folder."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
-from tests.labs.copies import copy_program, run_commands, run_python
 
+pytestmark = pytest.mark.slow
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stdout
+from mrc_workbench.workbench.cli import main
+outputs = []
+for words in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as output:
+        status = main(words)
+    assert not status, words
+    outputs.append(output.getvalue())
+print(json.dumps(outputs))
+"""
+ROOMS = ("mrc_workbench", "data", "models", "retrieval", "training", "labs", "workbench")
 ARCHITECTURE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
 LAB = {  # the documented lab, with a fraction
     "__init__.py": '"""How long the passages of a dataset are."""\n',
@@ -51,6 +70,58 @@ print(json.dumps({
     "charts": len(app.get("vega_lite_chart")), "downloads": [button.label for button in app.get("download_button")],
 }))
 """
+PROGRAM = """
+import importlib, json, sys
+from pathlib import Path
+from streamlit.testing.v1 import AppTest
+from mrc_workbench.workbench.views.navigation import PAGES
+
+def page(name):
+    from importlib import import_module
+    from mrc_workbench.workbench.views.navigation import PAGES
+    from mrc_workbench.workbench.views.resources.sets import require_set
+    require_set()
+    import_module(next(page for page in PAGES if page.name == name).module).draw()
+
+rooms = sys.argv[1].split(",")
+names = [
+    ".".join(["mrc_workbench", *path.with_suffix("").parts]).removesuffix(".__init__")
+    for room in rooms if room != "mrc_workbench" for path in Path(room).rglob("*.py")
+    if "scripts" not in path.parts
+]
+for name in names:
+    importlib.import_module(name)
+drawn = {}
+for opened in PAGES:
+    app = AppTest.from_function(page, args=(opened.name,), default_timeout=60).run()
+    assert not app.exception, (opened.name, app.exception)
+    drawn[opened.name] = len(app.main)
+print(json.dumps({"modules": len(names), "pages": drawn}))
+"""
+
+
+def copy_program(folder: Path) -> Path:
+    """Copy the program, as a checkout has it, into a folder."""
+    for room in ROOMS:
+        shutil.copytree(PROJECT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__", "*.nbc", "*.nbi"))
+    shutil.copy(PROJECT / "app.py", folder / "app.py")
+    shutil.copy(PROJECT / "pyproject.toml", folder / "pyproject.toml")
+    return folder
+
+
+def run_python(program: Path, *words: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
+    """Run Python in a copy of the program with a separate workspace."""
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "PYTHONPATH": str(program)}
+    options: dict[str, Any] = {"cwd": program, "env": environment, "timeout": 120}
+    return subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, **options)
+
+
+def run_commands(program: Path, *commands: Sequence[str], workspace: Path) -> list[str]:
+    """Run commands, each the words after `mrc`, in one process of a copy of the program; returns their outputs."""
+    done = run_python(program, "-c", COMMANDS, json.dumps(commands), workspace=workspace)
+    assert done.returncode == 0, done.stderr
+    outputs: list[str] = json.loads(done.stdout)
+    return outputs
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +133,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = ("lengths", "run", "--data", "sample", "--bars", "2")
@@ -83,14 +153,12 @@ def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path
     (stored,) = json.loads(listed)
     assert json.loads(again) == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))
     changes = (("rename", stored["key"], "two bars"), ("show", "two bars"), ("delete", "two bars"))
-    _, displayed, _, listed = run_commands(
-        program, *(("lengths", *words) for words in changes), listing, workspace=tmp_path
-    )
+    commands = (*(("lengths", *words) for words in changes), listing)
+    _, displayed, _, listed = run_commands(program, *commands, workspace=tmp_path)
     assert "share (%)" in displayed
     assert json.loads(listed) == []
 
 
-@pytest.mark.slow
 def test_refused_options_name_the_field(program: Path, tmp_path: Path) -> None:
     words = ("-m", "mrc_workbench", "lengths", "run", "--data", "sample", "--bars", "0")
     done = run_python(program, *words, workspace=tmp_path)
@@ -99,15 +167,29 @@ def test_refused_options_name_the_field(program: Path, tmp_path: Path) -> None:
     assert "greater than or equal to 1" in done.stderr
 
 
-@pytest.mark.slow
 def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, tmp_path: Path) -> None:
     (program / "page.py").write_text(PAGE, encoding="utf-8")
     done = run_python(program, "page.py", workspace=tmp_path)
     assert done.returncode == 0, done.stderr
     page_content = json.loads(done.stdout.splitlines()[-1])
-    assert page_content["title"] == "지문은 얼마나 길까요?"
-    assert page_content["page"] == "지문 길이"
+    assert (page_content["title"], page_content["page"]) == ("지문은 얼마나 길까요?", "지문 길이")
     assert len(page_content["passages"]) == 10
     assert sum(page_content["passages"]) == 200
     assert page_content["charts"] == 1
     assert page_content["downloads"] == ["표 내려받기 (CSV)", "보고서 내려받기"]
+
+
+def test_program_works_without_the_language_lab(tmp_path: Path) -> None:
+    program = copy_program(tmp_path / "program")
+    shutil.rmtree(program / "labs" / "language")
+    (program / "program.py").write_text(PROGRAM, encoding="utf-8")
+    done = run_python(program, "program.py", ",".join(ROOMS), workspace=tmp_path)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert counts["modules"] > 200
+    assert counts["pages"].keys() == {"compare", "data", "train", "search", "answers", "embeddings"}
+    assert all(counts["pages"].values())
+    commands = (("--help",), ("train", "language-model", "--help"))
+    helped, described = run_commands(program, *commands, workspace=tmp_path)
+    assert "Compare tokenizers" not in helped
+    assert "masked" in described
