@@ -221,9 +221,7 @@ def loaded(at: MilvusSettings) -> MilvusRetriever:
         ("http://u:p@host:1/mine", "t", MilvusSettings("http://host:1", "mine", "t")),
     ],
 )
-def test_reads_settings_from_environment(
-    uri: str, token: str, expected: MilvusSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_settings(uri: str, token: str, expected: MilvusSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     monkeypatch.setenv("MILVUS_TOKEN", token)
     assert milvus_settings() == (expected if uri else MilvusSettings())

@@ -313,9 +313,8 @@ def test_matches_questions_by_text(run: Path) -> None:
     queries = texts_of(QUESTIONS)
     whole = imported.search(queries, 3)
     assert whole.indices[-1].tolist() == [-1, -1, -1]  # the run lacks the last question
-    assert_equal_rankings(
-        imported.search([queries[2], "never seen", queries[0]], 3), whole.select(np.array([2, -1, 0]))
-    )
+    selected = imported.search([queries[2], "never seen", queries[0]], 3)
+    assert_equal_rankings(selected, whole.select(np.array([2, -1, 0])))
     assert imported.search([], 2).indices.shape == (0, 2)
 
 

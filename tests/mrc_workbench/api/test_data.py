@@ -107,12 +107,7 @@ def test_rejects_columns_of_unknown_roles(columns: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
-    [
-        {"context": "자격루는 물시계이다."},
-        {"context": "자격루는 물시계이다.", "data": "x"},
-        ROWS[0] | {"지문": "물시계"},
-    ],
+    "row", [{"context": "자격루는 물시계이다."}, {"context": "물시계이다.", "data": "x"}, ROWS[0] | {"지문": "물시계"}]
 )
 def test_reads_single_row(row: dict[str, str]) -> None:
     data = mrc.load([row], columns={"context": "지문"} if "지문" in row else None)

@@ -40,7 +40,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.rankings import Rankings
-from tests.doubles import small_set
+from tests.doubles import SharedWordScorer, small_set
 from tests.retrieval.compared import rankings, rankings_at
 
 
@@ -306,7 +306,7 @@ class Fixed:
         return self.rankings.first(k)
 
 
-class Noise:
+class Noise(SharedWordScorer):
     """Scores that know nothing."""
 
     fingerprint = "noise"
@@ -314,11 +314,8 @@ class Noise:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def load(self) -> None:
-        """Nothing to load."""
-
-    def score(self, pairs: object) -> np.ndarray:
-        return self.rng.random(len(pairs)).astype(np.float32)  # type: ignore[arg-type]
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        return self.rng.random(len(pairs)).astype(np.float32)
 
 
 def any_world(seed: int) -> tuple[QuestionSet, Rankings, Rankings]:

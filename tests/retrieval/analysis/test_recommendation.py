@@ -52,6 +52,7 @@ def recommended(comparison: Comparison, measure: Measure = NDCG) -> Recommendati
     return recommendation
 
 
+TIE = (RIGHT, RIGHT)
 IMPORTED = {"notes": {"questions": 48, "depth": 10, "other_questions": 0}, "query_seconds": 0.0}
 HALF = {"query_seconds": 1.0, "elsewhere_seconds": 0.5}
 
@@ -65,7 +66,7 @@ def costs_of(seconds: float, memory: int = 0, elsewhere: float = 0.0) -> dict[st
     [
         pytest.param((LATE, RIGHT), (costs_of(0.001), costs_of(9)), "b", (), None, None, id="fast-but-worse"),
         pytest.param(
-            (RIGHT,) * 3,
+            (*TIE, RIGHT),
             (costs_of(1, 900), costs_of(1, 100), costs_of(1)),
             "b",
             ("a", "c"),
@@ -73,21 +74,14 @@ def costs_of(seconds: float, memory: int = 0, elsewhere: float = 0.0) -> dict[st
             1,
             id="smaller-index",
         ),
-        pytest.param((RIGHT,) * 2, (IMPORTED, costs_of(99)), "b", ("a",), None, None, id="imported-run-without-a-time"),
+        pytest.param(TIE, (IMPORTED, costs_of(99)), "b", ("a",), None, None, id="imported-run-without-a-time"),
         pytest.param(
-            (RIGHT,) * 2,
-            (costs_of(0.01, 10, 0.01) | {"model_seconds": 0.01}, costs_of(5, 900)),
-            "b",
-            ("a",),
-            "machines",
-            None,
+            TIE, (costs_of(0.01, 10, 0.01) | {"model_seconds": 0.01}, costs_of(5, 900)), "b", ("a",), "machines", None
         ),
+        pytest.param(TIE, (costs_of(60, 0, 48), costs_of(12, 0, 12)), "b", ("a",), "speed", 4, id="mix-and-its-part"),
+        pytest.param(TIE, (HALF, HALF), "a", ("b",), "machines", None, id="partly-on-another-machine"),
         pytest.param(
-            (RIGHT,) * 2, (costs_of(60, 0, 48), costs_of(12, 0, 12)), "b", ("a",), "speed", 4, id="mix-and-its-part"
-        ),
-        pytest.param((RIGHT,) * 2, (HALF, HALF), "a", ("b",), "machines", None, id="partly-on-another-machine"),
-        pytest.param(
-            (LATE, RIGHT, RIGHT),
+            (LATE, *TIE),
             (costs_of(0.1), costs_of(1.9, 10), costs_of(1, 1000)),
             "b",
             ("c",),
@@ -181,11 +175,9 @@ def test_compares_only_times_of_same_machine(a: RetrieverCost, b: RetrieverCost,
     assert words.compute_speedup(a, b) == (times if times is None else pytest.approx(times))
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "is_measured_elsewhere"), [(0.0, False), (0.5, False), (6.0, True), (10.0, True)]
-)
-def test_marks_times_mostly_from_another_machine(elsewhere: float, is_measured_elsewhere: bool) -> None:
-    assert replace(HERE, elsewhere=elsewhere).is_measured_elsewhere is is_measured_elsewhere
+@pytest.mark.parametrize(("elsewhere", "is_marked"), [(0.0, False), (0.5, False), (6.0, True), (10.0, True)])
+def test_marks_times_mostly_from_another_machine(elsewhere: float, is_marked: bool) -> None:
+    assert replace(HERE, elsewhere=elsewhere).is_measured_elsewhere is is_marked
 
 
 def test_makes_no_recommendation_for_few_questions_or_passages() -> None:

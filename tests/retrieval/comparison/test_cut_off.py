@@ -22,12 +22,9 @@ from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_b
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 LONG = 3  # of the passages
-PASSAGES = tuple(
-    Passage(f"p{n}", " ".join(np.random.default_rng(n).choice(WORDS, 200 if n < LONG else 20))) for n in range(8)
-)
-QUESTIONS = tuple(
-    Question(f"q{n}", " ".join(passage.text.split()[-4:]), (), (passage.id,)) for n, passage in enumerate(PASSAGES)
-)
+TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, 200 if n < LONG else 20)) for n in range(8)]
+PASSAGES = tuple(Passage(f"p{n}", text) for n, text in enumerate(TEXTS))
+QUESTIONS = tuple(Question(f"q{n}", " ".join(text.split()[-4:]), (), (f"p{n}",)) for n, text in enumerate(TEXTS))
 SET = QuestionSet("long", PASSAGES, QUESTIONS)
 BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD)
 
@@ -64,10 +61,8 @@ def test_reports_truncating_retrievers_and_their_wrappers(folder: str, tmp_path:
     job_folder = ComparisonJob.of(experiment, SET.fingerprint).folder
     save_comparison(comparison, job_folder)
     assert load(job_folder, SET).cut_off == expected
-    for language, message in (
-        ("en", "Dense reads only the beginning of 3 of 8 passages"),
-        ("ko", "지문 8개 가운데 3개"),
-    ):
+    messages = {"en": "Dense reads only the beginning of 3 of 8 passages", "ko": "지문 8개 가운데 3개"}
+    for language, message in messages.items():
         notices = report(comparison, language)
         assert message in notices
         assert ("Hybrid, Mix" if language == "en" else "하이브리드, Mix") in notices

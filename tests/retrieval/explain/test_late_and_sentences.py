@@ -83,13 +83,10 @@ def test_pieces_cover_both_texts(folder: Path) -> None:
 
 
 def test_piece_lists_all_its_matches() -> None:
-    of = (
-        TokenMatch((0, 2), (3, 5), 0.9, 0.4),
-        TokenMatch((2, 4), (4, 6), 0.8, 0.1),
-        TokenMatch((0, 0), (3, 4), 0.1, 0.0),
-    )
-    explained = LateExplanation("가나다라", IndexedText("제목\n본문이다", 3), of)
-    assert explained.visible_matches == of[:2]
+    visible = (TokenMatch((0, 2), (3, 5), 0.9, 0.4), TokenMatch((2, 4), (4, 6), 0.8, 0.1))
+    hidden = TokenMatch((0, 0), (3, 4), 0.1, 0.0)
+    explained = LateExplanation("가나다라", IndexedText("제목\n본문이다", 3), (*visible, hidden))
+    assert explained.visible_matches == visible
     assert explained.question_matches() == [("가나", (0,)), ("다라", (1,))]
     assert explained.title_matches() == [("제목", ())]
     assert explained.text_matches() == [("본", (0,)), ("문", (0, 1)), ("이", (1,)), ("다", ())]

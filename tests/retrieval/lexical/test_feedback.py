@@ -234,9 +234,7 @@ def test_field_statistics_count_both_fields(titled: list[tuple[str, str]]) -> No
     st.floats(0, 3),
     st.floats(0, 1),
 )
-def test_bm25f_search_matches_formula(
-    titled: list[tuple[str, str]], question: str, weight: float, k1: float, b: float
-) -> None:
+def test_bm25f_equals_formula(titled: list[tuple[str, str]], question: str, weight: float, k1: float, b: float) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
     rankings = BM25("", held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight)).search([question], len(held))
     texts, titles = (analyze(Analyzer.BIGRAM, list(column)) for column in zip(*titled, strict=True))

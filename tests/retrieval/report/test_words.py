@@ -30,9 +30,7 @@ from tests.search_server import scored
         (0.0, (-0.0001, 0.0001), ("0.0", "0.0")),
     ],
 )
-def test_interval_follows_sign_of_difference(
-    difference: float, ends: tuple[float, float], expected: tuple[str, str]
-) -> None:
+def test_interval_follows_difference(difference: float, ends: tuple[float, float], expected: tuple[str, str]) -> None:
     assert tuple(words.difference_interval(difference, *ends).values()) == expected
 
 

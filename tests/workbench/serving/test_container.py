@@ -159,9 +159,7 @@ def test_build_context_excludes_unneeded_files() -> None:
 
 
 @pytest.mark.slow
-def test_server_command_becomes_healthy_in_image_folder(
-    dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
-) -> None:
+def test_server_command_becomes_healthy_in_image(dockerfile: dict[str, list[str]], image: Path, tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     stage = dockerfile["serve"]
     command = json.loads(instruction(stage, "ENTRYPOINT")) + json.loads(instruction(stage, "CMD"))
@@ -171,9 +169,7 @@ def test_server_command_becomes_healthy_in_image_folder(
 
 
 @pytest.mark.slow
-def test_app_command_becomes_healthy_in_image_folder(
-    dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
-) -> None:
+def test_app_command_becomes_healthy_in_image(dockerfile: dict[str, list[str]], image: Path, tmp_path: Path) -> None:
     stage = dockerfile["app"]
     variables = environment(image, tmp_path, dockerfile["base"] + stage)
     port = instruction(stage, "EXPOSE")

@@ -121,9 +121,7 @@ def test_access_log_omits_question_texts(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_warnings_are_json_beside_access_log(
-    *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warnings_are_json(as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("serving", "uvicorn", "uvicorn.error", access_logger.name):  # Streamlit adds handlers
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
