@@ -30,6 +30,7 @@ from tests.programs import run_module
 from tests.retrieval.compared import ir_measures_by_name
 
 Capture = pytest.CaptureFixture[str]
+UNKNOWN = [["rename", "NOPE", "x"], ["delete", "../.."], ["show", "0" * 16], ["report", "0" * 16, "--out", "x"]]
 KS = (1, 5, 10, 20)
 THEIRS = ir_measures_by_name(KS)
 SPECS = [
@@ -350,9 +351,7 @@ def test_reports_stored_comparison_without_cache(tmp_path: Path) -> None:
         assert (tmp_path / "out" / file).read_text() == (job.folder / file).read_text()
 
 
-@pytest.mark.parametrize(
-    "command", [["rename", "NOPE", "x"], ["delete", "../.."], ["show", "0" * 16], ["report", "0" * 16, "--out", "x"]]
-)
+@pytest.mark.parametrize("command", UNKNOWN)
 def test_unknown_comparison_returns_status_2(command: list[str], capsys: Capture) -> None:
     assert main(command) == 2
     assert f"error: no comparison is stored as {command[1]!r}" in capsys.readouterr().err

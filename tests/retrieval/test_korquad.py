@@ -32,11 +32,8 @@ RETRIEVERS = (
     {"name": "dense", "kind": "dense"},
     {"name": "hybrid", "kind": "hybrid", "retrievers": ["bm25", "dense"]},
 )
-WITHOUT_MODEL = (
-    *RETRIEVERS[:2],
-    {"name": "sentences", "kind": "bm25-windows"},
-    {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
-)
+WINDOWS = {"name": "sentences", "kind": "bm25-windows"}
+WITHOUT_MODEL = (*RETRIEVERS[:2], WINDOWS, WINDOWS | {"name": "3 sentences", "sentences": 3})
 DRAWS = sampled(20, 8)
 SAMPLE_SIZE = 60
 AT_MOST_WORSE = 0.002  # of nDCG@10

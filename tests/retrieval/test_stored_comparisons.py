@@ -62,9 +62,7 @@ def test_stores_comparison_in_workspace(tmp_path: Path, capsys: Capture) -> None
 
 
 @pytest.mark.slow
-def test_finds_comparison_by_reference(
-    folder: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finds_comparison(folder: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     out = folder / "out"
     with pytest.raises(store.ComparisonNotFoundError, match="is not compared yet: run `mrc compare"):
         store.find_comparison(str(folder / "e.toml"))

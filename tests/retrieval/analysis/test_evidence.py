@@ -318,7 +318,6 @@ def opened(tmp_path: Path) -> OpenComparison:
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[Any]:
-    """Record the calls of an analysis."""
     calls: list[Any] = []
     analysis = getattr(module, name)
     monkeypatch.setattr(module, name, lambda *of: calls.append(of) or analysis(*of))

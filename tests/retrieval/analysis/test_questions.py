@@ -296,8 +296,6 @@ def test_lists_candidate_sources_and_depths() -> None:
 
 @dataclass
 class Fixed:
-    """A retriever with given rankings."""
-
     rankings: Rankings
     name: str = "fixed"
 
@@ -307,8 +305,6 @@ class Fixed:
 
 
 class Noise(SharedWordScorer):
-    """Scores that know nothing."""
-
     fingerprint = "noise"
 
     def __init__(self, seed: int) -> None:

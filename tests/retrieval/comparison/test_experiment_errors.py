@@ -30,11 +30,11 @@ from tests.retrieval.test_contract import check_contract, makers
 
 DATA = 'data = "sample"\n'
 BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'
+UNREADABLE = {".": "Is a directory", "missing.toml": "No such file or directory", "": "Is a directory"}
 READER = '[[reader]]\nname = "r"\nmodel = "m"\ndepht = 1\n'
 
 
 def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
-    """Return the message about an experiment file that is refused."""
     path = folder / "e.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(experiment_file.ExperimentError) as caught:
@@ -66,9 +66,7 @@ def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
     assert "retriever: Tuple should have at least 1 item" in refusal(DATA + "retriever = []\n", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [(".", "Is a directory"), ("missing.toml", "No such file or directory"), ("", "Is a directory")]
-)
+@pytest.mark.parametrize(("name", "reason"), UNREADABLE.items())
 def test_names_unreadable_file(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(experiment_file.ExperimentError) as caught:

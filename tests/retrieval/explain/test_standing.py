@@ -25,6 +25,7 @@ QUESTION = "red apple zebra pie"
 HITS = QueryHits((4, 2, 7, 1), (9.0, 8.0, 7.0, 6.0))
 N_PASSAGES = 9
 SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))
+HIT_SCORES = st.dictionaries(st.integers(0, 8), st.integers(-9, 9).map(float), min_size=1)
 LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_size=7), min_size=2, max_size=2)
 
 
@@ -216,9 +217,7 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
 
 @settings(deadline=None, max_examples=80)
 @given(
-    scores_by_row=st.lists(
-        st.dictionaries(st.integers(0, 8), st.integers(-9, 9).map(float), min_size=1), min_size=2, max_size=2
-    ),
+    scores_by_row=st.lists(HIT_SCORES, min_size=2, max_size=2),
     scores=st.lists(st.integers(-9, 9).map(float), min_size=9, max_size=9),
     weight=st.sampled_from([0.0, 0.25, 0.5, 1.0]),
     depth=st.integers(1, 6),

@@ -149,7 +149,6 @@ def test_late_questions_follow_export(engine: ExportTarget, layers: str, dimensi
 
 
 def numbers_in(value: Any) -> list[float]:
-    """Return all numbers of a nested value."""
     if isinstance(value, dict):
         return numbers_in([*value.values()])
     return [number for part in value for number in numbers_in(part)] if isinstance(value, list) else [value]

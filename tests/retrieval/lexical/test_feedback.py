@@ -22,6 +22,7 @@ from mrc_workbench.retrieval.rankings import Rankings, concatenate, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import assert_equal_rankings, hits_of, passages
 
+Values = tuple[int, int, float]
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 RANDOM_QUESTIONS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
@@ -80,9 +81,7 @@ def expand_queries(
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(TEXTS, RANDOM_QUESTIONS, FEEDBACK)
-def test_rm3_weights_match_formula_on_random_tokens(
-    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
-) -> None:
+def test_rm3_weights_match_formula_on_random_tokens(texts: list[str], questions: list[str], feedback: Values) -> None:
     got, expected = expand_queries(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
     for weights, other in zip(got, expected, strict=True):
         assert weights == pytest.approx(other, rel=1e-5, abs=1e-30)
@@ -115,9 +114,7 @@ def test_a_small_case_by_hand() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, RANDOM_QUESTIONS, FEEDBACK)
-def test_search_and_scores_use_expanded_weights(
-    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
-) -> None:
+def test_search_and_scores_use_expanded_weights(texts: list[str], questions: list[str], feedback: Values) -> None:
     plain = BM25("plain", passages(*texts), BM25Options(Analyzer.BIGRAM))
     names = dict(zip(("fb_docs", "fb_terms", "fb_weight"), feedback, strict=True))
     again = BM25("again", passages(*texts), BM25Options(Analyzer.BIGRAM, **names))  # type: ignore[arg-type]

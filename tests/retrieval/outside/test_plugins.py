@@ -45,10 +45,8 @@ SPECS: list[dict[str, Any]] = [
     {"name": "LangChain", "kind": "plugin", "entry": "langchain"},
     {"name": "Fused", "kind": "hybrid", "retrievers": ["BM25", "Endpoint"]},
 ]
-REGISTERED = (
-    "letters=tests.search_server:CharacterSearch,"
-    "langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
-)
+LANGCHAIN = "langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
+REGISTERED = f"letters=tests.search_server:CharacterSearch,{LANGCHAIN}"
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_ques
 
 pytestmark = pytest.mark.slow
 USE = r"Use right: nDCG@10 100\.0"
+POINTS = [(0.01236, "+1.24"), (-0.5, "−50.00"), (0.0, "0.00"), (-0.0, "0.00"), (-0.00002, "0.00")]
 NO_OTHER = "no other retriever is significantly better"
 HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7919 * 7907 }}{name}'
 
@@ -73,7 +74,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def report_html(language: str) -> str:
-    """The report of many questions."""
     return report_module.report(many_questions()[1], language)
 
 
@@ -289,9 +289,7 @@ def test_compares_many_retrievers_with_baseline_only() -> None:
     assert len(page.tables[2]) == 1 + 8  # after figures and hits: a head and the pairs with the first
 
 
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.01236, "+1.24"), (-0.5, "−50.00"), (0.0, "0.00"), (-0.0, "0.00"), (-0.00002, "0.00")]
-)
+@pytest.mark.parametrize(("share", "text"), POINTS)
 def test_zero_difference_has_no_sign(share: float, text: str) -> None:
     assert report_module.format_points(share) == text
 

@@ -295,17 +295,10 @@ def refusal(both: TestClient, **fields: Any) -> str:
     return str(answer.json()["error"])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"query": QUESTION, "top_k": 2},
-        {"queries": [QUESTION], "top_k": 2},
-        {"questions": [QUESTION], "k": 2},
-        {"query": QUESTION, "k": 2},
-    ],
-)
-def test_accepts_field_aliases(both: TestClient, body: dict[str, Any]) -> None:
-    answer = both.post("/search", json={"retriever": "dense", **body}).json()
+@pytest.mark.parametrize("queries", [{"query": QUESTION}, {"queries": [QUESTION]}, {"questions": [QUESTION]}])
+@pytest.mark.parametrize("count", ["k", "top_k"])
+def test_accepts_field_aliases(both: TestClient, queries: dict[str, Any], count: str) -> None:
+    answer = both.post("/search", json={"retriever": "dense", count: 2, **queries}).json()
     assert answer["results"] == [{"question": QUESTION, "hits": hits(both, k=2)}]
     assert len(answer["results"][0]["hits"]) == 2
 

@@ -19,6 +19,7 @@ from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.serving.app import METHODS
 from tests.programs import free_port, wait_for
+from tests.workbench.serving.test_command import EXPERIMENT
 
 GUIDE = PROJECT / "docs" / "guides" / "serving.md"
 
@@ -94,9 +95,6 @@ def test_guide_commands_name_existing_stages(dockerfile: dict[str, list[str]]) -
     built = [shlex.split(line) for line in lines if line.startswith("docker build")]
     assert built
     assert {words[words.index("--target") + 1] for words in built} <= {*dockerfile}
-
-
-EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 
 
 def ignored_by_docker(path: Path, patterns: list[str]) -> bool:
