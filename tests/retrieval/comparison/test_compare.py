@@ -139,10 +139,8 @@ def searched_depths(patch: pytest.MonkeyPatch, *specs: dict[str, object], **more
 
 
 def test_searches_each_retriever_once_at_largest_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    hybrids = [
-        {"name": f"{fusion}", "kind": "hybrid", "retrievers": ["words", "bigrams"], "top_k": 40, "fusion": fusion}
-        for fusion in ("rrf", "min-max", "z-score")
-    ]
+    hybrid = {"kind": "hybrid", "retrievers": ["words", "bigrams"], "top_k": 40}
+    hybrids = [hybrid | {"name": fusion, "fusion": fusion} for fusion in ("rrf", "min-max", "z-score")]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
     weighted = hybrids[-1] | {"name": "weighted", "weights": [1, 3]}

@@ -38,9 +38,8 @@ ENGLISH = [
     Passage("p4", "Trains leave the station every hour."),
     Passage("p5", "The station hall was built by the old railway, and its hall is old."),
 ]
-WORDS = st.lists(
-    st.sampled_from(["the", "old", "river", "station", "zebra", "Hall", "museum", "1890", ",", "town"]), max_size=8
-).map(" ".join)
+VOCABULARY = ["the", "old", "river", "station", "zebra", "Hall", "museum", "1890", ",", "town"]
+WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=8).map(" ".join)
 ExplainerAndEncoder = tuple[encoders.StaticExplainer, BiEncoder]
 QUESTION = "한강은 언제 서울을 지나"
 PASSAGES = [Passage("p1", SENTENCES[1], "한강은"), Passage("p2", SENTENCES[2])]

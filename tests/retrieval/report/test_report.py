@@ -79,9 +79,9 @@ def report_html(language: str) -> str:
 
 def hostile() -> Comparison:
     passages = (Passage("p1", HOSTILE, HOSTILE), Passage("p2", "둘째 지문", HOSTILE + "2"))
+    relevant = enumerate(("p2", "p1") * 3)
     questions = tuple(
-        Question(f"q{row}", f"{HOSTILE} {row}", (), ("p1" if row % 2 else "p2",), HOSTILE + str(row % 2))
-        for row in range(6)
+        Question(f"q{row}", f"{HOSTILE} {row}", (), (id_,), f"{HOSTILE}{row % 2}") for row, id_ in relevant
     )
     question_set = QuestionSet(HOSTILE, passages, questions)
     return comparison_of({HOSTILE: [[0, 1]] * 6, "other " + HOSTILE: [[1, 0]] * 6, HOSTILE + "!": None}, question_set)

@@ -43,6 +43,7 @@ def test_interval_follows_difference(difference: float, ends: tuple[float, float
     assert tuple(words.difference_interval(difference, *ends).values()) == expected
 
 
+NO_SHARED = "No test question shares a relevant passage with a training question."
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 
 
@@ -59,18 +60,13 @@ def test_describes_sampled_splits() -> None:
     assert described(faq(100, 2)) == f"{counts} No relevant passage is in two parts."
     titled = set_of(([row] for row in range(200)), 200, titles=["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
     assert described(titled).endswith("No article is in two parts.")
-    assert described(chain(323)).endswith(
-        "so the parts share as few relevant passages as possible. "
-        "No test question shares a relevant passage with a training question."
-    )
+    assert described(chain(323)).endswith(f"so the parts share as few relevant passages as possible. {NO_SHARED}")
     assert "each was drawn by itself. 40 of 40 test questions share a relevant passage" in described(tangle(200))
 
 
 def test_describes_published_splits() -> None:
-    assert described(published("train", "validation", "test")) == (
-        "Published split: 1 training, 1 validation and 1 test questions. "
-        "No test question shares a relevant passage with a training question."
-    )
+    counts = "Published split: 1 training, 1 validation and 1 test questions."
+    assert described(published("train", "validation", "test")) == f"{counts} {NO_SHARED}"
     sampled = described(published(*["train"] * 160, *["validation"] * 40))
     assert "The published validation questions are the test questions." in sampled
     assert "The validation questions were drawn from the training questions (seed 0)." in sampled

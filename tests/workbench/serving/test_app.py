@@ -231,9 +231,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.sampled_from(["question", "k"]), inner),
     max_leaves=8,
 )
-NEARLY = st.fixed_dictionaries(
-    {}, optional={"question": st.text() | JSON, "questions": st.lists(st.text()) | JSON, "k": st.integers(-2, 9) | JSON}
-)
+FIELDS = {"question": st.text() | JSON, "questions": st.lists(st.text()) | JSON, "k": st.integers(-2, 9) | JSON}
+NEARLY = st.fixed_dictionaries({}, optional=FIELDS)
 
 
 @pytest.mark.slow
