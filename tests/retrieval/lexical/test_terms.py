@@ -125,9 +125,8 @@ def test_reports_word_cut_into_pieces_without_labels() -> None:
 
 @pytest.mark.slow
 def test_orders_cut_words_and_skips_dictionary_words() -> None:
-    question_set = question_set_of(
-        ("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"), ("방시혁은 어느 학교를 다녔는가?", "p1")
-    )
+    condorcet = (("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"))
+    question_set = question_set_of(*condorcet, ("방시혁은 어느 학교를 다녔는가?", "p1"))
     words = terms.cut_words(question_set)
     expected = [("방시혁", terms.CutEvidence.DIFFERS, (2,)), ("콩도르세", terms.CutEvidence.UNKNOWN, (0, 1))]
     assert [(cut_word.word, cut_word.evidence, cut_word.questions) for cut_word in words] == expected

@@ -160,14 +160,13 @@ def test_writes_report_with_measured_retriever(tmp_path: Path) -> None:
 
 NDCG = Measure("ndcg", 10)
 COPIES = 8  # of six questions
+Costs = Mapping[str, Mapping[str, float]]
 Retrieved = Mapping[str, Sequence[Sequence[int]] | None]
 TESTED: dict[object, ComparisonEvidence] = {}
 many = cache(many_questions)
 
 
-def comparison_with(
-    rows_by_retriever: Retrieved, costs: Mapping[str, Mapping[str, float]] | None = None, copies: int = COPIES
-) -> Comparison:
+def comparison_with(rows_by_retriever: Retrieved, costs: Costs | None = None, copies: int = COPIES) -> Comparison:
     """Compare rankings of six questions, `copies` times over, with these fields of each result."""
     question_set, _ = many(copies)
     rows = {name: of and repeated(of, copies) for name, of in rows_by_retriever.items()}
