@@ -48,7 +48,6 @@ def assert_equal_rankings(actual: Rankings, expected: Rankings, **tolerance: flo
 
 
 def ir_measures_by_name(ks: Sequence[int]) -> dict[str, Any]:
-    """Return the measures of ir_measures by our names."""
     from ir_measures import RR, R, Success, nDCG
 
     kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
@@ -120,10 +119,8 @@ def partly_judged(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int 
     """Return runs with ten ("known") and six ("unknown") judged results; both rank the relevant one first."""
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(n_questions + 18))
     judged = range(n_questions)
-    questions = tuple(
-        Question.from_grades(f"q{row}", f"{row}?", {f"p{passage}": 2 * (passage == row) for passage in judged})
-        for row in judged
-    )
+    grades = [{f"p{passage}": 2 * (passage == row) for passage in judged} for row in judged]
+    questions = tuple(Question.from_grades(f"q{row}", f"{row}?", of) for row, of in enumerate(grades))
     question_set = QuestionSet("judged", passages, questions)
     known = [[row, *[passage for passage in judged if passage != row][:9]] for row in judged]
     unknown = [[*rows[:6], *range(n_questions, n_questions + 4)] for rows in known]

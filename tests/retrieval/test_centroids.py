@@ -17,10 +17,6 @@ from tests.retrieval.compared import assert_equal_rankings, hits_of
 pytestmark = pytest.mark.slow  # compiles, and reads FAISS
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
-
-
 def tokens(lengths: list[int], seed: int = 0, dimensions: int = 16, topics: int = 40) -> TokenVectors:
     """Vectors around some topics, of which a text has few."""
     rng = np.random.default_rng(seed)
@@ -28,7 +24,8 @@ def tokens(lengths: list[int], seed: int = 0, dimensions: int = 16, topics: int 
     centre_lists = [rng.choice(rng.integers(0, topics, 4), length) for length in lengths]
     centre_rows = np.concatenate([np.zeros(0, dtype=int), *centre_lists])
     vectors = centres[centre_rows] + 0.4 * rng.normal(size=(len(centre_rows), dimensions))
-    return TokenVectors(unit(vectors), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return TokenVectors(vectors.astype(np.float16), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
 def blocks(passages: TokenVectors, of: int = 3) -> Iterator[Block]:

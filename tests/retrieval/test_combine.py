@@ -287,17 +287,14 @@ def reranked(weight: float, depth: int = 3, scorer: object = None) -> RerankedRe
     return RerankedRetriever("reranked", bigrams(), scorer or SharedWordScorer(), PASSAGES, depth=depth, weight=weight)
 
 
-class PassageScorer:
+class PassageScorer(SharedWordScorer):
     fingerprint = "given"
 
     def __init__(self, *scores: float) -> None:
         self._scores = dict(zip(Passages.from_passages(PASSAGES).indexed_texts(title=True), scores, strict=True))
         self.scored_pairs: list[tuple[str, str]] = []
 
-    def load(self) -> None:
-        """Nothing to load."""
-
-    def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         self.scored_pairs += pairs
         return np.array([self._scores[passage] for _, passage in pairs], dtype=np.float32)
 

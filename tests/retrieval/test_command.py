@@ -29,6 +29,8 @@ from tests.doubles import small_set
 from tests.programs import run_module
 from tests.retrieval.compared import ir_measures_by_name
 
+Capture = pytest.CaptureFixture[str]
+UNKNOWN = [["rename", "NOPE", "x"], ["delete", "../.."], ["show", "0" * 16], ["report", "0" * 16, "--out", "x"]]
 KS = (1, 5, 10, 20)
 THEIRS = ir_measures_by_name(KS)
 SPECS = [
@@ -45,10 +47,7 @@ RUNS = {
     "..": "retriever.trec",
 }
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
-OTHER_FIELDS = {
-    *("build_seconds", "query_seconds", "model_seconds", "memory_bytes"),
-    *("incomplete", "unanswered", "interval"),
-}
+COST_FIELDS = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "incomplete", "unanswered"}
 ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
     *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html", "manifest.json"),
@@ -85,7 +84,7 @@ def words_of(experiment: str, folder: Path) -> list[str]:
     return ["compare", str(folder / "experiment.toml"), "--out", str(folder / "out")]
 
 
-def run_here(experiment: str, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Run:
+def run_here(experiment: str, folder: Path, capsys: Capture, *arguments: str) -> Run:
     """In this process, where reading the libraries again is not the subject."""
     status = main([*words_of(experiment, folder), *arguments])
     captured = capsys.readouterr()
@@ -109,7 +108,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     assert list(scores["retrievers"]) == list(RUNS)
     for measured in scores["retrievers"].values():
         assert list(measured)[: len(THEIRS)] == list(measured["interval"]) == list(THEIRS)
-        assert set(measured) - set(THEIRS) == OTHER_FIELDS
+        assert set(measured) - set(THEIRS) == COST_FIELDS | {"interval"}
         assert all(low <= measured[name] <= high for name, (low, high) in measured["interval"].items())
         assert all(0 <= measured[name] <= 1 for name in THEIRS)
         assert measured["recall@20"] > 0.5
@@ -188,7 +187,7 @@ def test_compares_lexical_retrievers_without_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_failed_retriever_gives_status_1_and_scores_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_retriever_gives_status_1_and_scores_others(tmp_path: Path, capsys: Capture) -> None:
     done = run_here(WORDS + LOST, tmp_path, capsys)
     assert done.status == 1
     assert "lost failed: 'no such model!' is no folder, no finished run and no hub id" in done.errors
@@ -216,7 +215,7 @@ NO_VALIDATION = WORDS.replace("ks", 'split = "validation"\nvalidation_fraction =
     ],
 )
 def test_invalid_experiment_or_gate_returns_status_2_and_writes_nothing(
-    experiment: str, arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    experiment: str, arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: Capture
 ) -> None:
     done = run_here(experiment, tmp_path, capsys, *arguments)
     assert (done.status, done.printed, done.folder.exists()) == (2, "", False)
@@ -225,9 +224,7 @@ def test_invalid_experiment_or_gate_returns_status_2_and_writes_nothing(
 
 
 @pytest.mark.slow
-def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gate_rejects_missed_or_worse_metric(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     words = WORDS.replace("[1]", "[1, 10]")
     kiwi = words.replace('"word"', '"kiwi"')
     before = run_here(kiwi, tmp_path / "before", capsys)
@@ -253,9 +250,7 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
     assert (status, output) == (1, "words failed, and did not before")
 
 
-def test_prints_metrics_when_disk_is_full(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prints_metrics_when_disk_is_full(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -317,9 +312,7 @@ def test_runs_lexical_retrievers_before_new_process(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_runs_rest_in_same_process_if_handover_fails_unless_stopped(
-    is_stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_rest_here_if_handover_fails(is_stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, words = queue_comparison(tmp_path, LOST_FIRST)
     monkeypatch.setattr(module, "start_preloaded", lambda *_, **__: pytest.fail("stopped") if is_stopped else None)
     if is_stopped:
@@ -328,7 +321,7 @@ def test_runs_rest_in_same_process_if_handover_fails_unless_stopped(
     assert job.done is not is_stopped
 
 
-def test_lists_renames_and_deletes_stored_comparisons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_renames_and_deletes_stored_comparisons(tmp_path: Path, capsys: Capture) -> None:
     def printed(*command: str) -> str:
         assert main([*command]) == 0
         return capsys.readouterr().out
@@ -358,9 +351,7 @@ def test_reports_stored_comparison_without_cache(tmp_path: Path) -> None:
         assert (tmp_path / "out" / file).read_text() == (job.folder / file).read_text()
 
 
-@pytest.mark.parametrize(
-    "command", [["rename", "NOPE", "x"], ["delete", "../.."], ["show", "0" * 16], ["report", "0" * 16, "--out", "x"]]
-)
-def test_unknown_comparison_returns_status_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", UNKNOWN)
+def test_unknown_comparison_returns_status_2(command: list[str], capsys: Capture) -> None:
     assert main(command) == 2
     assert f"error: no comparison is stored as {command[1]!r}" in capsys.readouterr().err

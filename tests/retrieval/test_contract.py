@@ -117,16 +117,14 @@ def server_of(passages: Sequence[Passage]) -> SearchServer:
     return _SERVERS.enter_context(searching(passages))
 
 
+def http_spec(server: SearchServer, **changes: Any) -> HttpSpec:
+    request = {"url": f"{server.address}/search", "body": '{"query": "{query}", "k": {k}}'}
+    paths = {"ids": "hits.hits[*]._id", "scores": "hits.hits[*]._score"}
+    return HttpSpec.model_validate({"name": "http", "headers": {"x-tenant": "tests"}, **request, **paths, **changes})
+
+
 def http(passages: Sequence[Passage]) -> CachedRetriever:
-    spec = HttpSpec(
-        name="http",
-        url=f"{server_of(tuple(passages)).address}/search",
-        body='{"query": "{query}", "k": {k}}',
-        headers={"x-tenant": "tests"},
-        ids="hits.hits[*]._id",
-        scores="hits.hits[*]._score",
-    )
-    return spec.make(RetrieverContext(QuestionSet("asked", passages, ())))
+    return http_spec(server_of(tuple(passages))).make(RetrieverContext(QuestionSet("asked", passages, ())))
 
 
 def plugin(passages: Sequence[Passage]) -> CachedRetriever:

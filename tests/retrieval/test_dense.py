@@ -20,6 +20,8 @@ from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTokens, te
 from tests.retrieval.compared import assert_equal_rankings, hits_of
 
 APPROXIMATE = [IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8]
+AXES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=30)
+CELL_COUNTS = {1: (1, 1), 77: (1, 1), 78: (2, 2), 961: (24, 8), 1_000_000: (4000, 64)}
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=9)
 
 
@@ -72,9 +74,7 @@ def test_exact_index_matches_faiss_without_copy(vectors: np.ndarray, questions: 
 
 
 @pytest.mark.slow
-def test_links_large_graph_on_all_cores(
-    vectors: np.ndarray, questions: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_hnsw_uses_all_cores(vectors: np.ndarray, questions: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     thread_counts: list[int] = []
     set_threads = faiss.omp_set_num_threads
     monkeypatch.setattr(faiss, "omp_set_num_threads", lambda count: (thread_counts.append(count), set_threads(count)))
@@ -117,9 +117,7 @@ def test_ivf_marks_missing_hits(vectors: np.ndarray) -> None:
     np.testing.assert_array_equal(np.isneginf(scores), rows == -1)
 
 
-@pytest.mark.parametrize(
-    ("vectors", "expected"), [(1, (1, 1)), (77, (1, 1)), (78, (2, 2)), (961, (24, 8)), (1_000_000, (4000, 64))]
-)
+@pytest.mark.parametrize(("vectors", "expected"), CELL_COUNTS.items())
 def test_ivf_cell_counts(vectors: int, expected: tuple[int, int]) -> None:
     assert dense.ivf_cell_counts(vectors) == expected
 
@@ -194,11 +192,7 @@ class WindowedRows(RowEncoder):
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=30),
-    st.integers(1, 35),
-    st.sampled_from([0, 5]),
-)
+@given(AXES, st.integers(1, 35), st.sampled_from([0, 5]))
 def test_scores_passage_by_best_window_and_breaks_ties_by_row(axes: list[list[int]], k: int, tokens: int) -> None:
     unit = np.eye(4)
     query_vectors = np.array([[0.8, 0.6, 0, 0], [0, 0, 0, 1], [0.5, 0.5, 0.5, 0.5]])

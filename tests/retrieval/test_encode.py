@@ -66,9 +66,7 @@ def as_process(rank: int, count: int = 2) -> Iterator[None]:
         yield
 
 
-def test_rerun_encodes_blocks_of_killed_process(
-    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path
-) -> None:
+def test_rerun_continues_killed_process(arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path) -> None:
     words = [*arguments, "--out", str(tmp_path)]
     wait_for_fork_server()
     with as_process(0):

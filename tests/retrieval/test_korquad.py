@@ -26,17 +26,15 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
 ]
+Means = dict[str, dict[str, float]]
 THEIRS = ir_measures_by_name((1, 10))
 RETRIEVERS = (
     {"name": "bm25", "kind": "bm25"},
     {"name": "dense", "kind": "dense"},
     {"name": "hybrid", "kind": "hybrid", "retrievers": ["bm25", "dense"]},
 )
-WITHOUT_MODEL = (
-    *RETRIEVERS[:2],
-    {"name": "sentences", "kind": "bm25-windows"},
-    {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
-)
+WINDOWS = {"name": "sentences", "kind": "bm25-windows"}
+WITHOUT_MODEL = (*RETRIEVERS[:2], WINDOWS, WINDOWS | {"name": "3 sentences", "sentences": 3})
 DRAWS = sampled(20, 8)
 SAMPLE_SIZE = 60
 AT_MOST_WORSE = 0.002  # of nDCG@10
@@ -54,12 +52,12 @@ def comparison(workspace_of_the_comparison: str) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def means(comparison: Comparison) -> dict[str, dict[str, float]]:
+def means(comparison: Comparison) -> Means:
     assert [result.error for result in comparison.results] == [None, None, None]
     return {result.name: result.scores.means() for result in comparison.results}
 
 
-def test_each_retriever_reaches_expected_recall(means: dict[str, dict[str, float]]) -> None:
+def test_each_retriever_reaches_expected_recall(means: Means) -> None:
     assert means["bm25"]["recall@1"] >= 0.925
     assert means["bm25"]["ndcg@10"] >= 0.965
     assert means["dense"]["recall@10"] >= 0.97  # the starter
@@ -92,9 +90,7 @@ def test_search_ranks_scores_of_documented_formula(
 
 
 @pytest.mark.parametrize("name", ["bm25", "dense", "hybrid"])
-def test_metrics_equal_ir_measures(
-    name: str, comparison: Comparison, means: dict[str, dict[str, float]], tmp_path: Path
-) -> None:
+def test_metrics_equal_ir_measures(name: str, comparison: Comparison, means: Means, tmp_path: Path) -> None:
     (rankings,) = [result.rankings for result in comparison.results if result.name == name]
     write_qrels(tmp_path / "qrels", comparison.question_set)
     write_run(tmp_path / "run", rankings.first(20), comparison.question_set, name)

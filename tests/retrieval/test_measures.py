@@ -1,6 +1,5 @@
 """Every measure against ir-measures, the field's own implementation, by hand, and on a set of each published layout."""
 
-from collections.abc import Mapping
 from math import log2
 from typing import Any
 
@@ -36,9 +35,7 @@ def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int)
     return top_k(np.where(rng.random(shape) < 1 / 3, -np.inf, scores), k)
 
 
-def of_ir_measures(
-    rankings: Rankings, question_set: QuestionSet, theirs: Mapping[str, Any] = THEIRS
-) -> dict[str, np.ndarray]:
+def of_ir_measures(rankings: Rankings, question_set: QuestionSet, theirs: Any = THEIRS) -> dict[str, np.ndarray]:
     """(n_questions,) values of every measure; 0 without results, which trec_eval omits."""
     qrels = {q.id: q.grade_of for q in question_set.questions}
     run = {

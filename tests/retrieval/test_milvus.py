@@ -45,6 +45,7 @@ QUERIES = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 PASSWORD = "pass%20w/rd"  # noqa: S105
 TOKEN = "t0ken-nobody-reads"  # noqa: S105
+INVALID_ADDRESSES = "./my.db", "secret@host", "http://u:secret@host:port", "tcp://secret", "http://", "http://[secret"
 SPEC = MilvusSpec(name="Milvus", analyzer="bigram")
 
 
@@ -178,11 +179,8 @@ def test_experiment_compares_milvus_with_local_retriever(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"weights": (0.5, 0.5)},
-        {"fusion": "weighted", "weights": (0, 0)},
-        {"fusion": "weighted", "weights": (1.5, 1)},
-        {"fusion": "weighted", "weights": (1,)},
-        {"token": "secret"},
+        *({"weights": (0.5, 0.5)}, {"token": "secret"}),
+        *({"fusion": "weighted", "weights": weights} for weights in ((0, 0), (1.5, 1), (1,))),
     ],
 )
 def test_rejects_inconsistent_spec(wrong: dict[str, object]) -> None:
@@ -221,17 +219,13 @@ def loaded(at: MilvusSettings) -> MilvusRetriever:
         ("http://u:p@host:1/mine", "t", MilvusSettings("http://host:1", "mine", "t")),
     ],
 )
-def test_reads_settings_from_environment(
-    uri: str, token: str, expected: MilvusSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_settings(uri: str, token: str, expected: MilvusSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     monkeypatch.setenv("MILVUS_TOKEN", token)
     assert milvus_settings() == (expected if uri else MilvusSettings())
 
 
-@pytest.mark.parametrize(
-    "uri", ["./my.db", "secret@host", "http://u:secret@host:port", "tcp://secret", "http://", "http://[secret"]
-)
+@pytest.mark.parametrize("uri", INVALID_ADDRESSES)
 def test_invalid_address_is_reported_without_its_value(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     with pytest.raises(MilvusError, match="MILVUS_URI") as caught:

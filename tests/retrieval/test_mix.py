@@ -1,4 +1,4 @@
-"""A learned mix: no ranking uses weights that were fitted to its question."""
+"""A learned mix: no ranking uses weights that were fitted to its question, and fits minimize the documented loss."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,17 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
+from scipy.optimize import minimize
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.retrieval import mix as mixes
 from mrc_workbench.retrieval.combine import Fusion, fuse
 from mrc_workbench.retrieval.measures import evaluate
-from mrc_workbench.retrieval.mix import FittedMix, LearnedMix, describe_mix, fit_mix, rank_by_mix
-from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.mix import (
+    EXTRA_STRENGTH,
+    STRENGTHS,
+    FittedMix,
+    LearnedMix,
+    TrainingLists,
+    describe_mix,
+    fit_mix,
+    rank_by_mix,
+    training_lists,
+)
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import assert_equal_rankings
 
+Scores = Sequence[np.ndarray]
 N_PASSAGES = 30
 DEPTH = 12
 PARTS = ("words", "meaning", None)
@@ -43,17 +55,15 @@ def labelled(question_set: QuestionSet) -> TrainingQueries:
     return TrainingQueries.from_question_set(question_set, question_set.answerable)
 
 
-def rankings_of(scores: Sequence[np.ndarray]) -> list[Rankings]:
+def rankings_of(scores: Scores) -> list[Rankings]:
     return [top_k(signal_scores, DEPTH) for signal_scores in scores]
 
 
-def fit_to_scores(
-    question_set: QuestionSet, scores: Sequence[np.ndarray], parts: Sequence[str | None] = PARTS
-) -> FittedMix:
+def fit_to_scores(question_set: QuestionSet, scores: Scores, parts: Sequence[str | None] = PARTS) -> FittedMix:
     return fit_mix(rankings_of(scores), labelled(question_set), parts, N_PASSAGES)
 
 
-def ranked_by(learned: FittedMix, question_set: QuestionSet, scores: Sequence[np.ndarray]) -> Rankings:
+def ranked_by(learned: FittedMix, question_set: QuestionSet, scores: Scores) -> Rankings:
     return rank_by_mix(rankings_of(scores), learned, labelled(question_set).folds, N_PASSAGES, 10)
 
 
@@ -120,9 +130,7 @@ class Fixed:
         return top_k(self._scores[[self._row[text] for text in questions]].reshape(len(questions), -1), k)
 
 
-def mix_of(
-    texts: Sequence[str], scores: Sequence[np.ndarray], training_queries: TrainingQueries, **options: Any
-) -> LearnedMix:
+def mix_of(texts: Sequence[str], scores: Scores, training_queries: TrainingQueries, **options: Any) -> LearnedMix:
     parts = [Fixed(name, texts, signal_scores) for name, signal_scores in zip("abcde", scores, strict=False)]
     options = {"components": PARTS, "n_passages": N_PASSAGES, "depth": DEPTH, **options}
     return LearnedMix("mix", parts, training_queries, **options)
@@ -184,15 +192,13 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
     better[np.arange(300), relevant] += 2.5
     parts = ("words", "meaning", "tokens")  # a trained retriever is one of those mixed
 
-    def learned_of(
-        third: np.ndarray, trained: Sequence[bool], training_queries: TrainingQueries
-    ) -> tuple[float, float, float]:
+    def learned_of(third: np.ndarray, trained: Sequence[bool], queries: TrainingQueries) -> tuple[float, float, float]:
         rankings = rankings_of([*scores[:2], third])
-        learned = fit_mix(rankings, training_queries, parts, N_PASSAGES, trained)
+        learned = fit_mix(rankings, queries, parts, N_PASSAGES, trained)
         some = [ranking.select(new) for ranking in rankings]
-        rankings_of_new = rank_by_mix(some, learned, training_queries.folds[new], N_PASSAGES, 10)
+        rankings_of_new = rank_by_mix(some, learned, queries.folds[new], N_PASSAGES, 10)
         reached = ndcg(rankings_of_new, question_set.with_questions(new))
-        gain = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["gain"]
+        gain = describe_mix(rankings, learned, queries, "abc")["signals"]["c"]["gain"]
         return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, gain
 
     rows = question_set.answerable
@@ -327,3 +333,81 @@ def test_rejects_mix_without_component() -> None:
     question_set, _ = world(3)
     with pytest.raises(ValueError, match="needs a retriever"):
         LearnedMix("mix", [], labelled(question_set), n_passages=3, components=[None])
+
+
+START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
+FREE = np.ones(6, dtype=bool)
+
+
+def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Rankings]]:
+    question_set, scores = world(n_questions, seed)
+    training_queries = labelled(question_set)
+    rankings = rankings_of(scores)
+    learned = fit_mix(rankings, training_queries, PARTS, N_PASSAGES)
+    return training_lists(rankings, learned, training_queries, N_PASSAGES), rankings
+
+
+@pytest.mark.parametrize("strength", [3.0, 30.0])
+def test_fit_minimizes_documented_loss(strength: float) -> None:
+    """The loss as it is written, by a loop over queries, and a minimiser that knows no slope."""
+    lists, rankings = lists_of(40)
+    variances = [np.mean([np.var(row[np.isfinite(row)]) for row in ranking.scores]) for ranking in rankings]
+    deviations = np.sqrt(variances).tolist()
+    candidates = fuse(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 50).indices
+
+    def values(query: int, passage: int) -> list[float]:
+        of_signals = []
+        for signal, deviation in zip(rankings, deviations, strict=True):
+            row = signal.scores[query].astype(float)
+            score = dict(zip(signal.indices[query].tolist(), row, strict=True)).get(passage, row.min())
+            of_signals += [(score - row.mean()) / row.std(), (score - row.max()) / deviation]
+        return of_signals
+
+    queries = []  # with the passage among the candidates: all values, and its position
+    for query, question in enumerate(lists.training_queries.question_set.questions):
+        listed = [int(passage) for passage in candidates[query] if passage != NOT_FOUND]
+        relevant = [position for position, passage in enumerate(listed) if f"p{passage}" in question.relevant]
+        if relevant:
+            queries.append((np.array([values(query, passage) for passage in listed]), relevant[0]))
+
+    def likelihood(weights: np.ndarray) -> float:
+        scores = [(valued @ weights, own) for valued, own in queries]
+        return -float(sum(score[own] - np.log(np.exp(score).sum()) for score, own in scores))
+
+    factor = minimize(lambda t: likelihood(t[0] * START), [1.0], method="Nelder-Mead").x[0]
+    pull = strength * np.array([1.0, 1.0, 1.0, 1.0, EXTRA_STRENGTH, EXTRA_STRENGTH])
+
+    def loss(weights: np.ndarray) -> float:
+        return likelihood(weights) + float((pull * (weights - factor * START) ** 2).sum())
+
+    least = minimize(loss, factor * START, method="Powell", options={"xtol": 1e-6, "ftol": 1e-10})
+    (fitted,) = lists.fits(np.ones(40, dtype=bool), START, FREE, [strength])
+    assert loss(fitted) == pytest.approx(least.fun, rel=1e-5)
+    np.testing.assert_allclose(fitted, least.x, atol=2e-2)
+
+
+def test_weights_average_fits_of_all_strengths_on_other_folds() -> None:
+    lists, rankings = lists_of(60)
+    training_queries = lists.training_queries
+    for fold, weights in enumerate(fit_mix(rankings, training_queries, PARTS, N_PASSAGES).weights):
+        rows = training_queries.folds != fold  # of the last, all
+        fits = [lists.fits(rows, START, FREE, [strength])[0] for strength in STRENGTHS]
+        np.testing.assert_allclose(weights, np.mean(fits, axis=0), atol=1e-4)
+
+
+def test_stronger_penalty_keeps_weights_nearer_untrained_mix() -> None:
+    lists, _ = lists_of(200)
+    rows = np.ones(200, dtype=bool)
+    (untrained,) = lists.fits(rows, START, FREE, [1e9])
+    np.testing.assert_allclose(untrained / untrained.sum(), START, atol=1e-5)
+    distances = [np.linalg.norm(fit - untrained) for fit in lists.fits(rows, START, FREE, STRENGTHS)]
+    assert distances == sorted(distances)
+
+
+def test_models_trained_on_all_queries_get_no_weight() -> None:
+    lists, _ = lists_of(60)
+    known = TrainingQueries.from_question_set(lists.training_queries.question_set, np.arange(60), np.arange(60))
+    trained = np.repeat([False, True, False], 2)
+    weights = TrainingLists(known, lists.indices, lists.values, lists.relevant, trained).averaged(START, FREE)
+    assert not weights[:, trained].any()
+    assert (weights[:, 0] > 0).all()

@@ -68,10 +68,8 @@ def test_top_k_sparse_ranks_only_stored_entries(scores: np.ndarray, k: int, data
     rows = rows[order]
     columns = columns[order]
     sparse = csr_array(coo_array((scores[rows, columns], (rows, columns)), shape=scores.shape))
-    expected = [
-        [(column, score) for column, (score, held) in enumerate(zip(line, mask, strict=True)) if held]
-        for line, mask in zip(scores.tolist(), stored.tolist(), strict=True)
-    ]
+    pairs = [list(enumerate(zip(*lines, strict=True))) for lines in zip(scores.tolist(), stored.tolist(), strict=True)]
+    expected = [[(column, score) for column, (score, held) in line if held] for line in pairs]
     assert_same(top_k_sparse(sparse, k), expected, min(k, scores.shape[1]))
 
 

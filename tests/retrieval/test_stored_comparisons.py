@@ -27,6 +27,7 @@ from mrc_workbench.retrieval.report import report
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 
+Capture = pytest.CaptureFixture[str]
 HEAD = "ks = [1, 10]\n"
 WORDS = '[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 RUN = '[[retriever]]\nname = "run"\nkind = "run"\npath = "a.trec"\n'
@@ -44,12 +45,12 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def key_printed(capsys: pytest.CaptureFixture[str]) -> str:
+def key_printed(capsys: Capture) -> str:
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("stored as ")]
     return lines[-1].removeprefix("stored as ")
 
 
-def test_stores_comparison_in_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stores_comparison_in_workspace(tmp_path: Path, capsys: Capture) -> None:
     of_the_page = save_question_set(small_set())
     (tmp_path / "e.toml").write_text(f'data = "small"\n{HEAD}{WORDS}', encoding="utf-8")
     assert main(["compare", str(tmp_path / "e.toml")]) == 0
@@ -61,9 +62,7 @@ def test_stores_comparison_in_workspace(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_finds_comparison_by_file_folder_or_key(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finds_comparison(folder: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     out = folder / "out"
     with pytest.raises(store.ComparisonNotFoundError, match="is not compared yet: run `mrc compare"):
         store.find_comparison(str(folder / "e.toml"))
@@ -97,7 +96,7 @@ def test_rejects_unknown_reference(reference: str) -> None:
 
 
 @pytest.mark.slow
-def test_stores_absolute_experiment_paths(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stores_absolute_experiment_paths(folder: Path, capsys: Capture) -> None:
     assert main(["compare", str(folder / "e.toml"), "--out", str(folder / "out")]) == 0
     (run_file,) = (folder / "out").glob("words.trec")
     run_file.rename(folder / "a.trec")
@@ -107,7 +106,7 @@ def test_stores_absolute_experiment_paths(folder: Path, capsys: pytest.CaptureFi
     assert spec.path == str(folder / "a.trec")  # type: ignore[attr-defined]
 
 
-def test_empty_list_explains_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_list_explains_how_to_start(capsys: Capture) -> None:
     assert main(["list"]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -117,9 +116,7 @@ def test_empty_list_explains_how_to_start(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_read_only_workspace_still_writes_output(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_only_workspace_writes_output(folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/workspace/datasets")
 
@@ -149,7 +146,7 @@ def test_interrupted_export_keeps_folder_unchanged(folder: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("score", ["nan", "inf", "1e39"])
-def test_rejects_run_with_invalid_scores(score: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rejects_run_with_invalid_scores(score: str, folder: Path, capfd: Capture) -> None:
     (folder / "a.trec").write_text(f"1 Q0 1 1 {score} run\n", encoding="utf-8")
     (folder / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{WORDS}{RUN}', encoding="utf-8")
     assert main(["compare", str(folder / "e.toml")]) == 1
@@ -189,7 +186,7 @@ def test_ctrl_c_reports_stored_work_and_rerun_continues(tmp_path: Path) -> None:
     assert "Traceback" not in message
 
 
-def test_show_prints_run_notes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_run_notes(folder: Path, capsys: Capture) -> None:
     questions = find(str(folder / "data.csv"))
     ids = questions.passages.ids
     pairs = enumerate(questions.questions)

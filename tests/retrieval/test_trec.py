@@ -59,10 +59,8 @@ def write_both(folder: Path, rankings: Rankings, question_set: QuestionSet, name
 def test_tools_that_break_ties_by_id_keep_our_order(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in rng.permutation(40).tolist())
-    questions = tuple(
-        Question(f"q{row}", "?", relevant=(passages[rng.integers(40)].id, passages[rng.integers(40)].id))
-        for row in range(30)
-    )
+    relevant = [tuple(passages[row].id for row in rows) for rows in rng.integers(40, size=(30, 2))]
+    questions = tuple(Question(f"q{row}", "?", relevant=ids) for row, ids in enumerate(relevant))
     question_set = QuestionSet("tied", passages, questions)
     rankings = top_k(rng.choice([0.0, 0.5, -1e-30, 3e7], (30, 40)), 20)
     before = rankings.scores.copy()
@@ -222,16 +220,12 @@ def test_reads_ids_like_numbers_or_quotes(question_ids: tuple[str, ...], ids: li
 def test_orders_ties_like_trec_eval(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     passages = tuple(Passage(f"{'pP가'[row % 3]}{row}", str(row)) for row in range(60))
-    questions = tuple(
-        Question(f"q{row}", "?", relevant=tuple(passages[p].id for p in rng.choice(60, 3, replace=False)))
-        for row in range(40)
-    )
+    relevant = [tuple(passages[p].id for p in rng.choice(60, 3, replace=False)) for _ in range(40)]
+    questions = tuple(Question(f"q{row}", "?", relevant=ids) for row, ids in enumerate(relevant))
     question_set = QuestionSet("tied", passages, questions)
-    # 16777216 and 16777217 are one float32
-    run = {
-        q.id: {passages[p].id: float(rng.choice([16777216, 16777217, 3, 0])) for p in rng.choice(60, 30, replace=False)}
-        for q in questions
-    }
+    values = [16777216, 16777217, 3, 0]  # the first two are one float32
+    listed = {q.id: rng.choice(60, 30, replace=False) for q in questions}
+    run = {q: {passages[p].id: float(rng.choice(values)) for p in rows} for q, rows in listed.items()}
     lines = [f"{q} Q0 {p} 0 {score!r} x" for q, scores in run.items() for p, score in scores.items()]
     rankings, _ = trec.read_run(written(tmp_path, "\n".join(rng.permutation(lines))), question_set)
     assert (np.diff(rankings.scores, axis=1) < 0).all()
@@ -313,9 +307,8 @@ def test_matches_questions_by_text(run: Path) -> None:
     queries = texts_of(QUESTIONS)
     whole = imported.search(queries, 3)
     assert whole.indices[-1].tolist() == [-1, -1, -1]  # the run lacks the last question
-    assert_equal_rankings(
-        imported.search([queries[2], "never seen", queries[0]], 3), whole.select(np.array([2, -1, 0]))
-    )
+    selected = imported.search([queries[2], "never seen", queries[0]], 3)
+    assert_equal_rankings(selected, whole.select(np.array([2, -1, 0])))
     assert imported.search([], 2).indices.shape == (0, 2)
 
 

@@ -19,6 +19,7 @@ from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.cli import main
 from tests.tiny_models import build_bi_encoder
 
+Capture = pytest.CaptureFixture[str]
 SPECS = [
     {"name": "BM25", "kind": "bm25", "analyzer": "word", "pairs": True},
     {"name": "Windows", "kind": "bm25-windows", "analyzer": "word", "sentences": 2},
@@ -35,14 +36,14 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def tuned(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> dict[str, Any]:
+def tuned(capsys: Capture, path: Path, *words: str) -> dict[str, Any]:
     assert main(["tune", str(path), *words, "--json"]) == 0
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     return result
 
 
 @pytest.mark.slow
-def test_prints_cross_validated_gain(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_cross_validated_gain(path: Path, capsys: Capture) -> None:
     result = tuned(capsys, path, "BM25", "--k1", "2", "0.3", "--b", "0.5", "--analyzer", "bigram", "word")
     experiment = read_experiment(path)
     lab = bm25_lab(experiment, "BM25", [Analyzer.BIGRAM, Analyzer.WORD], k1s=[0.3, 2], bs=[0.5])
@@ -59,7 +60,7 @@ def test_prints_cross_validated_gain(path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_tunes_the_layers_of_late_interaction(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tunes_the_layers_of_late_interaction(path: Path, tmp_path: Path, capsys: Capture) -> None:
     model = build_bi_encoder(tmp_path / "base")
     late = f'\n[[retriever]]\nname = "Late"\nkind = "late"\nmodel = "{model}"\n'
     path.write_text(EXPERIMENT + late, encoding="utf-8")
@@ -72,7 +73,7 @@ def test_tunes_the_layers_of_late_interaction(path: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.slow
-def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: Capture) -> None:
     assert main(["tune", str(path), "BM25", "--k1", "1.6", "--b", "0.75", "--add"]) == 0
     printed = capsys.readouterr().out
     assert "Best: word · k1 1.6 · b 0.75, selected in 5 of 5 folds." in printed
@@ -90,7 +91,7 @@ def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest
 
 
 @pytest.mark.slow
-def test_tuned_windowed_bm25_stays_windowed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuned_windowed_bm25_stays_windowed(path: Path, capsys: Capture) -> None:
     result = tuned(capsys, path, "Windows", "--k1", "1.2", "--b", "0.4", "--metric", "recall@10")
     assert result["measure"] == "recall@10"
     assert (result["retriever"]["kind"], result["retriever"]["sentences"]) == ("bm25-windows", 2)
@@ -108,9 +109,7 @@ def test_tuned_windowed_bm25_stays_windowed(path: Path, capsys: pytest.CaptureFi
         (("BM25", "--metric", "mrr@7"), "is no metric of the experiment"),
     ],
 )
-def test_rejects_retriever_that_cannot_be_tuned(
-    path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
-) -> None:
+def test_rejects_untunable_retriever(path: Path, capsys: Capture, words: tuple[str, ...], says: str) -> None:
     assert main(["tune", str(path), *words]) == 2
     assert says in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == EXPERIMENT

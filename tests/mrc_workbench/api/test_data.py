@@ -16,6 +16,7 @@ ROWS = [
     {"질문": "자격루는 누가 만들었는가?", "지문": "자격루는 장영실이 만든 물시계이다.", "정답": "장영실"},
     {"질문": "측우기는 무엇을 재는가?", "지문": "측우기는 비가 내린 양을 재는 기구이다.", "정답": "비가 내린 양"},
 ]
+COLUMN_ERRORS = [(["질문"], "columns must be names by role"), ({"contxt": "지문"}, "did you mean 'context'")]
 COLUMNS = {"question": "질문", "context": "지문", "answers": "정답"}
 BEIR: dict[str, Any] = {
     "corpus": {"d 1": {"title": "Clock", "text": "Jang built the clock."}, "d2": "It rains.", "d3": "Snow falls."},
@@ -25,8 +26,6 @@ BEIR: dict[str, Any] = {
 
 
 class Polars:
-    """A table with `to_pandas`."""
-
     def to_pandas(self) -> pd.DataFrame:
         return pd.DataFrame(ROWS)
 
@@ -97,22 +96,14 @@ def test_rejects_invalid_data(source: Any, message: str) -> None:
         mrc.load(source)
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [(["질문"], "columns must be names by role"), ({"contxt": "지문"}, "did you mean 'context'")],
-)
+@pytest.mark.parametrize(("columns", "message"), COLUMN_ERRORS)
 def test_rejects_columns_of_unknown_roles(columns: Any, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.load(ROWS, columns=columns)
 
 
 @pytest.mark.parametrize(
-    "row",
-    [
-        {"context": "자격루는 물시계이다."},
-        {"context": "자격루는 물시계이다.", "data": "x"},
-        ROWS[0] | {"지문": "물시계"},
-    ],
+    "row", [{"context": "자격루는 물시계이다."}, {"context": "물시계이다.", "data": "x"}, ROWS[0] | {"지문": "물시계"}]
 )
 def test_reads_single_row(row: dict[str, str]) -> None:
     data = mrc.load([row], columns={"context": "지문"} if "지문" in row else None)

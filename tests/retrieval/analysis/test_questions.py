@@ -40,7 +40,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.rankings import Rankings
-from tests.doubles import small_set
+from tests.doubles import SharedWordScorer, small_set
 from tests.retrieval.compared import rankings, rankings_at
 
 
@@ -175,22 +175,21 @@ def test_returns_irrelevant_passages_of_same_article() -> None:
     assert [same_article_rows(question_set, row) for row in range(4)] == [{1}, frozenset(), frozenset(), {0, 2}]
 
 
+Spec = Mapping[str, Any]
 BM25 = {"name": "bm25", "kind": "bm25"}
 DENSE = {"name": "dense", "kind": "dense"}
 HYBRID = {"name": "hybrid", "kind": "hybrid", "retrievers": ("bm25", "dense"), "top_k": 3}
 RERANKED = {"name": "reranked", "kind": "rerank", "first_stage": "bm25", "rerank_top_k": 3}
 
 
-def comparison_with(
-    question_set: QuestionSet, rankings: Mapping[str, Rankings | None], *specs: Mapping[str, Any], k: int = 3
-) -> Comparison:
-    experiment = Experiment.model_validate({"data": "small", "ks": (1, k), "retriever": specs})
+def comparison_with(question_set: QuestionSet, rankings: Mapping[str, Rankings | None], *specs: Spec) -> Comparison:
+    experiment = Experiment.model_validate({"data": "small", "ks": (1, 3), "retriever": specs})
     lost = RuntimeError("no rankings")
     results = (Result(name, ranking) if ranking else Result(name, error=lost) for name, ranking in rankings.items())
     return Comparison(experiment, question_set, tuple(results))
 
 
-def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
+def by_hand(*specs: Spec, **ranks: list[int] | None) -> Comparison:
     """Retrievers that put the relevant passage of five questions at these ranks, 0 for nowhere."""
     rankings = {name: None if at is None else rankings_at(at, 5) for name, at in ranks.items()}
     return comparison_with(small_set().with_questions(range(5)), rankings, *specs)
@@ -237,7 +236,7 @@ READS_TWO_OF_THE_HYBRID = RERANKED | {"first_stage": "hybrid", "rerank_top_k": 2
     ],
 )
 def test_names_first_step_that_lost_question(
-    specs: Sequence[Mapping[str, Any]], ranks: dict[str, list[int] | None], k: int, expected: list[RetrievalOutcome]
+    specs: Sequence[Spec], ranks: dict[str, list[int] | None], k: int, expected: list[RetrievalOutcome]
 ) -> None:
     positions = find_outcomes(by_hand(*specs, **ranks), k)[specs[-1]["name"]]
     assert [OUTCOMES[position] for position in positions] == expected
@@ -296,8 +295,6 @@ def test_lists_candidate_sources_and_depths() -> None:
 
 @dataclass
 class Fixed:
-    """A retriever with given rankings."""
-
     rankings: Rankings
     name: str = "fixed"
 
@@ -306,19 +303,14 @@ class Fixed:
         return self.rankings.first(k)
 
 
-class Noise:
-    """Scores that know nothing."""
-
+class Noise(SharedWordScorer):
     fingerprint = "noise"
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def load(self) -> None:
-        """Nothing to load."""
-
-    def score(self, pairs: object) -> np.ndarray:
-        return self.rng.random(len(pairs)).astype(np.float32)  # type: ignore[arg-type]
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        return self.rng.random(len(pairs)).astype(np.float32)
 
 
 def any_world(seed: int) -> tuple[QuestionSet, Rankings, Rankings]:

@@ -29,6 +29,7 @@ from mrc_workbench.retrieval.analysis.questions import (
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import holm, mean_interval, pair_tests, proportion_intervals
 from tests.doubles import QUESTIONS, small_set
+from tests.retrieval.compared import passages
 
 
 def dataset_of(questions: Sequence[Question], passages: Sequence[Passage] = (Passage("p", "text"),)) -> QuestionSet:
@@ -234,12 +235,9 @@ def test_ranks_contested_slices_by_question_count() -> None:
 SENTENCES = tomllib.loads((Path(__file__).parents[2] / "data" / "text" / "sentences.toml").read_text(encoding="utf-8"))
 
 
-def question_set(passages: list[str], questions: list[str]) -> QuestionSet:
-    return QuestionSet(
-        "languages",
-        tuple(Passage(f"p{row}", text) for row, text in enumerate(passages)),
-        tuple(Question(f"q{row}", text, (), ("p0",)) for row, text in enumerate(questions)),
-    )
+def question_set(texts: list[str], questions: list[str]) -> QuestionSet:
+    labelled = [Question(f"q{row}", text, (), ("p0",)) for row, text in enumerate(questions)]
+    return dataset_of(labelled, passages(*texts))
 
 
 def test_counts_questions_in_foreign_language() -> None:

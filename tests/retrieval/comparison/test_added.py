@@ -104,14 +104,13 @@ def test_rejects_invalid_run_and_reports_its_line(content: bytes, code: str, lin
 ALICE = user_of("https://id.example.org", "alice")
 BOB = user_of("https://id.example.org", "bob")
 EXPERIMENT = experiments.Experiment(data="small", retriever=(BM25Spec(name="BM25"),))
-FINGERPRINT = small_set().fingerprint
 
 
 @pytest.fixture
 def key() -> str:
     """The key of a comparison that Alice keeps."""
     with acting_as(ALICE):
-        job = ComparisonJob.of(EXPERIMENT, FINGERPRINT)
+        job = ComparisonJob.of(EXPERIMENT, SET.fingerprint)
         save_comparison(compare(EXPERIMENT, small_set()), job.folder)
         return job.id
 
@@ -131,7 +130,7 @@ def test_hides_comparison_from_other_users(key: str) -> None:
                     delete(reference)
                 with pytest.raises(KeyError):
                     rename(reference, "mine")
-            assert not ComparisonJob.of(EXPERIMENT, FINGERPRINT).done  # another user's job of the same experiment
+            assert not ComparisonJob.of(EXPERIMENT, SET.fingerprint).done  # another user's job of the same experiment
     with acting_as(ALICE):
         assert files_in(workspace()) == before
         assert [comparison.key for comparison in list_comparisons()] == [key]
@@ -146,11 +145,11 @@ def test_does_not_share_rankings_between_users(key: str) -> None:
 
 def test_stores_added_retrievers_per_user() -> None:
     with acting_as(ALICE):
-        experiments.add_retriever(FINGERPRINT, BM25Spec(name="mine"))
-        assert [spec.name for spec in experiments.added_retrievers(FINGERPRINT)] == ["mine"]
+        experiments.add_retriever(SET.fingerprint, BM25Spec(name="mine"))
+        assert [spec.name for spec in experiments.added_retrievers(SET.fingerprint)] == ["mine"]
     for name in (BOB, ""):
         with acting_as(name):
-            assert experiments.added_retrievers(FINGERPRINT) == []
+            assert experiments.added_retrievers(SET.fingerprint) == []
 
 
 def test_does_not_add_run_without_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +160,8 @@ def test_does_not_add_run_without_disk_space(monkeypatch: pytest.MonkeyPatch) ->
         (workspace() / "large").write_bytes(b"x" * 1_000_000)
         with pytest.raises(LimitError):
             experiments.add_run(small_set(), "found", run, "found.trec")
-        assert experiments.added_retrievers(FINGERPRINT) == []
+        assert experiments.added_retrievers(SET.fingerprint) == []
         assert not list(workspace().rglob("*.trec"))
         (workspace() / "large").unlink()
         experiments.add_run(small_set(), "found", run, "found.trec")
-        assert [spec.name for spec in experiments.added_retrievers(FINGERPRINT)] == ["found"]
+        assert [spec.name for spec in experiments.added_retrievers(SET.fingerprint)] == ["found"]

@@ -124,9 +124,7 @@ def test_caches_rankings_and_stores_failure_details() -> None:
     assert (failed.code, str(failed), failed.details) == ("model_not_found", str(error), error.details)
 
 
-def searched_depths(
-    monkeypatch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object
-) -> list[tuple[str, int]]:
+def searched_depths(patch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object) -> list[tuple[str, int]]:
     """Compare, and return which BM25 was searched how deep."""
     searches: list[tuple[str, int]] = []
 
@@ -135,16 +133,14 @@ def searched_depths(
             searches.append((self.name, k))
             return super().search(questions, k)
 
-    monkeypatch.setattr(making, "BM25", RecordingBM25)
+    patch.setattr(making, "BM25", RecordingBM25)
     compare(experiment_of(*specs, **more), small_set())
     return searches
 
 
 def test_searches_each_retriever_once_at_largest_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    hybrids = [
-        {"name": f"{fusion}", "kind": "hybrid", "retrievers": ["words", "bigrams"], "top_k": 40, "fusion": fusion}
-        for fusion in ("rrf", "min-max", "z-score")
-    ]
+    hybrid = {"kind": "hybrid", "retrievers": ["words", "bigrams"], "top_k": 40}
+    hybrids = [hybrid | {"name": fusion, "fusion": fusion} for fusion in ("rrf", "min-max", "z-score")]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
     assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
     weighted = hybrids[-1] | {"name": "weighted", "weights": [1, 3]}

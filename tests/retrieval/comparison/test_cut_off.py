@@ -17,38 +17,30 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, load, save_comparison
 from mrc_workbench.retrieval.rankings import search_question
 from mrc_workbench.retrieval.report.report import report
-from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.tiny_models import SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 LONG = 3  # of the passages
-PASSAGES = tuple(
-    Passage(f"p{n}", " ".join(np.random.default_rng(n).choice(WORDS, 200 if n < LONG else 20))) for n in range(8)
-)
-QUESTIONS = tuple(
-    Question(f"q{n}", " ".join(passage.text.split()[-4:]), (), (passage.id,)) for n, passage in enumerate(PASSAGES)
-)
+TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, 200 if n < LONG else 20)) for n in range(8)]
+PASSAGES = tuple(Passage(f"p{n}", text) for n, text in enumerate(TEXTS))
+QUESTIONS = tuple(Question(f"q{n}", " ".join(text.split()[-4:]), (), (f"p{n}",)) for n, text in enumerate(TEXTS))
 SET = QuestionSet("long", PASSAGES, QUESTIONS)
 BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny"))
 
 
 def experiment_of(*specs: Spec) -> Experiment:
     return Experiment(data="long", retriever=specs)
 
 
-def test_reports_truncating_retrievers_and_their_wrappers(folder: str, tmp_path: Path) -> None:
+def test_reports_truncating_retrievers_and_their_wrappers(tiny_model: str, tmp_path: Path) -> None:
     reranker = str(with_head(build_cross_encoder_base(tmp_path / "reranker")))
     specs = (
         BM25,
-        DenseSpec(name="Dense", model=folder),
-        DenseSpec(name="Whole", model=folder, windows=True),
-        LateSpec(name="Late", model=folder),
-        LateSpec(name="Whole late", model=folder, windows=True),
+        DenseSpec(name="Dense", model=tiny_model),
+        DenseSpec(name="Whole", model=tiny_model, windows=True),
+        LateSpec(name="Late", model=tiny_model),
+        LateSpec(name="Whole late", model=tiny_model, windows=True),
         HybridSpec(name="Hybrid", retrievers=("BM25", "Dense")),
         HybridSpec(name="Whole hybrid", retrievers=("BM25", "Whole")),
         LearnedSpec(name="Mix", retrievers=("Hybrid", "Late"), lexical=False),
@@ -64,10 +56,8 @@ def test_reports_truncating_retrievers_and_their_wrappers(folder: str, tmp_path:
     job_folder = ComparisonJob.of(experiment, SET.fingerprint).folder
     save_comparison(comparison, job_folder)
     assert load(job_folder, SET).cut_off == expected
-    for language, message in (
-        ("en", "Dense reads only the beginning of 3 of 8 passages"),
-        ("ko", "지문 8개 가운데 3개"),
-    ):
+    messages = {"en": "Dense reads only the beginning of 3 of 8 passages", "ko": "지문 8개 가운데 3개"}
+    for language, message in messages.items():
         notices = report(comparison, language)
         assert message in notices
         assert ("Hybrid, Mix" if language == "en" else "하이브리드, Mix") in notices
@@ -83,26 +73,26 @@ def test_omits_window_advice_for_models_without_windows(tmp_path: Path) -> None:
     assert "windows = true" not in notices
 
 
-def test_reports_nothing_if_passages_fit(folder: str) -> None:
+def test_reports_nothing_if_passages_fit(tiny_model: str) -> None:
     short = QuestionSet("short", PASSAGES[LONG:], QUESTIONS[LONG:])
-    specs = DenseSpec(name="Dense", model=folder), LateSpec(name="Late", model=folder)
+    specs = DenseSpec(name="Dense", model=tiny_model), LateSpec(name="Late", model=tiny_model)
     comparison = compare(experiment_of(*specs), short)
     assert comparison.cut_off == []
     assert not comparison.results[0].notes
 
 
-def test_does_not_count_truncation_for_single_query(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_count_truncation_for_single_query(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BiEncoder, "count_truncated", lambda *_: pytest.fail("counted"))
-    retriever = build_context(experiment_of(DenseSpec(name="Dense", model=folder)), SET).retrievers["Dense"]
+    retriever = build_context(experiment_of(DenseSpec(name="Dense", model=tiny_model)), SET).retrievers["Dense"]
     assert not isinstance(retriever, Exception)
     assert search_question(retriever, "한강").rows
 
 
-def test_keeps_scores_if_truncation_is_unknown(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_scores_if_truncation_is_unknown(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> int:
         raise ModelError("model_not_found", "gone", model="gone")
 
     monkeypatch.setattr(BiEncoder, "count_truncated", gone)
-    comparison = compare(experiment_of(DenseSpec(name="Dense", model=folder)), SET)
+    comparison = compare(experiment_of(DenseSpec(name="Dense", model=tiny_model)), SET)
     assert comparison.results[0].scores
     assert comparison.cut_off == []

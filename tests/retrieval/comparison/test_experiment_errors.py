@@ -16,6 +16,7 @@ from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
 from mrc_workbench.retrieval.comparison import experiment as experiment_file
 from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
 from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
@@ -29,11 +30,11 @@ from tests.retrieval.test_contract import check_contract, makers
 
 DATA = 'data = "sample"\n'
 BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'
+UNREADABLE = {".": "Is a directory", "missing.toml": "No such file or directory", "": "Is a directory"}
 READER = '[[reader]]\nname = "r"\nmodel = "m"\ndepht = 1\n'
 
 
-def refusal(text: str, folder: Path, kind: type[BaseModel] = experiment_file.Experiment) -> str:
-    """Return the message about an experiment file that is refused."""
+def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
     path = folder / "e.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(experiment_file.ExperimentError) as caught:
@@ -44,19 +45,13 @@ def refusal(text: str, folder: Path, kind: type[BaseModel] = experiment_file.Exp
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        (
-            experiment_file.Experiment,
-            BM25 + 'analyser = "word"\n',
-            "retriever.0.bm25.analyser: unknown field; did you mean 'analyzer'?",
-        ),
-        (experiment_file.Experiment, 'splitt = "all"\n' + BM25, "splitt: unknown field; did you mean 'split'?"),
+        (Experiment, BM25 + 'analyser = "x"\n', "retriever.0.bm25.analyser: unknown field; did you mean 'analyzer'?"),
+        (Experiment, 'splitt = "all"\n' + BM25, "splitt: unknown field; did you mean 'split'?"),
         (ReadingExperiment, BM25 + READER, "reader.0.depht: unknown field"),
         (AblationExperiment, 'txt = "sample"\n', "txt: unknown field; did you mean 'text'?"),
     ],
 )
-def test_suggests_nearest_field_for_unknown_field(
-    kind: type[BaseModel], text: str, message: str, tmp_path: Path
-) -> None:
+def test_suggests_nearest_known_field(kind: type[BaseModel], text: str, message: str, tmp_path: Path) -> None:
     message_text = refusal(text if kind is AblationExperiment else DATA + text, tmp_path, kind)
     assert message in message_text
     assert "Extra inputs" not in message_text
@@ -71,13 +66,11 @@ def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
     assert "retriever: Tuple should have at least 1 item" in refusal(DATA + "retriever = []\n", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [(".", "Is a directory"), ("missing.toml", "No such file or directory"), ("", "Is a directory")]
-)
+@pytest.mark.parametrize(("name", "reason"), UNREADABLE.items())
 def test_names_unreadable_file(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(experiment_file.ExperimentError) as caught:
-        experiment_file.read_experiment_as(experiment_file.Experiment, Path(name))
+        experiment_file.read_experiment_as(Experiment, Path(name))
     assert str(caught.value) == f"the experiment file {Path(name)} cannot be read: {reason}"
 
 
@@ -89,9 +82,7 @@ class CharacterOverlap:
         self._characters = [{*text} for text in texts]
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        shares = [
-            [len({*text} & characters) / max(1, len({*text})) for characters in self._characters] for text in questions
-        ]
+        shares = [[len({*text} & held) / max(1, len({*text})) for held in self._characters] for text in questions]
         scores = np.array(shares).reshape(len(questions), len(self._characters))
         return top_k(np.where(scores > 0, scores, -np.inf), k)
 

@@ -39,6 +39,7 @@ DATASET = QuestionSet(
     PASSAGES,
     (Question("q1", "방시혁은 언제 태어났는가?", (), ("p1",)), Question("q2", "차량은 어디를 달리나?", (), ("p2",))),
 )
+INVALID_WINDOWS = [{"stride": 5}, {"window_tokens": 5}, {"windows": True, "window_tokens": 5, "stride": 6}]
 PLAIN = BM25Spec(name="plain", analyzer=Analyzer.KIWI)
 
 
@@ -169,9 +170,7 @@ def test_stores_window_options_only_if_enabled(kind: str) -> None:
     assert parse_spec(dumped) == windowed
 
 
-@pytest.mark.parametrize(
-    "values", [{"stride": 5}, {"window_tokens": 5}, {"windows": True, "window_tokens": 5, "stride": 6}]
-)
+@pytest.mark.parametrize("values", INVALID_WINDOWS)
 def test_rejects_invalid_window_options(values: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="windows"):
         parse_spec({"name": "A", "kind": "dense", **values})

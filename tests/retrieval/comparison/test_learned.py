@@ -29,9 +29,8 @@ def world(*, titles: bool = True) -> QuestionSet:
     """Passages of numbered words, and a question of each: two of three of its words, and one of the next passage."""
     texts = (f"alpha{row} beta{row} gamma{row}. Delta{row % 7} of all." for row in range(N))
     passages = tuple(Passage(f"p{row}", text, f"title{row // 2}" if titles else "") for row, text in enumerate(texts))
-    questions = tuple(
-        Question(f"q{row}", f"alpha{row} gamma{row} beta{(row + 1) % N}?", relevant=(f"p{row}",)) for row in range(N)
-    )
+    queries = (f"alpha{row} gamma{row} beta{(row + 1) % N}?" for row in range(N))
+    questions = tuple(Question(f"q{row}", query, relevant=(f"p{row}",)) for row, query in enumerate(queries))
     return QuestionSet("world", passages, questions)
 
 

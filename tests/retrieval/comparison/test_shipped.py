@@ -102,9 +102,7 @@ def test_compares_sample_without_analyzing_texts(unread: None) -> None:
 
 
 @pytest.mark.slow
-def test_shipped_tokens_match_current_analyzer(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_tokens_are_current(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = [analysis_module.tokens_of(Analyzer.KIWI_BIGRAM, texts) for texts in (QUESTIONS, TEXTS)]
     monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path_factory.mktemp("workspace")))
@@ -118,9 +116,7 @@ def test_shipped_tokens_match_current_analyzer(
 @needs_base
 @pytest.mark.slow
 @pytest.mark.packaged
-def test_shipped_vectors_match_packaged_model(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_vectors_match_model(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     def files() -> dict[str, int]:
         kinds = ("tokens", "vectors", "token-vectors", "rankings")
         return {kind: len([*cache.sample_path(kind, "").parent.glob("*.npz")]) for kind in kinds}

@@ -27,6 +27,8 @@ from tests.doubles import QUESTIONS, small_set
 from tests.hub import COMMIT, hub_server
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, experiment_of
 
+NAMES_IN_FILE = [f"{kind}_{row}" for kind in ("indices", "scores") for row in range(4)]
+PICKLED = dict.fromkeys(NAMES_IN_FILE, np.array([{}], dtype=object))
 WORDS = {"name": "../words", "kind": "bm25", "analyzer": "word"}
 BOTH = {"name": "both", "kind": "hybrid", "retrievers": ["bigrams", "../words"]}
 
@@ -124,7 +126,7 @@ def test_adds_new_measures_but_keeps_missing_values() -> None:
         lambda folder: (folder / "rankings.npz").unlink(),
         lambda folder: (folder / "rankings.npz").write_bytes((folder / "rankings.npz").read_bytes()[:-300]),
         lambda folder: np.savez(folder / "rankings.npz", other=np.zeros(3)),
-        lambda folder: np.savez(folder / "rankings.npz", **pickled()),  # type: ignore[arg-type]
+        lambda folder: np.savez(folder / "rankings.npz", **PICKLED),  # type: ignore[arg-type]
     ],
 )
 def test_rejects_damaged_folder(harm: Any) -> None:
@@ -132,10 +134,6 @@ def test_rejects_damaged_folder(harm: Any) -> None:
     harm(folder)
     with pytest.raises(ValueError, match=folder.name):
         store.load(folder, small_set())
-
-
-def pickled() -> dict[str, np.ndarray]:
-    return {f"{kind}_{row}": np.array([{}], dtype=object) for kind in ("indices", "scores") for row in range(4)}
 
 
 def test_rejects_other_dataset() -> None:

@@ -32,6 +32,7 @@ TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=Tr
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=3)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
 TITLED = st.lists(st.tuples(st.text("abd ", max_size=12), st.text("abd ", max_size=6)), min_size=1, max_size=6)
+Explained = tuple[BM25Explanation, float]
 SPANS = ("question_spans", "passage_spans")
 OF_SENTENCES = (
     Passage("a", "Apples grow. Pears grow slowly. Red apples are sweet.", "Fruit"),
@@ -40,9 +41,7 @@ OF_SENTENCES = (
 )
 
 
-def explained(
-    held: Sequence[Passage], options: BM25Options, questions: list[str], k: int
-) -> list[tuple[BM25Explanation, float]]:
+def explained(held: Sequence[Passage], options: BM25Options, questions: list[str], k: int) -> list[Explained]:
     """Explanations of everything an index finds, and the score the index gave."""
     hits = zip(questions, hits_of(BM25("bm25", held, options).search(questions, k)), strict=True)
     explainer = BM25Explainer(held, options)

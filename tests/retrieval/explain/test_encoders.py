@@ -38,9 +38,9 @@ ENGLISH = [
     Passage("p4", "Trains leave the station every hour."),
     Passage("p5", "The station hall was built by the old railway, and its hall is old."),
 ]
-WORDS = st.lists(
-    st.sampled_from(["the", "old", "river", "station", "zebra", "Hall", "museum", "1890", ",", "town"]), max_size=8
-).map(" ".join)
+VOCABULARY = ["the", "old", "river", "station", "zebra", "Hall", "museum", "1890", ",", "town"]
+WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=8).map(" ".join)
+ExplainerAndEncoder = tuple[encoders.StaticExplainer, BiEncoder]
 QUESTION = "한강은 언제 서울을 지나"
 PASSAGES = [Passage("p1", SENTENCES[1], "한강은"), Passage("p2", SENTENCES[2])]
 LONG_TEXT = " ".join(SENTENCES).split()
@@ -82,7 +82,7 @@ def test_values_sum_to_retriever_cosine(sample: QuestionSet, tmp_path: Path, tra
 
 
 @pytest.fixture(scope="module")
-def english() -> tuple[encoders.StaticExplainer, BiEncoder]:
+def english() -> ExplainerAndEncoder:
     corpus = Passages.from_passages(ENGLISH).indexed_texts(title=True)
     encoder = BiEncoder(find_model(STARTER), corpus)
     encoder.load()
@@ -93,16 +93,14 @@ def english() -> tuple[encoders.StaticExplainer, BiEncoder]:
 
 @settings(deadline=None, max_examples=50)
 @given(question=WORDS, row=st.integers(0, 4))
-def test_values_sum_to_cosine_of_random_questions(
-    english: tuple[encoders.StaticExplainer, BiEncoder], question: str, row: int
-) -> None:
+def test_values_sum_to_cosine_of_random_questions(english: ExplainerAndEncoder, question: str, row: int) -> None:
     explainer, encoder = english
     passage = Passages.from_passages(ENGLISH).indexed_texts(title=True)[row]
     cosine = float(encoder.encode_questions([question])[0] @ encoder.encode_passages([passage])[0])
     assert sums(explainer.explain(question, row)) == pytest.approx([cosine, cosine], abs=1e-5)
 
 
-def test_values_match_formula(english: tuple[encoders.StaticExplainer, BiEncoder]) -> None:
+def test_values_match_formula(english: ExplainerAndEncoder) -> None:
     explainer, encoder = english
     module = encoder.model[0]
     number = module.tokenizer.get_vocab()
@@ -125,7 +123,7 @@ def test_values_match_formula(english: tuple[encoders.StaticExplainer, BiEncoder
     assert values == pytest.approx(expected)
 
 
-def test_returns_tokens_with_spans(english: tuple[encoders.StaticExplainer, BiEncoder]) -> None:
+def test_returns_tokens_with_spans(english: ExplainerAndEncoder) -> None:
     explanation = english[0].explain("Zebra, old river old", 0)
     known_and_spans = {token.text: (token.known, token.spans) for token in explanation.question_tokens}
     expected = {"old": (True, ((7, 10), (17, 20))), "river": (True, ((11, 16),)), "zebra": (False, ((0, 5),))}
@@ -140,7 +138,7 @@ def test_returns_tokens_with_spans(english: tuple[encoders.StaticExplainer, BiEn
 
 
 @pytest.mark.parametrize("question", ["zebra", "", "?"])
-def test_unknown_question_scores_0(english: tuple[encoders.StaticExplainer, BiEncoder], question: str) -> None:
+def test_unknown_question_scores_0(english: ExplainerAndEncoder, question: str) -> None:
     explanation = english[0].explain(question, 0)
     assert explanation.score == 0
     assert not any(token.known for token in explanation.question_tokens)

@@ -1,7 +1,6 @@
 """Scores told in the letters of both texts: by the tokens that answered each other, and sentence by sentence."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from mrc_workbench.retrieval.dense import LateInteraction
 from mrc_workbench.retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
 from tests.doubles import PASSAGES, KeywordEncoder
 from tests.retrieval.compared import hits_of
-from tests.tiny_models import SENTENCES, build_bi_encoder
+from tests.tiny_models import SENTENCES
 
 WORDS = " ".join(SENTENCES).split()
 LONG = Passage("long", " ".join(WORDS * 2), "한강")
@@ -28,14 +27,9 @@ TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text f
 PASSAGE = Passage("p", "세종은 한글을 만들었다. 한강은 서울을 지난다! 산은 높다.", "세종")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
-
-
-def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
+def encoder_of(tiny_model: str, dimensions: int = 0) -> TokenEncoder:
     windows = WindowOptions(tokens=10)
-    source = find_model(str(folder))
+    source = find_model(tiny_model)
     encoder = TokenEncoder(source, TEXTS, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows)
     encoder.model.max_seq_length = 24
     return encoder
@@ -43,20 +37,20 @@ def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [0, 7])
-def test_matches_sum_to_ranking_score(folder: Path, dimensions: int) -> None:
-    encoder = encoder_of(folder, dimensions)
+def test_matches_sum_to_ranking_score(tiny_model: str, dimensions: int) -> None:
+    encoder = encoder_of(tiny_model, dimensions)
     question = " ".join(WORDS[3:7])
     rankings = LateInteraction("late", CORPUS, encoder).search([question], len(CORPUS))
-    again = encoder_of(folder, dimensions)
+    again = encoder_of(tiny_model, dimensions)
     again.fit(TEXTS, np.array([len(item.title) + bool(item.title) for item in CORPUS]))
     scores = {row: token_matches(again, question, passage).score for row, passage in enumerate(CORPUS)}
     assert hits_of(rankings) == [pytest.approx(scores, abs=2e-3)]
 
 
 @pytest.mark.slow
-def test_matches_nearest_token_with_correct_spans(folder: Path) -> None:
+def test_matches_nearest_token_with_correct_spans(tiny_model: str) -> None:
     question = " ".join(WORDS[:3])
-    explained = token_matches(encoder_of(folder), question, LONG)
+    explained = token_matches(encoder_of(tiny_model), question, LONG)
     text = explained.passage.text
     matches = explained.visible_matches
     assert "".join(question[slice(*match.question_span)] for match in matches) == question.replace(" ", "")
@@ -67,8 +61,8 @@ def test_matches_nearest_token_with_correct_spans(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pieces_cover_both_texts(folder: Path) -> None:
-    explained = token_matches(encoder_of(folder), " ".join(WORDS[:3]), LONG)
+def test_pieces_cover_both_texts(tiny_model: str) -> None:
+    explained = token_matches(encoder_of(tiny_model), " ".join(WORDS[:3]), LONG)
     question_pieces = explained.question_matches()
     title = explained.title_matches()
     text = explained.text_matches()
@@ -83,13 +77,10 @@ def test_pieces_cover_both_texts(folder: Path) -> None:
 
 
 def test_piece_lists_all_its_matches() -> None:
-    of = (
-        TokenMatch((0, 2), (3, 5), 0.9, 0.4),
-        TokenMatch((2, 4), (4, 6), 0.8, 0.1),
-        TokenMatch((0, 0), (3, 4), 0.1, 0.0),
-    )
-    explained = LateExplanation("가나다라", IndexedText("제목\n본문이다", 3), of)
-    assert explained.visible_matches == of[:2]
+    visible = (TokenMatch((0, 2), (3, 5), 0.9, 0.4), TokenMatch((2, 4), (4, 6), 0.8, 0.1))
+    hidden = TokenMatch((0, 0), (3, 4), 0.1, 0.0)
+    explained = LateExplanation("가나다라", IndexedText("제목\n본문이다", 3), (*visible, hidden))
+    assert explained.visible_matches == visible
     assert explained.question_matches() == [("가나", (0,)), ("다라", (1,))]
     assert explained.title_matches() == [("제목", ())]
     assert explained.text_matches() == [("본", (0,)), ("문", (0, 1)), ("이", (1,)), ("다", ())]
@@ -136,11 +127,11 @@ def test_scores_each_sentence() -> None:
 
 
 @pytest.mark.slow
-def test_sentence_cosines_equal_model(folder: Path) -> None:
+def test_sentence_cosines_equal_model(tiny_model: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    explanation = sentence_contributions(BiEncoder(find_model(str(folder)), ()), "한강은 어디로 가는가?", PASSAGE)
-    model = SentenceTransformer(str(folder), device="cpu")
+    explanation = sentence_contributions(BiEncoder(find_model(tiny_model), ()), "한강은 어디로 가는가?", PASSAGE)
+    model = SentenceTransformer(tiny_model, device="cpu")
     text = explanation.passage.text
     sentences = [text[slice(*sentence.span)] for sentence in explanation.sentences]
     question, whole, *parts = model.encode(["한강은 어디로 가는가?", text, *sentences], normalize_embeddings=True)

@@ -1,6 +1,7 @@
 """Where a passage stands: against another one, and by what the parts of a fused or reranked score add."""
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,15 @@ from mrc_workbench.retrieval.explain import BM25Explainer, standing
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import QueryHits, Rankings, top_k
-from tests.retrieval.compared import hits_of
+from tests.doubles import SharedWordScorer
+from tests.retrieval.compared import hits_of, passages
 
-PASSAGES = (
-    Passage("p0", "red apple tree grows slowly"),
-    Passage("p1", "apple apple apple pie"),
-    Passage("p2", "green river"),
-)
+PASSAGES = passages("red apple tree grows slowly", "apple apple apple pie", "green river")
 QUESTION = "red apple zebra pie"
 HITS = QueryHits((4, 2, 7, 1), (9.0, 8.0, 7.0, 6.0))
 N_PASSAGES = 9
 SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))
+HIT_SCORES = st.dictionaries(st.integers(0, 8), st.integers(-9, 9).map(float), min_size=1)
 LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_size=7), min_size=2, max_size=2)
 
 
@@ -40,9 +39,7 @@ LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_siz
         ((2,), 5, (2, 2, 5, None), False),
     ],
 )
-def test_selects_passage_pair(
-    relevant: tuple[int, ...], against: int | None, expected: tuple[Any, ...], is_lost: bool
-) -> None:
+def test_selects_passage_pair(relevant: tuple[int, ...], against: int | None, expected: Any, is_lost: bool) -> None:
     pair = standing.select_passage_pair(HITS, relevant, against=against)
     assert (pair, pair.is_lost) == (standing.PassagePair(*expected), is_lost)
 
@@ -135,16 +132,13 @@ class Listed:
         return top_k(self._scores, k)
 
 
-class FixedScorer:
+class FixedScorer(SharedWordScorer):
     fingerprint = "fixed"
 
     def __init__(self, scores: list[float]) -> None:
         self._scores = scores
 
-    def load(self) -> None:
-        """Nothing to load."""
-
-    def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         return np.array([self._scores[int(passage)] for _, passage in pairs], dtype=np.float32)
 
 
@@ -223,9 +217,7 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
 
 @settings(deadline=None, max_examples=80)
 @given(
-    scores_by_row=st.lists(
-        st.dictionaries(st.integers(0, 8), st.integers(-9, 9).map(float), min_size=1), min_size=2, max_size=2
-    ),
+    scores_by_row=st.lists(HIT_SCORES, min_size=2, max_size=2),
     scores=st.lists(st.integers(-9, 9).map(float), min_size=9, max_size=9),
     weight=st.sampled_from([0.0, 0.25, 0.5, 1.0]),
     depth=st.integers(1, 6),

@@ -65,9 +65,7 @@ class ElasticNode(BaseNode):
 
 
 class OpenSearchConnection(opensearchpy.Connection):
-    def perform_request(
-        self, method: str, url: str, params: Any = None, body: bytes | None = None, *_: Any, **__: Any
-    ) -> Any:
+    def perform_request(self, method: str, url: str, params: Any = None, body: Any = None, *_: Any, **__: Any) -> Any:
         query = "?" + "&".join(f"{name}={value}" for name, value in params.items()) if params else ""
         sent.append(EngineRequest(method, url + query, json.loads(body or b"{}")))
         return 200, {}, "{}"

@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.rankings import QueryHits
 from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
-from tests.retrieval.export.test_fusion import HYBRID
+from tests.retrieval.export.test_fusion import HYBRID, MIX
 from tests.tiny_models import build_bi_encoder
 
 ODD = HYBRID | {"name": "../../<b>odd</b>|name"}
@@ -70,7 +70,6 @@ def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = Tru
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 
 
-MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "words"]}
 IN_MILVUS = {
     f"{name} {fusion}": (name, BIGRAMS, WORDS, MIX | {"fusion": fusion})
     for name, fusion in (("bigrams", "rrf"), ("mix", "rrf"), ("mix", "z-score"))
@@ -117,9 +116,7 @@ NO_STOP_WORDS = STEMS | {"name": "No stop words", "stop_words": True}
 
 @pytest.mark.parametrize("specs", [(), (PAIRS,), (STEMS,), (NO_STOP_WORDS,)])
 @pytest.mark.parametrize("engine", [ExportTarget.ELASTICSEARCH, ExportTarget.VESPA, ExportTarget.MILVUS])
-def test_encodes_new_question_like_compared_ones(
-    engine: ExportTarget, specs: tuple[dict[str, object], ...], tmp_path: Path
-) -> None:
+def test_encodes_new_questions(engine: ExportTarget, specs: tuple[dict[str, object], ...], tmp_path: Path) -> None:
     folder = written(engine, tmp_path / "made", str((*specs, ODD)[0]["name"]), *specs)
     signal = read_json(folder / MANIFEST)["signals"][0]
     for spec in specs:
@@ -137,9 +134,7 @@ def test_encodes_new_question_like_compared_ones(
 @pytest.mark.parametrize("dimensions", [0, 8])
 @pytest.mark.parametrize("layers", ["balanced", "last", "upper-idf"])
 @pytest.mark.parametrize("engine", [ExportTarget.VESPA, ExportTarget.OPENSEARCH], ids=str)
-def test_new_late_interaction_questions_use_exported_layers_and_weights(
-    engine: ExportTarget, layers: str, dimensions: int, tmp_path: Path
-) -> None:
+def test_late_questions_follow_export(engine: ExportTarget, layers: str, dimensions: int, tmp_path: Path) -> None:
     spec = {"kind": "late", "model": str(build_bi_encoder(tmp_path / "base")), "precision": "float32"}
     late = spec | {"name": "Late", "layers": layers, "dimensions": dimensions}
     others = [spec | {"name": other, "layers": other, "dimensions": dimensions} for other in ("upper", "last")]
@@ -154,7 +149,6 @@ def test_new_late_interaction_questions_use_exported_layers_and_weights(
 
 
 def numbers_in(value: Any) -> list[float]:
-    """Return all numbers of a nested value."""
     if isinstance(value, dict):
         return numbers_in([*value.values()])
     return [number for part in value for number in numbers_in(part)] if isinstance(value, list) else [value]
@@ -199,11 +193,7 @@ def test_keeps_user_files_when_exporting_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("library", "name", "ask"),
     [
-        (
-            "langchain",
-            "LangChainFolderRetriever",
-            "[(hit.id, hit.metadata['score']) for hit in search.invoke(text)]",
-        ),
+        ("langchain", "LangChainFolderRetriever", "[(hit.id, hit.metadata['score']) for hit in search.invoke(text)]"),
         ("llamaindex", "LlamaIndexFolderRetriever", "[(hit.node_id, hit.score) for hit in search.retrieve(text)]"),
     ],
 )

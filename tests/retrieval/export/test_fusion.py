@@ -145,18 +145,14 @@ def test_fuses_ranks_alike_in_every_engine(engine: ExportTarget) -> None:
     assert rows_of(search_mix(mix, lists, K).indices) == mixed_by_loop("rrf", scores, WEIGHTS)
 
 
-def vespa_by_loop(
-    mix: Mix, scores: list[np.ndarray], technique: str, *, looks: int, every: bool = False
-) -> list[list[int]]:
-    """Mix the candidates that the first `looks` signals order: all passages with `every`, else those they find."""
+def vespa_by_loop(mix: Mix, scores: list[np.ndarray], technique: str, *, every: bool = False) -> list[list[int]]:
+    """Mix the candidates that the first two signals order: all passages with `every`, else those they find."""
     expected = []
     for question in range(6):
         of = [score_array[question] for score_array in scores]
-        looking = list(zip(mix.weights, mix.units, of, strict=True))[:looks]
-        looked = {
-            row: sum(weight / unit * score_array[row] for weight, unit, score_array in looking) for row in range(N)
-        }
-        among = [row for row in looked if every or any(row in first(score_array) for score_array in of[:looks])]
+        looking = list(zip(mix.weights, mix.units, of, strict=True))[:2]
+        looked = {row: sum(weight / unit * own[row] for weight, unit, own in looking) for row in range(N)}
+        among = [row for row in looked if every or any(row in first(score_array) for score_array in of[:2])]
         candidates = sorted(among, key=lambda row: -looked[row])[: 2 * DEPTH]
         total = dict.fromkeys(candidates, 0.0)
         for weight, score_array in zip(mix.weights, of, strict=True):
@@ -178,7 +174,7 @@ def test_vespa_mixes_first_phase_candidates(by_rank: bool, late: bool) -> None:
     mix = build_mix(ExportTarget.VESPA, lists)
     assert [signal.name for signal in mix.signals] == [part.signal.name for part in lists.plan.parts]
     of = [signal.scores for signal in mix.signals]  # type: ignore[union-attr]
-    expected = vespa_by_loop(mix, of, "rrf" if by_rank else "scaled", looks=2)
+    expected = vespa_by_loop(mix, of, "rrf" if by_rank else "scaled")
     assert rows_of(search_mix(mix, lists, K).indices) == expected
 
 
@@ -205,14 +201,12 @@ def test_vespa_mixes_all_passages_for_sparse_encoder() -> None:
     """Vespa compares a tensor with every passage, so each passage is a candidate, also one without a shared term."""
     dense, sparse = scores_of_signals(4)
     sparse = np.where(sparse > 0.5, sparse, -np.inf)
-    parts = (
-        WeightedSignal(Scored("dense", dense), per_range=0.6),
-        WeightedSignal(TermsScored("sparse", sparse), per_range=0.4),
-    )
-    lists = SignalRankings(ExportPlan("mix", parts, DEPTH), [""] * 6)
+    vectors = WeightedSignal(Scored("dense", dense), per_range=0.6)
+    terms = WeightedSignal(TermsScored("sparse", sparse), per_range=0.4)
+    lists = SignalRankings(ExportPlan("mix", (vectors, terms), DEPTH), [""] * 6)
     mix = build_mix(ExportTarget.VESPA, lists)
     scores = [dense, np.where(np.isfinite(sparse), sparse, 0.0)]
-    assert rows_of(search_mix(mix, lists, K).indices) == vespa_by_loop(mix, scores, "scaled", looks=2, every=True)
+    assert rows_of(search_mix(mix, lists, K).indices) == vespa_by_loop(mix, scores, "scaled", every=True)
 
 
 def test_rounds_term_weights_like_lucene() -> None:
@@ -237,13 +231,8 @@ def test_rounds_lengths_like_lucene() -> None:
     assert len(np.unique(signals.round_to_byte(np.arange(2**20)))) < 256
 
 
-HYBRID = {
-    "name": "mix",
-    "kind": "hybrid",
-    "retrievers": ["bigrams", "words"],
-    "fusion": Fusion.MIN_MAX,
-    "weights": [3, 1],
-}
+MIX = {"name": "mix", "kind": "hybrid", "retrievers": ["bigrams", "words"]}
+HYBRID = MIX | {"fusion": Fusion.MIN_MAX, "weights": [3, 1]}
 RERANKED = {"name": "again", "kind": "rerank", "first_stage": "mix", "model": "starter"}
 
 

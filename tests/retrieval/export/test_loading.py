@@ -54,8 +54,10 @@ MIXES = {
     | {"retrievers": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
     "sparse ranks": MIX | {"retrievers": ["bigrams", "sparse"], "fusion": "rrf"},
 }
+Answers = dict[tuple[ExportTarget, str], list[dict[str, Any]]]
 Folders = Callable[[ExportTarget, str], Path]
 WITHOUT_TOKENS = {ExportTarget.WEAVIATE}  # engines that get no late interaction and no term weights
+HEADERS = {"ApiKey 열쇠": False, "ApiKey a\r\nX-Other: b": False, "ApiKey right\n": True}
 ENGINES: dict[ExportTarget, Callable[[Path], StubEngine]] = {
     ExportTarget.ELASTICSEARCH: lambda _: Elasticsearch(),
     ExportTarget.OPENSEARCH: lambda _: OpenSearch(),
@@ -132,7 +134,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def answers(folders: Folders) -> dict[tuple[ExportTarget, str], list[dict[str, Any]]]:
+def answers(folders: Folders) -> Answers:
     """The hits for a new question in each engine; one process loads the libraries of the models for all."""
     calls = []
     with ExitStack() as stack:
@@ -147,9 +149,7 @@ def answers(folders: Folders) -> dict[tuple[ExportTarget, str], list[dict[str, A
 
 
 @pytest.mark.parametrize(("engine", "mix"), ASKED)
-def test_asks_new_question(
-    engine: ExportTarget, mix: str, answers: dict[tuple[ExportTarget, str], list[dict[str, Any]]]
-) -> None:
+def test_asks_new_question(engine: ExportTarget, mix: str, answers: Answers) -> None:
     hits = answers[engine, mix]
     assert hits[0]["passage"] == "p1" or mix != "scores"  # the other models are random
     assert all(set(hit) == {"row", "passage", "title", "score"} for hit in hits)
@@ -235,12 +235,8 @@ def test_reports_no_metric_before_loading(engine: ExportTarget, folders: Folders
     assert done.stderr.endswith("If the passages are not loaded, run `python engine.py load` first\n")
 
 
-@pytest.mark.parametrize(
-    ("header", "is_sent"), [("ApiKey 열쇠", False), ("ApiKey a\r\nX-Other: b", False), ("ApiKey right\n", True)]
-)
-def test_sends_only_single_line_header(
-    header: str, is_sent: bool, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("header", "is_sent"), HEADERS.items())
+def test_sends_only_valid_header(header: str, is_sent: bool, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINE_AUTHORIZATION", header)
     folder = folders(ExportTarget.ELASTICSEARCH, "scores")
     done = run_against(Elasticsearch(authorization="ApiKey right"), folder, "load")

@@ -88,9 +88,7 @@ def test_script_encodes_like_models(form: str, exported_models: ExportedModels) 
     np.testing.assert_allclose(Model(folder / metrics[2].folder, form).score(pairs), theirs, atol=10 * close)
 
 
-def test_stores_large_tables_in_half_precision(
-    tmp_path: Path, exported_models: ExportedModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_halves_large_tables(tmp_path: Path, exported_models: ExportedModels, monkeypatch: pytest.MonkeyPatch) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
     base_folder, folder, metrics, _ = exported_models
@@ -127,9 +125,8 @@ def test_exports_late_interaction_to_vespa(tmp_path: Path, exported_models: Expo
         np.testing.assert_allclose(ours, theirs, atol=2e-3)
     schema = (folder / "application" / "schemas").glob("*.sd").__next__().read_text(encoding="utf-8")
     field = vespa.Field("tokens", "tensor<float>(token{},x[16])", ["attribute"])
-    profile = vespa.RankProfile(
-        "exported", "late_tokens", inputs=[("query(query_tokens)", "tensor<float>(query_token{},x[16])")]
-    )
+    inputs = [("query(query_tokens)", "tensor<float>(query_token{},x[16])")]
+    profile = vespa.RankProfile("exported", "late_tokens", inputs=inputs)
     theirs = vespa.Schema("passages", vespa.Document([field]), rank_profiles=[profile]).schema_to_text
     assert {*parts_of(theirs)} - {*parts_of(schema)} <= {"schema passages {", "document passages {"}
     with pytest.raises(ExportError, match="weaviate"):

@@ -31,9 +31,8 @@ def query_arrays(questions: Documents) -> tuple[np.ndarray, np.ndarray]:
 def segments_with(documents: Documents, k1: float, b: float, size: int) -> Iterator[Segment]:
     parts = [tokens_with(documents[first : first + size]) for first in range(0, len(documents), size)]
     counted = counts_of(parts)
-    statistics = TermStatistics(
-        counted["hashes"], counted["document_frequencies"], len(documents), float(counted["n_tokens"]) / len(documents)
-    )
+    mean_length = float(counted["n_tokens"]) / len(documents)
+    statistics = TermStatistics(counted["hashes"], counted["document_frequencies"], len(documents), mean_length)
     return bm25_segments(parts, statistics, k1, b)
 
 

@@ -47,16 +47,12 @@ def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float)
     return scores
 
 
-def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list[str]], list[list[str]]]:
-    documents = analyze(analyzer, sample.passages.indexed_texts(title=True))
-    return documents, analyze(analyzer, texts_of(sample.questions[EVERY_16TH]))
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_scores_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
-    documents, questions = tokens_of_sample(sample, analyzer)
+    documents = analyze(analyzer, sample.passages.indexed_texts(title=True))
+    questions = analyze(analyzer, texts_of(sample.questions[EVERY_16TH]))
     counts = [Counter(document) for document in documents]
     for k1, b in PARAMETERS:
         retriever = BM25("bm25", sample.passages, BM25Options(analyzer, k1, b))

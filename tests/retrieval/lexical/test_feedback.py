@@ -22,6 +22,7 @@ from mrc_workbench.retrieval.rankings import Rankings, concatenate, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import assert_equal_rankings, hits_of, passages
 
+Values = tuple[int, int, float]
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 RANDOM_QUESTIONS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
@@ -80,9 +81,7 @@ def expand_queries(
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(TEXTS, RANDOM_QUESTIONS, FEEDBACK)
-def test_rm3_weights_match_formula_on_random_tokens(
-    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
-) -> None:
+def test_rm3_weights_match_formula_on_random_tokens(texts: list[str], questions: list[str], feedback: Values) -> None:
     got, expected = expand_queries(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
     for weights, other in zip(got, expected, strict=True):
         assert weights == pytest.approx(other, rel=1e-5, abs=1e-30)
@@ -115,9 +114,7 @@ def test_a_small_case_by_hand() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, RANDOM_QUESTIONS, FEEDBACK)
-def test_search_and_scores_use_expanded_weights(
-    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
-) -> None:
+def test_search_and_scores_use_expanded_weights(texts: list[str], questions: list[str], feedback: Values) -> None:
     plain = BM25("plain", passages(*texts), BM25Options(Analyzer.BIGRAM))
     names = dict(zip(("fb_docs", "fb_terms", "fb_weight"), feedback, strict=True))
     again = BM25("again", passages(*texts), BM25Options(Analyzer.BIGRAM, **names))  # type: ignore[arg-type]
@@ -234,9 +231,7 @@ def test_field_statistics_count_both_fields(titled: list[tuple[str, str]]) -> No
     st.floats(0, 3),
     st.floats(0, 1),
 )
-def test_bm25f_search_matches_formula(
-    titled: list[tuple[str, str]], question: str, weight: float, k1: float, b: float
-) -> None:
+def test_bm25f_equals_formula(titled: list[tuple[str, str]], question: str, weight: float, k1: float, b: float) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
     rankings = BM25("", held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight)).search([question], len(held))
     texts, titles = (analyze(Analyzer.BIGRAM, list(column)) for column in zip(*titled, strict=True))

@@ -40,6 +40,7 @@ ENGLISH = (
     Passage("p3", "There is nothing about either of them in this passage.", "Nothing"),
 )
 ENGLISH_SET = QuestionSet("english", ENGLISH, (Question("q", "Who runs in a park?", (), ("p1",)),))
+SAMPLE = read_entry(CATALOG["sample"]).question_set
 WORD = BM25Options(Analyzer.WORD)
 SENTENCES = st.lists(st.sampled_from(["a b.", "b c!", "c c a?", "d", "…", "a. d d."]), max_size=5)
 
@@ -75,9 +76,7 @@ def test_finds_questions_without_shared_terms() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [*terms.LANGUAGE_INDEPENDENT, Analyzer.ENGLISH])
-@pytest.mark.parametrize(
-    "question_set", [small_set(), read_entry(CATALOG["sample"]).question_set], ids=["small", "sample"]
-)
+@pytest.mark.parametrize("question_set", [small_set(), SAMPLE], ids=["small", "sample"])
 def test_unmatched_questions_have_disjoint_token_sets(question_set: QuestionSet, analyzer: Analyzer) -> None:
     question_set = question_set.with_questions(question_set.answerable[:120])
     passages = [set(tokens) for tokens in analyze(analyzer, question_set.passages.indexed_texts(title=True))]
@@ -126,9 +125,8 @@ def test_reports_word_cut_into_pieces_without_labels() -> None:
 
 @pytest.mark.slow
 def test_orders_cut_words_and_skips_dictionary_words() -> None:
-    question_set = question_set_of(
-        ("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"), ("방시혁은 어느 학교를 다녔는가?", "p1")
-    )
+    condorcet = (("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"))
+    question_set = question_set_of(*condorcet, ("방시혁은 어느 학교를 다녔는가?", "p1"))
     words = terms.cut_words(question_set)
     expected = [("방시혁", terms.CutEvidence.DIFFERS, (2,)), ("콩도르세", terms.CutEvidence.UNKNOWN, (0, 1))]
     assert [(cut_word.word, cut_word.evidence, cut_word.questions) for cut_word in words] == expected
@@ -293,10 +291,9 @@ def test_windowed_scores_are_maxima_of_bm25_over_windows(texts: list[list[str]],
 
 @pytest.mark.slow
 def test_whole_passage_windows_equal_bm25() -> None:
-    sample = read_entry(CATALOG["sample"]).question_set
-    queries = texts_of(sample.questions[::16])
-    longest = WindowedBM25("windowed", sample.passages, sentences=10_000).search(queries, 20)
-    plain = BM25("plain", sample.passages).search(queries, 20)
+    queries = texts_of(SAMPLE.questions[::16])
+    longest = WindowedBM25("windowed", SAMPLE.passages, sentences=10_000).search(queries, 20)
+    plain = BM25("plain", SAMPLE.passages).search(queries, 20)
     assert_equal_rankings(longest, plain)
 
 

@@ -18,10 +18,10 @@ from mrc_workbench.retrieval.outside import OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import as_retriever
 from mrc_workbench.retrieval.outside.http_search import PRESETS, HttpRequest
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.retrieval.test_contract import http_spec
 from tests.search_server import Answer, SearchServer, scored, searching
 
 QUERIES = texts_of(QUESTIONS)
-BODY = '{"query": "{query}", "k": {k}}'
 JSON = {"content-type": "application/json"}
 
 
@@ -36,19 +36,6 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_search.time, "sleep", lambda _: None)
 
 
-def spec_of(server: SearchServer, **changes: Any) -> HttpSpec:
-    values: dict[str, Any] = {
-        "name": "Theirs",
-        "url": f"{server.address}/search",
-        "body": BODY,
-        "headers": {"x-tenant": "tests"},
-        "ids": "hits.hits[*]._id",
-        "scores": "hits.hits[*]._score",
-        **changes,
-    }
-    return HttpSpec(**values)
-
-
 def failure(spec: HttpSpec) -> OutsideError:
     (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
     assert result.scores is None
@@ -57,7 +44,7 @@ def failure(spec: HttpSpec) -> OutsideError:
 
 
 def test_compares_http_retriever(server: SearchServer) -> None:
-    spec = spec_of(server)
+    spec = http_spec(server)
     (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
     expected = as_retriever(lambda query, k: scored(PASSAGES, query, k), small_set()).search(QUERIES, 5)
     assert result.rankings is not None
@@ -70,14 +57,14 @@ def test_compares_http_retriever(server: SearchServer) -> None:
 
 
 def test_caches_results_until_version_changes(server: SearchServer) -> None:
-    for spec in (spec_of(server), spec_of(server), spec_of(server, version="2"), spec_of(server, version="2")):
+    for spec in (http_spec(server), http_spec(server), http_spec(server, version="2"), http_spec(server, version="2")):
         compare(Experiment(data="x", retriever=(spec,)), small_set())
     assert len(server.requests) == 2 * len(QUERIES)
 
 
 def test_get_and_results_without_scores(server: SearchServer) -> None:
     url = f"{server.address}/search?q={{query}}&k={{k}}"
-    spec = spec_of(server, url=url, method="GET", body="", headers={}, scores="")
+    spec = http_spec(server, url=url, method="GET", body="", headers={}, scores="")
     rankings = spec.make(RetrieverContext(small_set())).search(["서울 & 한강?", "가을 #1"], 3)
     assert rankings.scores[0].tolist() == [0.0, -1.0, -2.0]
     targets = {target for _, target, _ in server.requests}
@@ -123,14 +110,14 @@ def test_sends_presets(preset: str) -> None:
 )
 def test_rejects_invalid_spec(server: SearchServer, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
-        spec_of(server, **changes)
+        http_spec(server, **changes)
     assert says in str(error.value)
     assert not server.requests
 
 
 def test_path_may_select_whole_results(server: SearchServer) -> None:
-    expected = spec_of(server).make(RetrieverContext(small_set())).search(QUERIES, 3)
-    rankings = spec_of(server, ids="hits.hits", scores="").make(RetrieverContext(small_set())).search(QUERIES, 3)
+    expected = http_spec(server).make(RetrieverContext(small_set())).search(QUERIES, 3)
+    rankings = http_spec(server, ids="hits.hits", scores="").make(RetrieverContext(small_set())).search(QUERIES, 3)
     np.testing.assert_array_equal(rankings.scores, expected.scores)
 
 
@@ -157,7 +144,7 @@ def test_accepts_table_as_body() -> None:
 def test_reports_errors_of_strict_server(server: SearchServer, changes: dict[str, Any], code: str, says: str) -> None:
     if path := changes.pop("url_path", ""):
         changes = {"url": f"{server.address}{path}"}
-    error = failure(spec_of(server, **changes))
+    error = failure(http_spec(server, **changes))
     assert (error.code, says in str(error)) == (code, True), str(error)
 
 
@@ -185,7 +172,7 @@ def test_reports_errors_of_strict_server(server: SearchServer, changes: dict[str
 )
 def test_reports_reason_for_hostile_response(server: SearchServer, answer: Answer, code: str) -> None:
     server.replacement = lambda *_: answer
-    assert failure(spec_of(server, concurrency=1)).code == code
+    assert failure(http_spec(server, concurrency=1)).code == code
 
 
 def test_accepts_numeric_ids() -> None:
@@ -193,7 +180,7 @@ def test_accepts_numeric_ids() -> None:
     questions = small_set().__class__("numbers", passages, ())
     with searching(passages) as server:
         server.replacement = lambda *_: (200, JSON, b'{"hits": {"hits": [{"_id": 3, "_score": 1e2}]}}')
-        rankings = spec_of(server).make(RetrieverContext(questions)).search(["a", "b"], 2)
+        rankings = http_spec(server).make(RetrieverContext(questions)).search(["a", "b"], 2)
     assert rankings.indices.tolist() == [[3, -1], [3, -1]]
 
 
@@ -207,23 +194,25 @@ def test_retries_transient_errors(server: SearchServer) -> None:
         return 200, JSON, b'{"hits": {"hits": [{"_id": "p1", "_score": 1}]}}'
 
     server.replacement = answer
-    assert spec_of(server, concurrency=1).make(RetrieverContext(small_set())).search(["a"], 1).indices.tolist() == [[0]]
+    assert http_spec(server, concurrency=1).make(RetrieverContext(small_set())).search(["a"], 1).indices.tolist() == [
+        [0]
+    ]
 
 
 def test_reports_refused_connection(server: SearchServer) -> None:
-    assert failure(spec_of(server, url="http://127.0.0.1:1/{query}")).code == "outside_unreachable"
+    assert failure(http_spec(server, url="http://127.0.0.1:1/{query}")).code == "outside_unreachable"
 
 
 def test_reports_timeout(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 10**6, 100))
     monkeypatch.setattr(http_search.time, "perf_counter", lambda: next(times))
-    error = failure(spec_of(server, concurrency=1))
+    error = failure(http_spec(server, concurrency=1))
     assert (error.code, error.details["seconds"]) == ("outside_timeout", "10")
 
 
 def test_sends_secret_without_displaying_it(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.required_key = "Bearer s3cret-value"
-    spec = spec_of(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})
+    spec = http_spec(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})
     error = failure(spec)
     assert (error.code, error.details["variable"]) == ("outside_secret_missing", "MRC_SECRET_TESTS")
     monkeypatch.setenv("MRC_SECRET_TESTS", "Bearer another-value")
@@ -237,7 +226,7 @@ def test_sends_secret_without_displaying_it(server: SearchServer, monkeypatch: p
 def test_rejects_user_endpoints_on_server_with_sign_in(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_SECRET_TESTS", "Bearer s3cret-value")
     with acting_as(user_of("https://issuer", "someone")):
-        assert failure(spec_of(server)).code == "outside_address_refused"
+        assert failure(http_spec(server)).code == "outside_address_refused"
         monkeypatch.setenv("MRC_USER_ADDRESSES", "1")
-        assert failure(spec_of(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})).code == "outside_secret_refused"
+        assert failure(http_spec(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})).code == "outside_secret_refused"
     assert not server.requests

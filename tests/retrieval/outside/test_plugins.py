@@ -45,10 +45,8 @@ SPECS: list[dict[str, Any]] = [
     {"name": "LangChain", "kind": "plugin", "entry": "langchain"},
     {"name": "Fused", "kind": "hybrid", "retrievers": ["BM25", "Endpoint"]},
 ]
-REGISTERED = (
-    "letters=tests.search_server:CharacterSearch,"
-    "langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
-)
+LANGCHAIN = "langchain=tests.retrieval.outside.test_libraries:LetterRetriever.for_passages"
+REGISTERED = f"letters=tests.search_server:CharacterSearch,{LANGCHAIN}"
 
 
 @pytest.fixture(autouse=True)
@@ -121,9 +119,7 @@ def test_cache_key_depends_on_version_options_and_code(folder: Path) -> None:
         ("exits", {}, "outside_plugin_failed"),
     ],
 )
-def test_failure_has_reason(
-    entry: str, options: dict[str, int], code: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_has_reason(entry: str, options: Any, code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "exits_on_import.py").write_text("raise OSError('no licence')")
     own = "letters=their_search:CharacterSearch,missing=their_search:Nothing,their_search:ready"
     monkeypatch.setenv("MRC_RETRIEVERS", f"{own},gone=no_such_module:X,exits=exits_on_import:X,broken entry")

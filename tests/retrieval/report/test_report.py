@@ -25,6 +25,8 @@ from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions, partly_judged, repeated
 
 pytestmark = pytest.mark.slow
+USE = r"Use right: nDCG@10 100\.0"
+POINTS = [(0.01236, "+1.24"), (-0.5, "−50.00"), (0.0, "0.00"), (-0.0, "0.00"), (-0.00002, "0.00")]
 NO_OTHER = "no other retriever is significantly better"
 HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7919 * 7907 }}{name}'
 
@@ -72,15 +74,14 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def report_html(language: str) -> str:
-    """The report of many questions."""
     return report_module.report(many_questions()[1], language)
 
 
 def hostile() -> Comparison:
     passages = (Passage("p1", HOSTILE, HOSTILE), Passage("p2", "둘째 지문", HOSTILE + "2"))
+    relevant = enumerate(("p2", "p1") * 3)
     questions = tuple(
-        Question(f"q{row}", f"{HOSTILE} {row}", (), ("p1" if row % 2 else "p2",), HOSTILE + str(row % 2))
-        for row in range(6)
+        Question(f"q{row}", f"{HOSTILE} {row}", (), (id_,), f"{HOSTILE}{row % 2}") for row, id_ in relevant
     )
     question_set = QuestionSet(HOSTILE, passages, questions)
     return comparison_of({HOSTILE: [[0, 1]] * 6, "other " + HOSTILE: [[1, 0]] * 6, HOSTILE + "!": None}, question_set)
@@ -146,22 +147,14 @@ def test_charts_use_text_colour_of_theme() -> None:
 @pytest.mark.parametrize(
     ("rows_by_retriever", "sentence"),
     [
-        (
-            {"late": LATE, "right": RIGHT},
-            r"Use right: nDCG@10 100\.0; 32\.1 points above late \(95%: [\d.]+ to [\d.]+\)\.",
-        ),
-        ({"right": RIGHT, "late": LATE}, rf"Use right: nDCG@10 100\.0; {NO_OTHER}\."),
-        (
-            {"right": RIGHT, "same": RIGHT},
-            rf"Use right: nDCG@10 100\.0, not significantly different from same; {NO_OTHER}\.",
-        ),
+        ({"late": LATE, "right": RIGHT}, rf"{USE}; 32\.1 points above late \(95%: [\d.]+ to [\d.]+\)\."),
+        ({"right": RIGHT, "late": LATE}, rf"{USE}; {NO_OTHER}\."),
+        ({"right": RIGHT, "same": RIGHT}, rf"{USE}, not significantly different from same; {NO_OTHER}\."),
         ({"right": RIGHT}, r"right: nDCG@10 100\.0 \(95%: [\d.]+ to 100\.0\)\."),
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )
-def test_headline_states_winner_and_significance(
-    rows_by_retriever: dict[str, list[list[int]] | None], sentence: str
-) -> None:
+def test_headline_states_significance(rows_by_retriever: dict[str, list[list[int]] | None], sentence: str) -> None:
     many, _ = many_questions()
     rows = {name: of and repeated(of) for name, of in rows_by_retriever.items()}
     answers = re.findall(r'<div class="answer">(.*?)</div>', report_module.report(comparison_of(rows, many), "en"))
@@ -264,9 +257,8 @@ def test_warns_about_synthetic_questions() -> None:
     small = small_set()
     first, *others = small.questions
     partly_synthetic = replace(small, questions=(replace(first, generator="sentence", hidden=True), *others))
-    synthetic_html, original_html = (
-        report_module.report(comparison_of({"A": RIGHT}, dataset), "ko") for dataset in (partly_synthetic, small)
-    )
+    compared = (comparison_of({"A": RIGHT}, dataset) for dataset in (partly_synthetic, small))
+    synthetic_html, original_html = (report_module.report(comparison, "ko") for comparison in compared)
     words = catalog("ko")["notice.synthetic_questions"].split("<b>")[1].split("</b>")[0]
     assert words in synthetic_html
     assert words not in original_html
@@ -297,9 +289,7 @@ def test_compares_many_retrievers_with_baseline_only() -> None:
     assert len(page.tables[2]) == 1 + 8  # after figures and hits: a head and the pairs with the first
 
 
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.01236, "+1.24"), (-0.5, "−50.00"), (0.0, "0.00"), (-0.0, "0.00"), (-0.00002, "0.00")]
-)
+@pytest.mark.parametrize(("share", "text"), POINTS)
 def test_zero_difference_has_no_sign(share: float, text: str) -> None:
     assert report_module.format_points(share) == text
 

@@ -231,9 +231,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.sampled_from(["question", "k"]), inner),
     max_leaves=8,
 )
-NEARLY = st.fixed_dictionaries(
-    {}, optional={"question": st.text() | JSON, "questions": st.lists(st.text()) | JSON, "k": st.integers(-2, 9) | JSON}
-)
+FIELDS = {"question": st.text() | JSON, "questions": st.lists(st.text()) | JSON, "k": st.integers(-2, 9) | JSON}
+NEARLY = st.fixed_dictionaries({}, optional=FIELDS)
 
 
 @pytest.mark.slow
@@ -295,17 +294,10 @@ def refusal(both: TestClient, **fields: Any) -> str:
     return str(answer.json()["error"])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"query": QUESTION, "top_k": 2},
-        {"queries": [QUESTION], "top_k": 2},
-        {"questions": [QUESTION], "k": 2},
-        {"query": QUESTION, "k": 2},
-    ],
-)
-def test_accepts_field_aliases(both: TestClient, body: dict[str, Any]) -> None:
-    answer = both.post("/search", json={"retriever": "dense", **body}).json()
+@pytest.mark.parametrize("queries", [{"query": QUESTION}, {"queries": [QUESTION]}, {"questions": [QUESTION]}])
+@pytest.mark.parametrize("count", ["k", "top_k"])
+def test_accepts_field_aliases(both: TestClient, queries: dict[str, Any], count: str) -> None:
+    answer = both.post("/search", json={"retriever": "dense", count: 2, **queries}).json()
     assert answer["results"] == [{"question": QUESTION, "hits": hits(both, k=2)}]
     assert len(answer["results"][0]["hits"]) == 2
 

@@ -52,7 +52,6 @@ def _serve(environment: dict[str, str], words: list[str], listening: socket.sock
 
 @contextmanager
 def served_by_new_process(*words: object) -> Iterator[None]:
-    """Run the command in a new Python process."""
     command = [sys.executable, "-m", "mrc_workbench", "serve", *map(str, words)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
     try:

@@ -19,6 +19,7 @@ from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.serving.app import METHODS
 from tests.programs import free_port, wait_for
+from tests.workbench.serving.test_command import EXPERIMENT
 
 GUIDE = PROJECT / "docs" / "guides" / "serving.md"
 
@@ -96,9 +97,6 @@ def test_guide_commands_name_existing_stages(dockerfile: dict[str, list[str]]) -
     assert {words[words.index("--target") + 1] for words in built} <= {*dockerfile}
 
 
-EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
-
-
 def ignored_by_docker(path: Path, patterns: list[str]) -> bool:
     """Whether a pattern of .dockerignore matches a path relative to the project."""
     names = {pattern: path.name if pattern.startswith("**/") else path.as_posix() for pattern in patterns}
@@ -159,9 +157,7 @@ def test_build_context_excludes_unneeded_files() -> None:
 
 
 @pytest.mark.slow
-def test_server_command_becomes_healthy_in_image_folder(
-    dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
-) -> None:
+def test_server_command_becomes_healthy_in_image(dockerfile: dict[str, list[str]], image: Path, tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     stage = dockerfile["serve"]
     command = json.loads(instruction(stage, "ENTRYPOINT")) + json.loads(instruction(stage, "CMD"))
@@ -171,9 +167,7 @@ def test_server_command_becomes_healthy_in_image_folder(
 
 
 @pytest.mark.slow
-def test_app_command_becomes_healthy_in_image_folder(
-    dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
-) -> None:
+def test_app_command_becomes_healthy_in_image(dockerfile: dict[str, list[str]], image: Path, tmp_path: Path) -> None:
     stage = dockerfile["app"]
     variables = environment(image, tmp_path, dockerfile["base"] + stage)
     port = instruction(stage, "EXPOSE")

@@ -31,11 +31,8 @@ LOCAL = (
     {"name": "Dense", "kind": "dense"},
     {"name": "Hybrid", "kind": "hybrid", "retrievers": ["BM25", "Dense"]},
 )
-IN_MILVUS = (
-    {"name": "BM25", "kind": "milvus", "analyzer": "bigram"},
-    {"name": "Dense", "kind": "milvus", "search": "dense"},
-    {"name": "Hybrid", "kind": "hybrid", "retrievers": ["BM25", "Dense"]},
-)
+MILVUS = {"kind": "milvus"}
+IN_MILVUS = (LOCAL[0] | MILVUS, LOCAL[1] | MILVUS | {"search": "dense"}, LOCAL[2])
 
 
 @pytest.fixture(scope="module")

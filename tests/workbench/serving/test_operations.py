@@ -26,6 +26,7 @@ from tests.workbench.serving.test_app import CORPUS, SINGLE_SEARCHER, Held, clie
 from tests.workbench.serving.test_searcher import run
 
 QUESTION = QUESTIONS[0].text
+SECONDS = st.lists(st.floats(0, 100, allow_subnormal=False), max_size=20)
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9.e+-]+|\+Inf)')
 
 
@@ -71,10 +72,7 @@ def test_counts_requests_refusals_and_questions() -> None:
 
 @pytest.mark.slow
 @settings(max_examples=200)
-@given(
-    labels=st.lists(st.text(max_size=12), min_size=1, max_size=4),
-    seconds=st.lists(st.floats(0, 100, allow_subnormal=False), max_size=20),
-)
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=4), SECONDS)
 def test_writes_any_label_and_duration_in_text_format(labels: list[str], seconds: list[float]) -> None:
     metrics = Metrics()
     for label in labels:
@@ -121,9 +119,7 @@ def test_access_log_omits_question_texts(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_warnings_are_json_beside_access_log(
-    *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warnings_are_json(as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("serving", "uvicorn", "uvicorn.error", access_logger.name):  # Streamlit adds handlers
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
