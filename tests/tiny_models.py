@@ -15,12 +15,7 @@ SENTENCES = (
     "이 다리는 언제 처음 놓였는가?",
     "도서관은 월요일마다 문을 닫는다.",
 )
-TINY: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-}
+TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 
 
 def build_bi_encoder(folder: Path, **shape: int) -> Path:

@@ -80,21 +80,14 @@ def test_inspect_prints_json(file: Path, output: Command) -> None:
     report = json.loads(output("data", "inspect", "--json", file))
     assert (report["format"], report["encoding"], report["row_count"]) == ("csv", "CP949", 3)
     assert "records" not in report
-    assert report["problems"] == [
-        {
-            "code": "empty_context",
-            "row": 3,
-            "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
-        }
-    ]
+    message = "Row 3: the passage (지문) is empty. Fill it in, or remove the row."
+    assert report["problems"] == [{"code": "empty_context", "row": 3, "message": message}]
     assert report["audit"]["missing_answer_ids"] == ["3"]
     assert report["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
     assert report["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 
 
-def test_inspect_prints_notes_about_the_texts(
-    tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_prints_notes_about_texts(tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pages.csv"
     path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
     assert main(["data", "inspect", str(path)]) == 0

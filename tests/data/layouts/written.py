@@ -188,11 +188,8 @@ def trec_lines() -> Files:
 
 
 def ms_marco() -> Files:
-    return {
-        "collection.tsv": lines(row.values() for row in corpus("id text")),
-        "queries.dev.tsv": lines(QUESTIONS.items()),
-        "qrels.dev.tsv": lines(rows(0)),
-    }
+    collection = lines(row.values() for row in corpus("id text"))
+    return {"collection.tsv": collection, "queries.dev.tsv": lines(QUESTIONS.items()), "qrels.dev.tsv": lines(rows(0))}
 
 
 def miracl() -> Files:

@@ -71,9 +71,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from("가나다라마"), st.sampled_from("
 @pytest.mark.slow
 @given(first=PAIRS, second=PAIRS, kind=st.sampled_from([PairKind.PARALLEL, PairKind.SCORED]))
 @settings(max_examples=200, deadline=None)
-def test_leaks_match_set_operations(
-    first: list[tuple[str, str]], second: list[tuple[str, str]], kind: PairKind
-) -> None:
+def test_leaks_match_set_overlaps(first: list[tuple[str, str]], second: list[tuple[str, str]], kind: PairKind) -> None:
     values = [0] * len(first + second) if kind is PairKind.SCORED else []
     columns = [[row[column] for row in first + second] for column in range(2)]
     pairs = PairSet.from_columns("짝", kind, columns, values, scale=(0, 5))
@@ -104,9 +102,8 @@ def sentences(pairs: PairSet, rows: np.ndarray) -> set[str]:
 
 
 def test_groups_rows_that_share_sentences_transitively() -> None:
-    groups = row_groups(
-        number_sentences(pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")]))[0]
-    )
+    pairs = pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")])
+    groups = row_groups(number_sentences(pairs)[0])
     assert groups.tolist() == [0, 1, 0, 0, 1]
 
 

@@ -48,10 +48,8 @@ def test_stores_and_withdraws_judgements() -> None:
     for _ in range(2):  # a repeated judgement is stored once
         judge_passage(CORPUS, "누가 한글을 만들었나?", "p2", RelevanceVerdict.RIGHT)
     judge_passage(CORPUS, "다른 질문", "p3", RelevanceVerdict.RIGHT)
-    assert load_judgements(CORPUS) == (
-        JudgedQuestion("누가 한글을 만들었나?", ("p1", "p2")),
-        JudgedQuestion("다른 질문", ("p3",)),
-    )
+    expected = (JudgedQuestion("누가 한글을 만들었나?", ("p1", "p2")), JudgedQuestion("다른 질문", ("p3",)))
+    assert load_judgements(CORPUS) == expected
     judge_passage(CORPUS, "누가 한글을 만들었나?", "p1", None)
     assert find_right_passages(load_judgements(CORPUS), " 누가 한글을  만들었나?") == ("p2",)
     judge_passage(CORPUS, "누가 한글을 만들었나?", "p2", None)
@@ -336,8 +334,7 @@ def test_remarks_table_matches_expected_rows() -> None:
     known = Remarks((("q1", "p3"), ("gone", "p1"), ("q2", "gone")), (("q2", "note"), ("gone", "lost")))
     table = remarks_table(known, small_set())
     assert tuple(table.columns) == COLUMNS
-    assert table.to_numpy().tolist() == [
-        ["q2", QUESTIONS[1].text, "note", "", "", ""],
-        ["q1", QUESTIONS[0].text, "", "p3", "서울", PASSAGES[2].text],
-    ]
+    first = ["q2", QUESTIONS[1].text, "note", "", "", ""]
+    second = ["q1", QUESTIONS[0].text, "", "p3", "서울", PASSAGES[2].text]
+    assert table.to_numpy().tolist() == [first, second]
     assert list(remarks_table(Remarks(), small_set()).columns) == list(COLUMNS)

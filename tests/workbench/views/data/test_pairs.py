@@ -88,10 +88,9 @@ def test_previews_stores_lists_and_removes_samples(app: AppTest) -> None:
     assert "“Korean sample: similarity” was saved." in texts(app)
     assert "Stored dataset: Korean sample: similarity" in texts(app)
     ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
-    assert ways == [
-        ("Evaluate encoders with this dataset", f"pairs={similarity.key}"),
-        ("Train with this dataset", f"train=sentences&pairs={similarity.key}"),
-    ]
+    evaluation = ("Evaluate encoders with this dataset", f"pairs={similarity.key}")
+    training = ("Train with this dataset", f"train=sentences&pairs={similarity.key}")
+    assert ways == [evaluation, training]
     press(app, "look_sample-nli")
     table = next(element.value for element in app.dataframe if "share" in element.value and "label" in element.value)
     assert table["label"].tolist() == ["entailment", "neutral", "contradiction"]

@@ -43,25 +43,15 @@ def differences(value: float, low: float, high: float, p: float) -> dict[str, jo
 
 
 REFERENCE = Variant(1, {}, "lm", metrics=intervals(0.5, perplexity=60.0))
+GAIN = differences(0.06, 0.01, 0.11, 0.01)
 BETTER = Variant(
-    2,
-    {"whole_words": "spaces"},
-    "lm",
-    is_comparable=False,
-    metrics=intervals(0.56, perplexity=50.0),
-    differences=differences(0.06, 0.01, 0.11, 0.01),
+    2, {"whole_words": "spaces"}, "lm", is_comparable=False, metrics=intervals(0.56, perplexity=50.0), differences=GAIN
 )
-CHANCE = Variant(
-    3,
-    {"mask_fraction": 0.3},
-    "lm",
-    metrics=intervals(0.51, perplexity=70.0),
-    differences=differences(0.01, -0.02, 0.04, 0.4),
-)
+UNSURE = differences(0.01, -0.02, 0.04, 0.4)
+CHANCE = Variant(3, {"mask_fraction": 0.3}, "lm", metrics=intervals(0.51, perplexity=70.0), differences=UNSURE)
 WORSE = replace(CHANCE, metrics=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
-UNTRAINED = Variant(
-    0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
-)
+LOSS = differences(-0.05, -0.09, -0.01, 0.01)
+UNTRAINED = Variant(0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=LOSS)
 
 
 def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:

@@ -148,10 +148,7 @@ def test_keeps_entered_values_for_another_base_and_objective(app: AppTest) -> No
     enter(run(app), objective=MULTIPLE.value)
     assert [field(app, name).value for name in ("epochs", "warmup")] == [7.0, 0.25]
     assert field(app, "name_0").value == "mine"
-    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [
-        64,
-        2e-5,
-    ]  # unchanged
+    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [64, 2e-5]  # unchanged
     base_box(app).set_value(STARTER)
     run(app)
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [7.0, 256, 1e-3]

@@ -327,12 +327,8 @@ def test_starts_training_of_a_reader_with_entered_values(
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.fingerprint) == (READER, answered.key, answered.fingerprint)
-    entered = {
-        "normalization": ScoringRules.KLUE,
-        "best_by": text_options.ReaderBestBy.EXACT,
-        "max_length": 64,
-        "overlap": 16,
-    }
+    best_by = text_options.ReaderBestBy.EXACT
+    entered = {"normalization": ScoringRules.KLUE, "best_by": best_by, "max_length": 64, "overlap": 16}
     assert plan.options == replace(ReaderOptions.defaults_for(str(folder)), **entered)
 
 
