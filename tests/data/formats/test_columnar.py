@@ -78,17 +78,13 @@ def test_numbers_rows_as_the_sheet_does() -> None:
     reading = read(workbook(LINES), "set.xlsx")
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "수도는?"), ("4", "2020-01-02")]
     assert [passage.text for passage in reading.question_set.passages] == ["서울", "12.5"]
-    assert [problem.message for problem in reading.problems] == [
+    messages = [problem.message for problem in reading.problems]
+    assert messages == [
         "Row 5: the cell 질문 contains the formula error #N/A instead of text. Correct the formula or type the text.",
         "Row 6: the cell 지문 contains the formula error #REF! instead of text. Correct the formula or type the text.",
     ]
-    assert reading.rejected.to_dict("list") == {
-        "row": [5, 6],
-        "problem": [problem.message for problem in reading.problems],
-        "질문": ["#N/A", "강은?"],
-        "지문": ["부산", "#REF!"],
-        "번호": ["2", "3"],
-    }
+    columns = {"질문": ["#N/A", "강은?"], "지문": ["부산", "#REF!"], "번호": ["2", "3"]}
+    assert reading.rejected.to_dict("list") == {"row": [5, 6], "problem": messages, **columns}
 
 
 def changed_sheet(pattern: bytes, new: bytes) -> bytes:
@@ -185,16 +181,10 @@ def test_reads_out_of_range_date_as_text() -> None:
     assert reading.question_set.questions[0].id
 
 
-FEATURES = Features(
-    {
-        "question": Value("string"),
-        "context": Value("string"),
-        "label": ClassLabel(names=["아님", "맞음"]),
-        "tags": List(ClassLabel(names=["x", "y"])),
-        "image": ImageFeature(),
-        "answers": {"text": List(Value("string")), "answer_start": List(Value("int32"))},
-    }
-)
+TEXTS = {"question": Value("string"), "context": Value("string")}
+LABELS = {"label": ClassLabel(names=["아님", "맞음"]), "tags": List(ClassLabel(names=["x", "y"]))}
+ANSWERS = {"text": List(Value("string")), "answer_start": List(Value("int32"))}
+FEATURES = Features({**TEXTS, **LABELS, "image": ImageFeature(), "answers": ANSWERS})
 ARROW_ROWS = {
     "question": ["곰은 어디에 사나?", "새는?"],
     "context": ["곰은 산에 산다.", "새는 난다."],

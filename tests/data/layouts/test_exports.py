@@ -17,41 +17,26 @@ from tests.data.layouts.written import jsonl, read_all, rows
 
 CONTEXT = "해금은 줄이 두 개인 악기이다. 활로 켜서 소리를 낸다."
 QUESTION = "해금은 줄이 몇 개인가?"
+INPUTS = [{"question": question, "context": CONTEXT} for question in (QUESTION, "해금은 무엇으로 켜나?")]
 Rows = list[dict[str, Any]]
 
 
 def langsmith() -> Rows:
-    return [
-        {
-            "id": "e1",
-            "inputs": {"question": QUESTION, "context": CONTEXT},
-            "outputs": {"answer": "두 개"},
-            "metadata": {"source": "hand"},
-        },
-        {"id": "e2", "inputs": {"question": "해금은 무엇으로 켜나?", "context": CONTEXT}, "outputs": {"answer": "활"}},
-    ]
+    first, second = INPUTS
+    example = {"id": "e1", "inputs": first, "outputs": {"answer": "두 개"}, "metadata": {"source": "hand"}}
+    return [example, {"id": "e2", "inputs": second, "outputs": {"answer": "활"}}]
 
 
 def label_studio() -> Rows:
     def result(start: int, text: str) -> dict[str, Any]:
         return {"type": "labels", "value": {"start": start, "end": start + len(text), "text": text, "labels": ["답"]}}
 
+    submitted = {"id": 7, "result": [result(CONTEXT.index("두 개"), "두 개")]}
+    cancelled = {"id": 8, "was_cancelled": True, "result": [result(0, "해금")]}
+    typed = {"id": 9, "result": [{"type": "textarea", "value": {"text": ["활"]}}]}
     return [
-        {
-            "id": 1,
-            "data": {"question": QUESTION, "context": CONTEXT},
-            "annotations": [
-                {"id": 7, "result": [result(CONTEXT.index("두 개"), "두 개")]},
-                {"id": 8, "was_cancelled": True, "result": [result(0, "해금")]},
-            ],
-            "predictions": [],
-        },
-        {
-            "id": 2,
-            "data": {"question": "해금은 무엇으로 켜나?", "context": CONTEXT},
-            "annotations": [{"id": 9, "result": [{"type": "textarea", "value": {"text": ["활"]}}]}],
-            "predictions": [],
-        },
+        {"id": 1, "data": INPUTS[0], "annotations": [submitted, cancelled], "predictions": []},
+        {"id": 2, "data": INPUTS[1], "annotations": [typed], "predictions": []},
     ]
 
 

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.pairs import (
-    Label,
-    PairKind,
-    PairSet,
-    audit_pairs,
-    evaluation_part,
-    number_sentences,
-    row_groups,
-    split_pairs,
-)
+from mrc_workbench.data import pairs as module
+from mrc_workbench.data.pairs import PairKind, PairSet, audit_pairs, split_pairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 
 SCORED = PairSet.from_columns(
@@ -46,7 +38,7 @@ def test_counts_repeated_and_disputed_pairs() -> None:
     ordered = PairSet.from_columns("짝", PairKind.LABELLED, SCORED.texts, [0, 1, 2, 0, 0, 1])
     result = audit_pairs(ordered)
     assert (result.repeated.tolist(), result.disputed_count) == ([4], 0)
-    assert result.labels == {Label.ENTAILMENT: 3, Label.NEUTRAL: 2, Label.CONTRADICTION: 1}
+    assert result.labels == {module.Label.ENTAILMENT: 3, module.Label.NEUTRAL: 2, module.Label.CONTRADICTION: 1}
     assert len(result.score_counts) == 0
 
 
@@ -103,7 +95,7 @@ def sentences(pairs: PairSet, rows: np.ndarray) -> set[str]:
 
 def test_groups_rows_that_share_sentences_transitively() -> None:
     pairs = pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")])
-    groups = row_groups(number_sentences(pairs)[0])
+    groups = module.row_groups(module.number_sentences(pairs)[0])
     assert groups.tolist() == [0, 1, 0, 0, 1]
 
 
@@ -139,7 +131,7 @@ def test_samples_missing_parts_from_training_rows(given: int, missing: Part) -> 
 def test_never_samples_from_published_test_rows(given: int) -> None:
     rows_by_part = split_pairs(pairs_of(disjoint_rows(50), [given] * 50))
     assert [len(rows_by_part[part]) for part in PARTS] == [50 * (index == given) for index in range(3)]
-    assert evaluation_part(rows_by_part) is PARTS[given]
+    assert module.evaluation_part(rows_by_part) is PARTS[given]
 
 
 def test_uses_rows_without_part_for_training() -> None:
@@ -190,7 +182,7 @@ def test_parts_are_disjoint_without_shared_sentences(rows: list[tuple[str, str, 
 
 def test_splits_sentence_sets_and_empty_sets() -> None:
     alone = PairSet.from_columns("문장", PairKind.SENTENCES, [["가", "가", "나"]])
-    assert row_groups(number_sentences(alone)[0]).tolist() == [0, 0, 1]
+    assert module.row_groups(module.number_sentences(alone)[0]).tolist() == [0, 0, 1]
     empty = split_pairs(alone.at(np.array([], dtype=int)))
     assert [len(rows) for rows in empty.values()] == [0, 0, 0, 0]
-    assert evaluation_part(empty) is Part.ALL
+    assert module.evaluation_part(empty) is Part.ALL
