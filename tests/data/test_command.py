@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -293,14 +294,11 @@ def test_reports_file_size_limit(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     rows = [f"가 {row} {'말 ' * 40}\t나 {row}\t{row % 6}" for row in range(2000)]
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]), encoding="utf-8")
+    command = [sys.executable, "-m", "mrc_workbench", "pairs", "import", str(file)]
+    variables = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20_000, 20_000))
     done = subprocess.run(
-        [sys.executable, "-m", "mrc_workbench", "pairs", "import", str(file)],
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+        command, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False, preexec_fn=limit
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: the disk is full")

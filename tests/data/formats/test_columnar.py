@@ -35,11 +35,8 @@ def _read_parquet(columns: dict[str, object], **options: object) -> QuestionSetR
 def test_reads_squad_rows_of_the_hub() -> None:
     answers = [{"text": ["서울", "한양"], "answer_start": [1, 2]}, {"text": [], "answer_start": []}, None]
     reading = _read_parquet({"question": ["가?", "나?", "다?"], "context": ["x", "x", "y"], "answers": answers})
-    assert [(q.text, q.answers, q.relevant) for q in reading.question_set.questions] == [
-        ("가?", ("서울", "한양"), ("p1",)),
-        ("나?", (), ("p1",)),
-        ("다?", (), ("p2",)),
-    ]
+    questions = [(q.text, q.answers, q.relevant) for q in reading.question_set.questions]
+    assert questions == [("가?", ("서울", "한양"), ("p1",)), ("나?", (), ("p1",)), ("다?", (), ("p2",))]
     reading = _read_parquet({"question": ["가?", "나?"], "context": ["x", "y"], "is_impossible": [False, True]})
     assert [question.relevant for question in reading.question_set.questions] == [("p1",), ()]
 

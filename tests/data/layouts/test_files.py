@@ -329,10 +329,9 @@ def test_every_column_is_used_or_reported() -> None:
 
 
 def test_rejects_faq_files_with_a_flag_to_search_answers() -> None:
-    files = {
-        "바다.csv": as_csv([{"질문": "갈매기는?", "답변": GULL}]),
-        "강.csv": as_csv([{"질문": "비버는?", "답변": BEAVER}]),
-    }
+    sea = {"질문": "갈매기는?", "답변": GULL}
+    river = {"질문": "비버는?", "답변": BEAVER}
+    files = {"바다.csv": as_csv([sea]), "강.csv": as_csv([river])}
     with written.refuses(ProblemCode.ANSWERS_ALONE) as error:
         read(written.zipped(files), "faq.zip")
     assert error.value.problem.details["flags"] == "--columns context=답변"

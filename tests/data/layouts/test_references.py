@@ -218,20 +218,17 @@ def test_resolves_passages_by_title_across_files() -> None:
     [({"q0": {"d0": 1, "d1": 0}, "q1": {"d1": 2}}, [{"d0": 1, "d1": 0}, {"d1": 2}]), ({"q0": ["d0"]}, [{"d0": 1}, {}])],
 )
 def test_reads_judgements_by_question_id(judged: Any, expected: list[dict[str, int]]) -> None:
-    files = {
-        "corpus.json": json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode(),
-        "queries.jsonl": jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
-        "qrels.json": json.dumps(judged).encode(),
-    }
+    corpus = json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode()
+    queries = jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS])
+    files = {"corpus.json": corpus, "queries.jsonl": queries, "qrels.json": json.dumps(judged).encode()}
     assert grades(read_all(files)) == expected
 
 
 def test_ignores_run_scores_as_judgements() -> None:
-    files = {
-        "corpus.jsonl": jsonl([{"_id": f"d{row}", "text": TEXTS[row]} for row in ROWS]),
-        "queries.jsonl": jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
-        "relevance.json": json.dumps({"q0": {"d0": 12.5}}).encode(),
-    }
+    corpus = jsonl([{"_id": f"d{row}", "text": TEXTS[row]} for row in ROWS])
+    queries = jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS])
+    relevance = json.dumps({"q0": {"d0": 12.5}}).encode()
+    files = {"corpus.jsonl": corpus, "queries.jsonl": queries, "relevance.json": relevance}
     assert relevant(read_all(files)) == [(), ()]
 
 

@@ -133,14 +133,9 @@ def test_leaves_labels_that_are_no_grades_unused(cells: list[object]) -> None:
 
 
 def test_distinguishes_question_passage_and_document_ids() -> None:
-    rows = rows_of(
-        QuestionID=["q1", "q1", "q2"],
-        Question=["a?", "a?", "b?"],
-        DocumentID=["d1", "d1", "d1"],
-        SentenceID=["d1-0", "d1-1", "d1-2"],
-        Sentence=["x", "y", "z"],
-        Label=["0", "1", "1"],
-    )
+    questions = {"QuestionID": ["q1", "q1", "q2"], "Question": ["a?", "a?", "b?"]}
+    passages = {"DocumentID": ["d1", "d1", "d1"], "SentenceID": ["d1-0", "d1-1", "d1-2"], "Sentence": ["x", "y", "z"]}
+    rows = rows_of(**questions, **passages, Label=["0", "1", "1"])
     expected = QuestionColumns("Question", "Sentence", id="QuestionID", label="Label", passage_id="SentenceID")
     assert assign(rows) == expected
 

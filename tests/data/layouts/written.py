@@ -176,11 +176,8 @@ def trec_xml() -> Files:
         f"<script>var a = 1;</script></head>\n<body>{text}</body></html>\n</DOC>\n"
         for id_, (title, text) in PASSAGES.items()
     )
-    return {
-        "topics.xml": f'<?xml version="1.0"?>\n<topics task="covid">\n{topics}</topics>\n'.encode(),
-        "docs.trecweb": documents.encode(),
-        "qrels-3": lines(rows(), " "),
-    }
+    xml = f'<?xml version="1.0"?>\n<topics task="covid">\n{topics}</topics>\n'
+    return {"topics.xml": xml.encode(), "docs.trecweb": documents.encode(), "qrels-3": lines(rows(), " ")}
 
 
 def trec_lines() -> Files:

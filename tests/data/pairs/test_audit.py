@@ -11,14 +11,9 @@ from mrc_workbench.data import pairs as module
 from mrc_workbench.data.pairs import PairKind, PairSet, audit_pairs, split_pairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 
-SCORED = PairSet.from_columns(
-    "짝",
-    PairKind.SCORED,
-    [["가", "나", "나", "라라", "가", "마"], ["나", "가", "다", "라라", "나", "바"]],
-    [5, 4, 0, 5, 5, 2.4],
-    published=[0, 0, 0, 1, 2, 2],
-    scale=(0, 5),
-)
+SENTENCES = [["가", "나", "나", "라라", "가", "마"], ["나", "가", "다", "라라", "나", "바"]]
+SCORES = [5, 4, 0, 5, 5, 2.4]
+SCORED = PairSet.from_columns("짝", PairKind.SCORED, SENTENCES, SCORES, published=[0, 0, 0, 1, 2, 2], scale=(0, 5))
 
 
 def test_counts_rows_sentences_and_scores() -> None:

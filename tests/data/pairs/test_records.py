@@ -7,16 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.pairs import (
-    Label,
-    PairKind,
-    PairSet,
-    audit_pairs,
-    builder,
-    number_sentences,
-    sentence_set,
-    split_pairs,
-)
+from mrc_workbench.data import pairs as module
+from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, builder, sentence_set, split_pairs
 from mrc_workbench.data.pairs.builder import ColumnValues, parse_label, parse_score, part_from_name, strip_part
 from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.problems import DataError
@@ -196,13 +188,13 @@ PAIRS = PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "나", "가"], [
 
 def test_numbers_equal_sentences_alike() -> None:
     other = PairSet.from_columns("문장", PairKind.SENTENCES, [["라", "마", "가"]])
-    first, second = number_sentences(PAIRS, other)
+    first, second = module.number_sentences(PAIRS, other)
     assert first.tolist() == [[0, 1], [1, 2], [0, 3]]
     assert second.tolist() == [[3], [4], [0]]
 
 
 def test_numbers_of_an_empty_set_are_empty() -> None:
-    assert number_sentences(PAIRS.at(np.array([], dtype=int)))[0].shape == (0, 2)
+    assert module.number_sentences(PAIRS.at(np.array([], dtype=int)))[0].shape == (0, 2)
 
 
 def test_builds_sets_of_plain_sentences() -> None:

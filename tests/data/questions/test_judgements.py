@@ -141,10 +141,8 @@ def test_builds_a_set_from_judged_questions() -> None:
     judged = (JudgedQuestion("새 질문", ("p1",)), JudgedQuestion("또 새 질문", ("p2", "p3")))
     alone = judgements.merge_judgements(SET, judged, "mine", only_judged=True)
     assert (alone.name, alone.passages) == ("mine", SET.passages)
-    assert [(question.id, question.text, question.relevant) for question in alone.questions] == [
-        ("judged-1", "새 질문", ("p1",)),
-        ("judged-2", "또 새 질문", ("p2", "p3")),
-    ]
+    questions = [(question.id, question.text, question.relevant) for question in alone.questions]
+    assert questions == [("judged-1", "새 질문", ("p1",)), ("judged-2", "또 새 질문", ("p2", "p3"))]
     both = judgements.merge_judgements(SET, judged, "both", only_judged=False)
     assert both.questions == SET.questions + alone.questions
 

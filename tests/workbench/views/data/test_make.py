@@ -12,14 +12,8 @@ from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_serve
 from tests.workbench.views.driving import data_page, opened, press, run, texts
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
-CORPUS = QuestionSet(
-    "도시",
-    [
-        Passage(f"p{n}", f"{city} is a large city of many people. {city} has an old market and wide parks.", city)
-        for n, city in enumerate(CITIES)
-    ],
-    (),
-)
+CITY_TEXT = "{0} is a large city of many people. {0} has an old market and wide parks."
+CORPUS = QuestionSet("도시", [Passage(f"p{n}", CITY_TEXT.format(city), city) for n, city in enumerate(CITIES)], ())
 
 
 def other_page() -> None:

@@ -93,12 +93,7 @@ NONE = SettingsSearchResult("ndcg@10", 48, 0.65, 1, 1, (FIRST, tried(2, -0.01, 0
 
 
 def finished_search(
-    findings: SettingsSearchResult,
-    state: State = State.DONE,
-    *,
-    kind: str = BI_ENCODER,
-    trials: int = 3,
-    **status: object,
+    findings: SettingsSearchResult, state: State = State.DONE, *, kind: str = BI_ENCODER, trials: int = 3, **status: Any
 ) -> SettingsSearch:
     dataset = save_question_set(small_set())
     options = BiEncoderOptions.defaults_for() if kind == BI_ENCODER else CrossEncoderOptions.defaults_for()
@@ -112,7 +107,7 @@ def finished_search(
         trial.add_progress({"step": 1, "loss": 0.7, "eval_validation_ndcg@10": 0.7})
     search.write("settings.json" if state is State.DONE else "partial.json", asdict(findings))
     pid, started = this_process()
-    search.write_status(Status(state, pid=pid, pid_started=started, **status))  # type: ignore[arg-type]
+    search.write_status(Status(state, pid=pid, pid_started=started, **status))
     return search
 
 

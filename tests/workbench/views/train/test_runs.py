@@ -164,10 +164,8 @@ def pushed(app: AppTest, training_run: Run, repository: str = "me/model") -> App
 
 def test_download_includes_loading_code_for_plain_model(app: AppTest, pretrained: Run) -> None:
     (snippet,) = (code.value for code in run(app).code)
-    assert snippet.splitlines() == [
-        "from sentence_transformers import SentenceTransformer",
-        'model = SentenceTransformer("path/of/the/folder")',
-    ]
+    load = 'model = SentenceTransformer("path/of/the/folder")'
+    assert snippet.splitlines() == ["from sentence_transformers import SentenceTransformer", load]
     assert EN["train.load"] in texts(app)
 
 
