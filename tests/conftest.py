@@ -24,7 +24,7 @@ PROGRAM = sys.modules["__main__"]
 TESTS = Path(__file__).parent
 # What `make durations` writes: the seconds of each file, by which the longest start first, and the slow tests
 DURATIONS = TESTS / "durations.json"
-PAGE_FOLDERS = (f"labs/{lab}/pages/" for lab in ("embeddings", "language", "reading"))
+PAGE_FOLDERS = [f"labs/{lab}/pages/" for lab in ("embeddings", "language", "reading")]
 SLOW_FOLDERS = ("browser/", "workbench/views/", *PAGE_FOLDERS)  # they start browsers and draw pages
 SLOW_SECONDS = 0.1
 HEAVY_MODULES = ("torch", "streamlit")
