@@ -215,7 +215,7 @@ def test_displays_audit_findings_beside_button_and_text_notes_in_summary(app: Ap
     assert not [info for info in app.info if info.value.startswith("글에서 확인할 점:")]
 
 
-def test_uses_and_removes_stored_sets_but_not_the_current_one(app: AppTest) -> None:
+def test_uses_and_removes_stored_sets_except_current(app: AppTest) -> None:
     upload(app, TABLE)
     assert not app.file_uploader[0].value, "the preview holds the file"
     press(app, "discard")

@@ -108,7 +108,7 @@ def test_previews_stores_lists_and_removes_samples(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_reads_files_of_three_parts_as_one_set(app: AppTest) -> None:
+def test_reads_files_of_three_parts_as_a_set(app: AppTest) -> None:
     names = ("good_train.tsv", "good_dev.tsv", "good_test.tsv")
     upload(app, *((name, SCORED.replace("둘", letter)) for name, letter in zip(names, "가나다", strict=True)))
     assert "60 rows → 60 scored pairs" in texts(app)
