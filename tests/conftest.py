@@ -24,13 +24,8 @@ PROGRAM = sys.modules["__main__"]
 TESTS = Path(__file__).parent
 # What `make durations` writes: the seconds of each file, by which the longest start first, and the slow tests
 DURATIONS = TESTS / "durations.json"
-SLOW_FOLDERS = (  # they start browsers and draw pages
-    "browser/",
-    "workbench/views/",
-    "labs/embeddings/pages/",
-    "labs/language/pages/",
-    "labs/reading/pages/",
-)
+PAGE_FOLDERS = [f"labs/{lab}/pages/" for lab in ("embeddings", "language", "reading")]
+SLOW_FOLDERS = ("browser/", "workbench/views/", *PAGE_FOLDERS)  # they start browsers and draw pages
 SLOW_SECONDS = 0.1
 HEAVY_MODULES = ("torch", "streamlit")
 MAX_EXAMPLES = 25  # of a Hypothesis test; a deep run goes through as many as each test declares

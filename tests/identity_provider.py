@@ -50,17 +50,10 @@ class Provider(ThreadingHTTPServer):
         from joserfc import jwt
 
         now = int(time.time())
-        claims = {
-            "iss": self.address,
-            "sub": f"subject/../{request.person}",  # an identifier is never a path
-            "aud": CLIENT,
-            "iat": now,
-            "exp": now + 600,
-            "nonce": request.nonce,
-            "name": request.person,
-            "email": f"{request.person}@example.org",
-            "email_verified": True,
-        }
+        subject = f"subject/../{request.person}"  # an identifier is never a path
+        claims = {"iss": self.address, "sub": subject, "aud": CLIENT, "iat": now, "exp": now + 600}
+        claims |= {"nonce": request.nonce, "name": request.person}
+        claims |= {"email": f"{request.person}@example.org", "email_verified": True}
         return jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
 
 
@@ -95,16 +88,10 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _configuration(self) -> dict[str, Any]:
         address = self.server.address
-        return {
-            "issuer": address,
-            "authorization_endpoint": f"{address}/authorize",
-            "token_endpoint": f"{address}/token",
-            "jwks_uri": f"{address}/keys",
-            "response_types_supported": ["code"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["RS256"],
-            "code_challenge_methods_supported": ["S256"],
-        }
+        endpoints = {"authorization_endpoint": f"{address}/authorize", "token_endpoint": f"{address}/token"}
+        kinds = {"response_types_supported": ["code"], "subject_types_supported": ["public"]}
+        methods = {"id_token_signing_alg_values_supported": ["RS256"], "code_challenge_methods_supported": ["S256"]}
+        return {"issuer": address, "jwks_uri": f"{address}/keys", **endpoints, **kinds, **methods}
 
     def _authorize(self, given: dict[str, str]) -> None:
         cookie = SimpleCookie(self.headers.get("Cookie", "")).get("person")

@@ -77,15 +77,8 @@ def forks() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     files = ("tests.training.test_resume", "tests.workbench.serving.test_command")
-    context.set_forkserver_preload(
-        [
-            *files,
-            "faiss",
-            "sklearn.metrics",
-            "mrc_workbench.training.trainers",
-            "mrc_workbench.training.results",
-        ]
-    )
+    trainers = ("mrc_workbench.training.trainers", "mrc_workbench.training.results")
+    context.set_forkserver_preload([*files, "faiss", "sklearn.metrics", *trainers])
     return context
 
 

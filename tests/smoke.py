@@ -32,12 +32,9 @@ def mrc(*arguments: str) -> str:
 
 def main() -> None:
     """Read the sample, compare two retrievers and check the files of the comparison. Raises `AssertionError`."""
-    location = subprocess.run(
-        [sys.executable, "-P", "-c", "import mrc_workbench; print(mrc_workbench.__file__)"],
-        check=True,
-        text=True,
-        stdout=subprocess.PIPE,
-    ).stdout
+    code = "import mrc_workbench; print(mrc_workbench.__file__)"
+    command = [sys.executable, "-P", "-c", code]
+    location = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
     assert Path(sys.prefix) in Path(location.strip()).parents, location
     assert "compare" in mrc("--help")
     assert "passages" in mrc("data", "inspect", "sample")

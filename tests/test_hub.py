@@ -97,12 +97,8 @@ def test_models_from_the_hub_equal_those_on_disk(root: Path, fresh: FreshProcess
 
 
 def test_missing_files_raise_the_errors_of_the_real_hub(fresh: FreshProcess) -> None:
-    assert fresh.printed == [
-        "huggingface_hub RepositoryNotFoundError",
-        "huggingface_hub RepositoryNotFoundError",
-        "huggingface_hub RevisionNotFoundError",
-        "huggingface_hub RemoteEntryNotFoundError",
-    ]
+    errors = ("RepositoryNotFoundError", "RepositoryNotFoundError", "RevisionNotFoundError", "RemoteEntryNotFoundError")
+    assert fresh.printed == [f"huggingface_hub {error}" for error in errors]
 
 
 def test_records_unknown_requests(root: Path) -> None:

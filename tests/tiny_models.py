@@ -15,12 +15,7 @@ SENTENCES = (
     "이 다리는 언제 처음 놓였는가?",
     "도서관은 월요일마다 문을 닫는다.",
 )
-TINY: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-}
+TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 
 
 def build_bi_encoder(folder: Path, **shape: int) -> Path:
@@ -53,15 +48,10 @@ def build_cross_encoder_base(folder: Path, segment_types: int = 2) -> Path:
 
     tokenizer = _tokenizer(("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"))
     torch.manual_seed(0)
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=MAX_LENGTH + 2,  # RoBERTa counts positions from pad_token_id + 1
-        type_vocab_size=segment_types,
-        bos_token_id=0,
-        pad_token_id=1,
-        eos_token_id=2,
-        **TINY,
-    )
+    token_ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+    positions = MAX_LENGTH + 2  # RoBERTa counts positions from pad_token_id + 1
+    sizes = {"max_position_embeddings": positions, "type_vocab_size": segment_types, **TINY}
+    config = RobertaConfig(vocab_size=len(tokenizer), **token_ids, **sizes)
     RobertaForMaskedLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -129,20 +119,16 @@ def _tokenizer(special_tokens: tuple[str, ...]) -> "BertTokenizer":
 
 def _sentence_transformers_files() -> dict[str, object]:
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
+    modules = [
+        {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for row, (path, kind) in enumerate(kinds)
+    ]
+    versions = {"sentence_transformers": "2.2.0", "transformers": "4.17.0", "pytorch": "1.10.0"}
+    modes = {"cls_token": False, "mean_tokens": True, "max_tokens": False, "mean_sqrt_len_tokens": False}
+    pooling_modes = {f"pooling_mode_{name}": is_used for name, is_used in modes.items()}
     return {
-        "modules.json": [
-            {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for row, (path, kind) in enumerate(kinds)
-        ],
-        "config_sentence_transformers.json": {
-            "__version__": {"sentence_transformers": "2.2.0", "transformers": "4.17.0", "pytorch": "1.10.0"}
-        },
+        "modules.json": modules,
+        "config_sentence_transformers.json": {"__version__": versions},
         "sentence_bert_config.json": {"max_seq_length": MAX_LENGTH, "do_lower_case": False},
-        "1_Pooling/config.json": {
-            "word_embedding_dimension": TINY["hidden_size"],
-            "pooling_mode_cls_token": False,
-            "pooling_mode_mean_tokens": True,
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
+        "1_Pooling/config.json": {"word_embedding_dimension": TINY["hidden_size"], **pooling_modes},
     }

@@ -62,13 +62,8 @@ def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path,
             meeting = ["--master-addr", first.address, "--master-port", str(_PORT)]
             command = [sys.executable, "-m", "torch.distributed.run", *node_options, *meeting, "-m", *words]
             log = stack.enter_context((folder / f"machine-{rank}.log").open("w+"))
-            process = subprocess.Popen(
-                machine.command(command),
-                cwd=PROJECT,
-                env=os.environ | {"GLOO_SOCKET_IFNAME": machine.cable} | environment,
-                stdout=log,
-                stderr=log,
-            )
+            variables = os.environ | {"GLOO_SOCKET_IFNAME": machine.cable} | environment
+            process = subprocess.Popen(machine.command(command), cwd=PROJECT, env=variables, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.terminate)  # it ends its own processes
             running.append((process, log))
@@ -80,12 +75,9 @@ def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path,
 
 def _hold_namespace(stack: ExitStack) -> int:
     """Return the process that holds a new namespace: it ends with its input."""
-    holder = subprocess.Popen(
-        ["unshare", "--net", "sh", "-c", "echo && exec cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    command = ["unshare", "--net", "sh", "-c", "echo && exec cat"]
+    pipe = subprocess.PIPE
+    holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
     stack.callback(holder.wait)
     stack.callback(holder.communicate)  # closes its input
     assert holder.stdout is not None

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,21 +81,14 @@ def test_inspect_prints_json(file: Path, output: Command) -> None:
     report = json.loads(output("data", "inspect", "--json", file))
     assert (report["format"], report["encoding"], report["row_count"]) == ("csv", "CP949", 3)
     assert "records" not in report
-    assert report["problems"] == [
-        {
-            "code": "empty_context",
-            "row": 3,
-            "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
-        }
-    ]
+    message = "Row 3: the passage (지문) is empty. Fill it in, or remove the row."
+    assert report["problems"] == [{"code": "empty_context", "row": 3, "message": message}]
     assert report["audit"]["missing_answer_ids"] == ["3"]
     assert report["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
     assert report["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 
 
-def test_inspect_prints_notes_about_the_texts(
-    tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_prints_notes_about_texts(tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pages.csv"
     path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
     assert main(["data", "inspect", str(path)]) == 0
@@ -300,14 +294,11 @@ def test_reports_file_size_limit(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     rows = [f"가 {row} {'말 ' * 40}\t나 {row}\t{row % 6}" for row in range(2000)]
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]), encoding="utf-8")
+    command = [sys.executable, "-m", "mrc_workbench", "pairs", "import", str(file)]
+    variables = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20_000, 20_000))
     done = subprocess.run(
-        [sys.executable, "-m", "mrc_workbench", "pairs", "import", str(file)],
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+        command, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False, preexec_fn=limit
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: the disk is full")

@@ -77,10 +77,8 @@ def test_passes_only_given_options(room: App, given: list[dict[str, Any]]) -> No
     assert run(room, ["make", "three", "--size", "s", "--no-titled", "--sizes", "s", "l", "--sizes", "s"]) == 3
     assert run(room, ["make", "one"]) == 0
     sizes = (Size.VERY_SMALL, Size.LARGE, Size.VERY_SMALL)
-    assert given == [
-        {"name": "three", "sizes": sizes, "size": Size.VERY_SMALL, "titled": False},
-        {"name": "one", "sizes": ()},
-    ]
+    three = {"name": "three", "sizes": sizes, "size": Size.VERY_SMALL, "titled": False}
+    assert given == [three, {"name": "one", "sizes": ()}]
 
 
 def test_parses_choices_columns_and_negative_numbers(room: App, given: list[dict[str, Any]]) -> None:

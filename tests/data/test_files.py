@@ -37,9 +37,8 @@ with temporary_folder(".reading.", Path(sys.argv[1])) as folder, replacing(Path(
 @pytest.fixture
 def living(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A process that reads and writes files."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLDS, str(tmp_path)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", _HOLDS, str(tmp_path)]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     yield process
@@ -158,6 +157,5 @@ def test_logs_a_deprecation_line_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             current_names({"width": 1}, {"width": "max_width"}, "experiment.toml")
-    assert caplog.messages == [
-        "experiment.toml: 'width' is now 'max_width'; the earlier name is accepted until version 2.0"
-    ]
+    message = "experiment.toml: 'width' is now 'max_width'; the earlier name is accepted until version 2.0"
+    assert caplog.messages == [message]

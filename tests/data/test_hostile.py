@@ -104,10 +104,9 @@ def _check(content: Content, rows: list[Row]) -> None:
     assert (reading.row_count, len(reading.question_set.questions)) == (len(rows), len(rows))
 
 
-TEXT_WRITERS: dict[str, Callable[[list[Row]], str]] = {
-    **{f"delimited by {delimiter!r}": partial(as_csv, delimiter=delimiter) for delimiter in (",", ";", "\t")},
-    **{"JSON": as_json, "JSONL": as_jsonl, "SQuAD": as_squad},
-}
+DELIMITED = {f"delimited by {delimiter!r}": partial(as_csv, delimiter=delimiter) for delimiter in (",", ";", "\t")}
+JSON_WRITERS = {"JSON": as_json, "JSONL": as_jsonl, "SQuAD": as_squad}
+TEXT_WRITERS: dict[str, Callable[[list[Row]], str]] = {**DELIMITED, **JSON_WRITERS}
 
 
 @pytest.mark.slow

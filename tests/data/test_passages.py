@@ -24,10 +24,8 @@ def test_ids_of_merged_copies_become_aliases() -> None:
     builder = _builder_of(("a", "하나", ""), ("b", "둘", ""), ("c", "하나", ""), ("d", "하나", ""), ("a", "하나", ""))
     assert builder.passages().ids == ["a", "b"]
     assert builder.aliases() == {"c": "a", "d": "a"}
-    assert _notices(builder) == {
-        ProblemCode.MERGED_PASSAGES: (2, "c → a, d → a"),
-        ProblemCode.REPEATED_PASSAGES: (1, "하나"),
-    }
+    merged = (2, "c → a, d → a")
+    assert _notices(builder) == {ProblemCode.MERGED_PASSAGES: merged, ProblemCode.REPEATED_PASSAGES: (1, "하나")}
 
 
 def test_passage_takes_id_of_its_copy_and_ambiguous_id_is_no_alias() -> None:
@@ -78,10 +76,8 @@ def test_reading_reports_repeated_passages_and_generated_ids(content: str, notic
 
 def test_merged_passages_keep_their_ids_in_any_process() -> None:
     content = "id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n".encode()
-    for reading in (
-        read(content, "corpus.csv"),
-        read_files_in_subprocess([File(Content.from_bytes(content), "corpus.csv")]),
-    ):
+    files = [File(Content.from_bytes(content), "corpus.csv")]
+    for reading in (read(content, "corpus.csv"), read_files_in_subprocess(files)):
         assert reading.question_set.aliases == {"d3": "d1"}
         (notice,) = reading.problems
         assert (notice.code, notice.row) == (ProblemCode.MERGED_PASSAGES, None)

@@ -20,11 +20,8 @@ from mrc_workbench.data.texts import BLOCK
 from tests.doubles import PASSAGES as MANY
 
 PASSAGES = (Passage("a", "서울"), Passage("b", "부산"), Passage("c", "대구"))
-QUESTIONS = (
-    Question("1", "가?", relevant=("c", "a")),
-    Question("2", "나?"),
-    Question("3", "다?", ("부산",), ("b",), "keyword"),
-)
+ANSWERED = Question("3", "다?", ("부산",), ("b",), "keyword")
+QUESTIONS = (Question("1", "가?", relevant=("c", "a")), Question("2", "나?"), ANSWERED)
 SET = QuestionSet("set", PASSAGES, QUESTIONS)
 
 
@@ -54,16 +51,13 @@ def test_fingerprint_depends_on_content_only() -> None:
         (PASSAGES, (Question("1", "가?", relevant=("x",)),), r"question '1' names unknown passages \['x'\]"),
     ],
 )
-def test_rejects_inconsistent_question_set(
-    passages: tuple[Passage, ...], questions: tuple[Question, ...], message: str
-) -> None:
+def test_rejects_inconsistent_set(passages: tuple[Passage, ...], questions: tuple[Question, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         QuestionSet("set", passages, questions)
 
 
-FEW = st.lists(
-    st.builds(Passage, st.text(max_size=3), st.text('가"\\\n\x01', max_size=4), st.text(max_size=2)), max_size=6
-)
+ANY_PASSAGE = st.builds(Passage, st.text(max_size=3), st.text('가"\\\n\x01', max_size=4), st.text(max_size=2))
+FEW = st.lists(ANY_PASSAGE, max_size=6)
 
 
 @given(FEW, st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([-1, 1, 2]))
@@ -244,13 +238,9 @@ def test_rejects_unknown_part_and_part_changes_the_fingerprint() -> None:
 
 
 def test_stores_optional_columns_only_if_used(tmp_path: Path) -> None:
-    with_optional_fields = (
-        GRADED,
-        replace(GRADED, id="2", grades=(), groups=(("a",), ("a", "b"))),
-        Question("3", "왜?"),
-    )
-    records.write_questions(tmp_path, with_optional_fields)
-    assert records.open_questions(tmp_path) == with_optional_fields
+    with_optional = (GRADED, replace(GRADED, id="2", grades=(), groups=(("a",), ("a", "b"))), Question("3", "왜?"))
+    records.write_questions(tmp_path, with_optional)
+    assert records.open_questions(tmp_path) == with_optional
     questions = (Question("1", "강은?", relevant=("a",), part="test"), Question("2", "산은?", relevant=("b",)))
     records.write_questions(tmp_path, questions)
     assert records.open_questions(tmp_path) == questions

@@ -27,11 +27,9 @@ from mrc_workbench.workbench.cli import main
 from tests.data.sample_files import ROWS, as_squad
 from tests.doubles import small_set
 
-SET = QuestionSet(
-    "../이름: 질문/들",
-    (Passage("a", "서울은\n수도", "서울"), Passage("b", "부산")),
-    (Question("1", "수도는?", ("서울", "한양"), ("a", "b"), "keyword"), Question("2", "왜?")),
-)
+SET_PASSAGES = (Passage("a", "서울은\n수도", "서울"), Passage("b", "부산"))
+SET_QUESTIONS = (Question("1", "수도는?", ("서울", "한양"), ("a", "b"), "keyword"), Question("2", "왜?"))
+SET = QuestionSet("../이름: 질문/들", SET_PASSAGES, SET_QUESTIONS)
 
 
 def test_loads_stored_question_set(workspace_folder: Path) -> None:

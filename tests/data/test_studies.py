@@ -53,15 +53,8 @@ COLUMNS = (
     Column("bytes", ColumnUnit.BYTES),
     Column("seconds", ColumnUnit.SECONDS),
 )
-STUDY = Study(
-    name="counts",
-    summary="Count.",
-    versions=(1,),
-    spec=Spec,
-    result=Result,
-    run=run,
-    tables=(studies.ResultTable("all_rows", frame, COLUMNS),),
-)
+TABLE = studies.ResultTable("all_rows", frame, COLUMNS)
+STUDY = Study(name="counts", summary="Count.", versions=(1,), spec=Spec, result=Result, run=run, tables=(TABLE,))
 
 
 def finished(size: int = 3) -> StudyJob[Spec, Result]:
@@ -139,17 +132,12 @@ def test_tables_show_units_in_terminal_markdown_csv_and_report(tmp_path: Path) -
     (table,) = STUDY.tables
     lines = table.lines(job.load())
     assert lines[0].split() == ["count", "share", "(%)", "bytes", "seconds"]
-    assert [line.split() for line in lines[1:]] == [
-        ["a|b", "1,234", "50.0", "10", "1.25"],
-        ["c", "5", "-", "20", "2.00"],
-    ]
+    rows = [line.split() for line in lines[1:]]
+    assert rows == [["a|b", "1,234", "50.0", "10", "1.25"], ["c", "5", "-", "20", "2.00"]]
     assert "| a\\|b | 1,234 | 50.0 | 10 | 1.25 |" in table.markdown(job.load())
     job.export(tmp_path)
-    assert (tmp_path / "all_rows.csv").read_text(encoding="utf-8-sig").splitlines() == [
-        "name,count,share,bytes,seconds",
-        "a|b,1234,0.5,10,1.25",
-        "c,5,,20,2.0",
-    ]
+    written = (tmp_path / "all_rows.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert written == ["name,count,share,bytes,seconds", "a|b,1234,0.5,10,1.25", "c,5,,20,2.0"]
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert text == studies.report(job)
     assert "## Settings\n\n- size: 3\n" in text

@@ -121,13 +121,10 @@ def test_pair_error_proposes_columns_and_names_its_file(tmp_path: Path) -> None:
 
 
 def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.MonkeyPatch) -> None:
-    proposal = Proposal(
-        QuestionColumns("질문"),
-        ("질문", "답변", "비고"),
-        ({"질문": "수도는?", "답변": "서울", "비고": ""},),
-        (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고")),
-        (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
-    )
+    row = {"질문": "수도는?", "답변": "서울", "비고": ""}
+    candidates = (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고"))
+    encodings = (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?"))
+    proposal = Proposal(QuestionColumns("질문"), ("질문", "답변", "비고"), (row,), candidates, encodings)
     monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.run_request)
 
     def fail(*_: object) -> None:

@@ -35,11 +35,8 @@ def _read_parquet(columns: dict[str, object], **options: object) -> QuestionSetR
 def test_reads_squad_rows_of_the_hub() -> None:
     answers = [{"text": ["서울", "한양"], "answer_start": [1, 2]}, {"text": [], "answer_start": []}, None]
     reading = _read_parquet({"question": ["가?", "나?", "다?"], "context": ["x", "x", "y"], "answers": answers})
-    assert [(q.text, q.answers, q.relevant) for q in reading.question_set.questions] == [
-        ("가?", ("서울", "한양"), ("p1",)),
-        ("나?", (), ("p1",)),
-        ("다?", (), ("p2",)),
-    ]
+    questions = [(q.text, q.answers, q.relevant) for q in reading.question_set.questions]
+    assert questions == [("가?", ("서울", "한양"), ("p1",)), ("나?", (), ("p1",)), ("다?", (), ("p2",))]
     reading = _read_parquet({"question": ["가?", "나?"], "context": ["x", "y"], "is_impossible": [False, True]})
     assert [question.relevant for question in reading.question_set.questions] == [("p1",), ()]
 
@@ -70,32 +67,21 @@ def test_rejects_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SHEET = "xl/worksheets/sheet1.xml"
-LINES = [
-    [],
-    ["질문", "지문", "번호"],
-    ["수도는?", "서울", 1],
-    [],
-    ["#N/A", "부산", 2],
-    ["강은?", "#REF!", 3],
-    [date(2020, 1, 2), 12.5, 4.0],
-]
+BROKEN_LINES = [["#N/A", "부산", 2], ["강은?", "#REF!", 3]]
+LINES = [[], ["질문", "지문", "번호"], ["수도는?", "서울", 1], [], *BROKEN_LINES, [date(2020, 1, 2), 12.5, 4.0]]
 
 
 def test_numbers_rows_as_the_sheet_does() -> None:
     reading = read(workbook(LINES), "set.xlsx")
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "수도는?"), ("4", "2020-01-02")]
     assert [passage.text for passage in reading.question_set.passages] == ["서울", "12.5"]
-    assert [problem.message for problem in reading.problems] == [
+    messages = [problem.message for problem in reading.problems]
+    assert messages == [
         "Row 5: the cell 질문 contains the formula error #N/A instead of text. Correct the formula or type the text.",
         "Row 6: the cell 지문 contains the formula error #REF! instead of text. Correct the formula or type the text.",
     ]
-    assert reading.rejected.to_dict("list") == {
-        "row": [5, 6],
-        "problem": [problem.message for problem in reading.problems],
-        "질문": ["#N/A", "강은?"],
-        "지문": ["부산", "#REF!"],
-        "번호": ["2", "3"],
-    }
+    columns = {"질문": ["#N/A", "강은?"], "지문": ["부산", "#REF!"], "번호": ["2", "3"]}
+    assert reading.rejected.to_dict("list") == {"row": [5, 6], "problem": messages, **columns}
 
 
 def changed_sheet(pattern: bytes, new: bytes) -> bytes:
@@ -192,16 +178,10 @@ def test_reads_out_of_range_date_as_text() -> None:
     assert reading.question_set.questions[0].id
 
 
-FEATURES = Features(
-    {
-        "question": Value("string"),
-        "context": Value("string"),
-        "label": ClassLabel(names=["아님", "맞음"]),
-        "tags": List(ClassLabel(names=["x", "y"])),
-        "image": ImageFeature(),
-        "answers": {"text": List(Value("string")), "answer_start": List(Value("int32"))},
-    }
-)
+TEXTS = {"question": Value("string"), "context": Value("string")}
+LABELS = {"label": ClassLabel(names=["아님", "맞음"]), "tags": List(ClassLabel(names=["x", "y"]))}
+ANSWERS = {"text": List(Value("string")), "answer_start": List(Value("int32"))}
+FEATURES = Features({**TEXTS, **LABELS, "image": ImageFeature(), "answers": ANSWERS})
 ARROW_ROWS = {
     "question": ["곰은 어디에 사나?", "새는?"],
     "context": ["곰은 산에 산다.", "새는 난다."],

@@ -271,10 +271,8 @@ def test_rejects_row_with_too_long_text(role: str) -> None:
     reading = _read(**{role: "가" * (MAX_CHARACTERS + 1)})
     (problem,) = reading.problems
     assert (problem.code, problem.row) == (ProblemCode.TOO_LONG, 2)
-    assert problem.message == (
-        f"Row 2: the column {role} contains 1,000,001 characters; a text may have 1,000,000. "
-        "Split it into several rows."
-    )
+    sentence = f"Row 2: the column {role} contains 1,000,001 characters; a text may have 1,000,000."
+    assert problem.message == f"{sentence} Split it into several rows."
     assert len(reading.rejected[role][0]) == 10_000
     assert not _read(**{role: "가" * MAX_CHARACTERS}).problems
 
@@ -307,10 +305,8 @@ def test_reports_formula_errors_and_reads_them_as_empty() -> None:
     assert [question.answers for question in reading.question_set.questions] == [(), ()]
     error, mark = reading.problems
     assert (mark.code, mark.details["marks"]) == (ProblemCode.BLANK_MARKS, "#N/A")
-    assert error.message == (
-        "Row 3: the column answers contains the formula error #DIV/0!; it was read as empty. "
-        "Type the text there if you need it."
-    )
+    sentence = "Row 3: the column answers contains the formula error #DIV/0!; it was read as empty."
+    assert error.message == f"{sentence} Type the text there if you need it."
 
 
 ROW = "질문,지문,제목,정답\n강은?,한강이 흐른다.,서울,한강\n"

@@ -73,9 +73,8 @@ def test_parses_rows(text: str, rows: list[tuple[int, list[object], ProblemCode 
 def test_reports_wrong_field_count() -> None:
     (row,) = delimited_tables("question,context\na?,b,c\n", ",")().rows
     assert row.problem is not None
-    assert row.problem.message == (
-        "Row 2: this row has 3 fields, the header has 2. Quote fields that contain the delimiter."
-    )
+    message = "Row 2: this row has 3 fields, the header has 2. Quote fields that contain the delimiter."
+    assert row.problem.message == message
     assert row.cells == {"question": "a?", "context": "b", "column 3": "c"}
 
 

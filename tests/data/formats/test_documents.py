@@ -50,9 +50,8 @@ def test_reads_word_document(tmp_path: Path) -> None:
 def test_reads_hangul_document_and_korean_pdf() -> None:
     assert passages(HWPX, Format.HANGUL, "수달.hwpx") == [("수달.hwpx", "수달", "수달은 강에 산다.\n물고기를 먹는다.")]
     content = pdf(["수달은 강에 산다.\n둘째 줄 English", "물고기를 먹는다."])
-    assert passages(content, Format.PDF, "수달.pdf") == [
-        ("수달.pdf", "수달", "수달은 강에 산다.\n둘째 줄 English\n물고기를 먹는다.")
-    ]
+    text = "수달은 강에 산다.\n둘째 줄 English\n물고기를 먹는다."
+    assert passages(content, Format.PDF, "수달.pdf") == [("수달.pdf", "수달", text)]
 
 
 def test_splits_long_pdf_by_page_and_reports_empty_pages() -> None:

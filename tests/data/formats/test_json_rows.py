@@ -119,9 +119,8 @@ def test_reads_a_question_and_its_passage() -> None:
 def test_shifts_answer_starts_to_the_stripped_passage() -> None:
     again = {"id": "a", "question": "수도는?", "answers": [{"text": "수도", "answer_start": 4}]}
     elsewhere = _article(again | {"answers": [{"text": "한양", "answer_start": 0}]}, context="한양은 옛 이름이다.")
-    reading = _read(
-        _article(QUESTION | {"answers": [{"text": "서울", "answer_start": 2}]}, again, context="\n 서울은 수도이다.")
-    )
+    first = QUESTION | {"answers": [{"text": "서울", "answer_start": 2}]}
+    reading = _read(_article(first, again, context="\n 서울은 수도이다."))
     (question,) = reading.question_set.questions
     assert dict(zip(question.answers, question.starts, strict=True)) == {"서울": 0, "수도": 2}
     (question,) = _read(_article(QUESTION), elsewhere).question_set.questions

@@ -129,10 +129,8 @@ def test_skips_tables_and_dates() -> None:
     text = "1999. 10. 3. 12,345 67,890 2001 2002. 짧다. 이 문장만이 물어볼 만한 문장이다. 이 문장도 물어볼 만하지 않나."
     generated = generate(QuestionSet("set", [Passage("p", text)], ()), GenerationOptions(per_passage=9, min_length=10))
     assert generated
-    assert sorted(q.text for q in generated.questions) == [
-        "이 문장도 물어볼 만하지 않나.",
-        "이 문장만이 물어볼 만한 문장이다.",
-    ]
+    expected = ["이 문장도 물어볼 만하지 않나.", "이 문장만이 물어볼 만한 문장이다."]
+    assert sorted(q.text for q in generated.questions) == expected
 
 
 def test_keeps_decomposed_characters() -> None:
@@ -183,9 +181,7 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     assert find(entry.key).generated_counts == {"sentence": 3}
 
 
-def test_accepts_earlier_options(
-    file: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_accepts_old_options(file: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     earlier = ["--most", "2", "--shortest", "10", "--longest", "90", "--taken-out", "1"]
     assert main(["data", "generate", file, "--by", "sentence", "--preview", *earlier]) == 0
     assert "2 questions of 2 passages" in capsys.readouterr().out
@@ -236,9 +232,7 @@ def test_command_reports_missing_titles_or_model(file: str, capsys: pytest.Captu
     assert "No questions: these passages can be searched" in capsys.readouterr().out
 
 
-def test_command_reports_an_interruption(
-    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_interruption(file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def stop(*words: object, **named: object) -> None:
         raise KeyboardInterrupt
 

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.generate import (
-    GeneratedQuestions,
-    GenerationOptions,
-    PromptLanguage,
-    QuestionsError,
-    generate_questions,
-    parse_questions,
-)
+from mrc_workbench.data import generate as module
+from mrc_workbench.data.generate import GenerationOptions, generate_questions, parse_questions
 from mrc_workbench.data.records import Passage, QuestionGenerator, QuestionSet
 from mrc_workbench.data.store import load, save_question_set
 from mrc_workbench.data.workspace import workspace
@@ -36,7 +30,7 @@ def asks(text: str) -> str:
     return json.dumps([f"{city_in(text)}은 어떤 곳인가?", f"{city_in(text)}의 이야기는?"], ensure_ascii=False)
 
 
-def generate(server: ChatServer | None, key: str = KEY, **options: object) -> GeneratedQuestions:
+def generate(server: ChatServer | None, key: str = KEY, **options: object) -> module.GeneratedQuestions:
     generation_options = GenerationOptions(by=QuestionGenerator.MODEL, **{"model": MODEL, "concurrency": 2, **options})
     return generate_questions(CORPUS, generation_options, Endpoint(server.address, key) if server else None)
 
@@ -74,7 +68,7 @@ def test_reuses_stored_answers() -> None:
 
 def test_prompts_come_in_two_languages() -> None:
     with chat_server(asks) as server:
-        generate(server, language=PromptLanguage.ENGLISH, limit=1)
+        generate(server, language=module.PromptLanguage.ENGLISH, limit=1)
     system, user = (message["content"] for message in server.requests[0]["messages"])
     assert system.startswith("You write questions")
     assert user.startswith("Title: ")
@@ -92,7 +86,7 @@ def test_reports_and_retries_unusable_answers() -> None:
 
 
 def test_rejects_if_no_answer_is_usable() -> None:
-    with chat_server(lambda _: "죄송합니다.") as server, pytest.raises(QuestionsError) as caught:
+    with chat_server(lambda _: "죄송합니다.") as server, pytest.raises(module.QuestionsError) as caught:
         generate(server)
     assert (caught.value.code, caught.value.details) == ("nothing_usable", {"first": "죄송합니다."})
 

@@ -14,16 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs import processes as module
-from mrc_workbench.data.jobs.processes import (
-    HEAVY,
-    LIGHT,
-    Process,
-    import_heavy_libraries,
-    start_detached,
-    start_fork_server,
-    start_preloaded,
-)
+from mrc_workbench.data.jobs import processes
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.programs import run_module, words_of
 from tests.training.worlds import wait_until
@@ -43,11 +34,11 @@ def running_server() -> Iterator[psutil.Process]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_FORK_SERVER", "")
         before = {child.pid for child in psutil.Process().children()}
-        start_fork_server()
+        processes.start_fork_server()
         socket_path = Path(os.environ["MRC_FORK_SERVER"])
         (started,) = [child for child in psutil.Process().children() if child.pid not in before]
         yield started
-        os.close(module._life_lines.pop())
+        os.close(processes._life_lines.pop())
         started.wait(30)
         assert not socket_path.parent.exists()
 
@@ -65,15 +56,15 @@ def fresh_server() -> Iterator[psutil.Process]:
         yield started
 
 
-def run(log: Path, code: str) -> Process:
-    return start_detached("timeit", "-n1", "-r1", code, log=log)
+def run(log: Path, code: str) -> processes.Process:
+    return processes.start_detached("timeit", "-n1", "-r1", code, log=log)
 
 
-def asleep(folder: Path) -> Process:
+def asleep(folder: Path) -> processes.Process:
     return run(folder / "log.txt", "import time; time.sleep(60)")
 
 
-def parent(process: Process) -> int:
+def parent(process: processes.Process) -> int:
     number = psutil.Process(process.pid).ppid()
     psutil.Process(process.pid).kill()
     process.wait(10)
@@ -93,7 +84,7 @@ def test_forked_process_runs_the_requested_program(server: psutil.Process, tmp_p
 
 
 def test_server_imports_libraries_but_never_own_modules(server: psutil.Process, tmp_path: Path) -> None:
-    libraries = {library.split(".")[0] for library in (*LIGHT, *HEAVY)}
+    libraries = {library.split(".")[0] for library in (*processes.LIGHT, *processes.HEAVY)}
     check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'mrc_workbench.data.store' in sys.modules)"
 
     def are_read() -> bool:
@@ -114,33 +105,32 @@ def test_light_job_starts_before_libraries_load(fresh_server: psutil.Process, tm
     def has_read_torch() -> bool:
         return any("torch" in Path(mapped.path).parts for mapped in fresh_server.memory_maps())
 
-    start_detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
+    processes.start_detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
     assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
     assert not has_read_torch()
-    import_heavy_libraries()
+    processes.import_heavy_libraries()
     wait_until(has_read_torch)
-    sleeping = start_preloaded("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
+    words = ("timeit", "-n1", "-r1", "import time; time.sleep(60)")
+    sleeping = processes.start_preloaded(*words, log=tmp_path / "log.txt")
     assert sleeping is not None
     assert parent(sleeping) == fresh_server.pid
 
 
 def test_returns_none_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_FORK_SERVER", "")
-    assert start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
+    assert processes.start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
     monkeypatch.setenv("MRC_FORK_SERVER", str(tmp_path / "gone"))
-    assert start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
+    assert processes.start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
 
 
-def test_library_variables_need_a_new_process(
-    server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_library_variables_skip_server(server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:10")
     assert parent(asleep(tmp_path)) == os.getpid()
     monkeypatch.undo()
 
 
 def test_runs_the_same_without_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FORKS", False)
+    monkeypatch.setattr(processes, "FORKS", False)
     process = run(tmp_path / "log.txt", ABOUT_ITSELF)
     process.wait(60)
     assert json.loads((tmp_path / "log.txt").read_text().splitlines()[0])["session"] == process.pid
@@ -160,7 +150,7 @@ def test_does_not_wait_for_a_blocked_server(server: psutil.Process, tmp_path: Pa
 def test_restarts_a_killed_server_and_jobs_survive(
     fresh_server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SECONDS_TO_BE_READY", 30.0)  # slow machines
+    monkeypatch.setattr(processes, "_SECONDS_TO_BE_READY", 30.0)  # slow machines
     gone = os.environ["MRC_FORK_SERVER"]
     fresh_server.kill()
     fresh_server.wait(30)
@@ -170,7 +160,7 @@ def test_restarts_a_killed_server_and_jobs_survive(
     assert other.pid not in (fresh_server.pid, os.getpid())
     assert os.environ["MRC_FORK_SERVER"] != gone
     shutil.rmtree(Path(gone).parent)
-    os.close(module._life_lines.pop())
+    os.close(processes._life_lines.pop())
     other.wait(30)
     assert process.is_alive
     psutil.Process(process.pid).kill()

@@ -11,16 +11,7 @@ import pytest
 from filelock import FileLock
 
 from mrc_workbench.data.jobs import folder as module
-from mrc_workbench.data.jobs.folder import (
-    DAMAGED,
-    Job,
-    State,
-    Status,
-    StopRequested,
-    progress_writer,
-    run_job,
-    run_job_exclusively,
-)
+from mrc_workbench.data.jobs.folder import Job, State, Status, progress_writer, run_job, run_job_exclusively
 from mrc_workbench.data.jobs.processes import start_detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.problems import Failure
@@ -66,16 +57,14 @@ MISSING = "this needs onnx: pip install 'mrc-workbench[onnx]'"
 @pytest.mark.parametrize(
     ("error", "state", "codes", "message"),
     [
-        (StopRequested(), State.STOPPED, ("", ""), ""),
+        (module.StopRequested(), State.STOPPED, ("", ""), ""),
         (ValueError("why"), State.FAILED, ("reason", "unexpected"), "why"),
         (KeyboardInterrupt(), State.FAILED, ("reason", "unexpected"), ""),
         (Failure("empty_file", "it is empty"), State.FAILED, ("reason", "empty_file"), "it is empty"),
         (ModuleNotFoundError("no onnx", name="onnx"), State.FAILED, ("reason", "missing_extra"), MISSING),
     ],
 )
-def test_failed_job_has_code_and_message(
-    job: Job, error: BaseException, state: State, codes: tuple[str, str], message: str
-) -> None:
+def test_stores_failure(job: Job, error: BaseException, state: State, codes: tuple[str, str], message: str) -> None:
     def work(_: Status) -> None:
         raise error
 
@@ -187,7 +176,7 @@ def test_status_with_wrong_types_is_damaged(damage: dict[str, object], job: Job)
     if damage == {"step": "1"}:  # converted
         assert job.status().step == 1
         return
-    assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
+    assert job.status() == Status(State.INTERRUPTED, code=module.DAMAGED)
 
 
 def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
@@ -237,9 +226,7 @@ def test_time_left_is_what_the_process_reports(job: Job) -> None:
     assert running.remaining_seconds == pytest.approx(4.0)
 
 
-def test_runs_in_a_single_process_at_a_time(
-    job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_in_single_process(job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
     done: list[Status] = []
     job.folder.mkdir()

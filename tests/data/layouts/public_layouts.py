@@ -47,13 +47,9 @@ def squad(row: int) -> dict[str, Any]:
 
 def korquad_2(row: int) -> dict[str, Any]:
     answer = _answer(row) | {"html_answer_start": STARTS[row] + 20, "html_answer_text": ANSWERS[row]}
-    return {
-        "title": TITLES[row],
-        "url": f"https://example.com/{row}",
-        "context": TEXTS[row],
-        "raw_html": f"<html><body><p>{TEXTS[row]}</p></body></html>",
-        "qas": [{"question": QUESTIONS[row], "answer": answer, "id": str(row)}],
-    }
+    html = f"<html><body><p>{TEXTS[row]}</p></body></html>"
+    article = {"title": TITLES[row], "url": f"https://example.com/{row}", "context": TEXTS[row], "raw_html": html}
+    return article | {"qas": [{"question": QUESTIONS[row], "answer": answer, "id": str(row)}]}
 
 
 def cmrc_2018(row: int) -> dict[str, Any]:
@@ -63,41 +59,25 @@ def cmrc_2018(row: int) -> dict[str, Any]:
 
 def coqa(row: int) -> dict[str, Any]:
     span = {"span_start": STARTS[row], "span_end": STARTS[row] + 2, "span_text": ANSWERS[row]}
-    return {
-        "source": "wikipedia",
-        "id": f"3{row}x",
-        "filename": f"{TITLES[row]}.txt",
-        "story": TEXTS[row],
-        "questions": [{"input_text": QUESTIONS[row], "turn_id": 1}],
-        "answers": [{**span, "input_text": ANSWERS[row], "turn_id": 1}],
-        "name": f"{TITLES[row]}.txt",
-    }
+    file = f"{TITLES[row]}.txt"
+    story = {"source": "wikipedia", "id": f"3{row}x", "filename": file, "story": TEXTS[row]}
+    questions = [{"input_text": QUESTIONS[row], "turn_id": 1}]
+    answers = [{**span, "input_text": ANSWERS[row], "turn_id": 1}]
+    return {**story, "questions": questions, "answers": answers, "name": file}
 
 
 def quac_of_hugging_face(row: int) -> dict[str, Any]:
     answers = {"texts": [[ANSWERS[row]]], "answer_starts": [[STARTS[row]]]}
-    return {
-        "dialogue_id": f"C_{row}",
-        "wikipedia_page_title": TITLES[row],
-        "section_title": "개요",
-        "context": TEXTS[row],
-        "turn_ids": [f"C_{row}_q#0"],
-        "questions": [QUESTIONS[row]],
-        "followups": [2],
-        "answers": answers,
-    }
+    section = {"wikipedia_page_title": TITLES[row], "section_title": "개요", "context": TEXTS[row]}
+    turns = {"turn_ids": [f"C_{row}_q#0"], "questions": [QUESTIONS[row]], "followups": [2]}
+    return {"dialogue_id": f"C_{row}", **section, **turns, "answers": answers}
 
 
 def ai_hub() -> bytes:
     def document(row: int) -> dict[str, Any]:
-        question = {
-            "question_id": f"q{row}",
-            "question": QUESTIONS[row],
-            "question_type": 1,
-            "is_impossible": False,
-            "answers": {"text": ANSWERS[row], "answer_start": STARTS[row], "clue_text": "", "clue_start": None},
-        }
-        paragraph = {"context_id": f"c{row}", "context": TEXTS[row], "qas": [question]}
+        question = {"question_id": f"q{row}", "question": QUESTIONS[row], "question_type": 1, "is_impossible": False}
+        answers = {**_answer(row), "clue_text": "", "clue_start": None}
+        paragraph = {"context_id": f"c{row}", "context": TEXTS[row], "qas": [{**question, "answers": answers}]}
         return {"doc_id": f"d{row}", "doc_title": TITLES[row], "doc_source": "신문", "paragraphs": [paragraph]}
 
     dataset = {"identifier": "TEXT_MRC", "name": "기계독해", "src_path": "/dataset"}
@@ -106,26 +86,17 @@ def ai_hub() -> bytes:
 
 def hotpot_qa(row: int) -> dict[str, Any]:
     context = [[TITLES[number], [TEXTS[number]]] for number in (row, NEXT[row])]
-    return {
-        "_id": f"5a{row}",
-        "answer": ANSWERS[row],
-        "question": QUESTIONS[row],
-        "supporting_facts": [[TITLES[row], 0]],
-        "context": context,
-        "type": "bridge",
-        "level": "easy",
-    }
+    question = {"_id": f"5a{row}", "answer": ANSWERS[row], "question": QUESTIONS[row]}
+    support = {"supporting_facts": [[TITLES[row], 0]], "context": context}
+    return {**question, **support, "type": "bridge", "level": "easy"}
 
 
 def hotpot_qa_of_hugging_face(row: int) -> dict[str, Any]:
     original = hotpot_qa(row)
     titles, sentences = zip(*original["context"], strict=True)
-    return {
-        "id": original.pop("_id"),
-        **original,
-        "supporting_facts": {"title": [TITLES[row]], "sent_id": [0]},
-        "context": {"title": titles, "sentences": sentences},
-    }
+    facts = {"title": [TITLES[row]], "sent_id": [0]}
+    context = {"title": titles, "sentences": sentences}
+    return {"id": original.pop("_id"), **original, "supporting_facts": facts, "context": context}
 
 
 def musique(row: int) -> dict[str, Any]:
@@ -134,15 +105,9 @@ def musique(row: int) -> dict[str, Any]:
         for index, number in enumerate((row, NEXT[row]))
     ]
     parts = [{"id": 1, "question": "첫째 물음", "answer": ANSWERS[row], "paragraph_support_idx": 0}]
-    return {
-        "id": f"2hop__{row}",
-        "paragraphs": paragraphs,
-        "question": QUESTIONS[row],
-        "question_decomposition": parts,
-        "answer": ANSWERS[row],
-        "answer_aliases": [],
-        "answerable": True,
-    }
+    question = {"id": f"2hop__{row}", "paragraphs": paragraphs, "question": QUESTIONS[row]}
+    answer = {"answer": ANSWERS[row], "answer_aliases": [], "answerable": True}
+    return {**question, "question_decomposition": parts, **answer}
 
 
 def dpr(row: int) -> dict[str, Any]:
@@ -150,14 +115,8 @@ def dpr(row: int) -> dict[str, Any]:
         {"title": TITLES[number], "text": TEXTS[number], "score": 12.5, "title_score": 0, "passage_id": f"10{number}"}
         for number in (row, NEXT[row])
     )
-    return {
-        "dataset": "nq_train_psgs_w100",
-        "question": QUESTIONS[row],
-        "answers": [ANSWERS[row]],
-        "positive_ctxs": [positive],
-        "negative_ctxs": [],
-        "hard_negative_ctxs": [negative],
-    }
+    question = {"dataset": "nq_train_psgs_w100", "question": QUESTIONS[row], "answers": [ANSWERS[row]]}
+    return {**question, "positive_ctxs": [positive], "negative_ctxs": [], "hard_negative_ctxs": [negative]}
 
 
 def flag_embedding(row: int) -> dict[str, Any]:
@@ -178,14 +137,9 @@ def ms_marco_1() -> bytes:
 
 def ms_marco_2(row: int) -> dict[str, Any]:
     passages = _msmarco_passages(row)
-    return {
-        "answers": [ANSWERS[row]],
-        "passages": {name: [passage[name] for passage in passages] for name in passages[0]},
-        "query": QUESTIONS[row],
-        "query_id": 1000 + row,
-        "query_type": "DESCRIPTION",
-        "wellFormedAnswers": [],
-    }
+    columns = {name: [passage[name] for passage in passages] for name in passages[0]}
+    query = {"query": QUESTIONS[row], "query_id": 1000 + row, "query_type": "DESCRIPTION"}
+    return {"answers": [ANSWERS[row]], "passages": columns, **query, "wellFormedAnswers": []}
 
 
 def llama_index_examples(row: int) -> dict[str, Any]:
@@ -195,55 +149,32 @@ def llama_index_examples(row: int) -> dict[str, Any]:
 
 
 def llama_index_dictionaries() -> bytes:
-    return _json(
-        {
-            "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
-            "corpus": {f"node{row}": TEXTS[row] for row in ROWS},
-            "relevant_docs": {f"q{row}": [f"node{row}"] for row in ROWS},
-            "mode": "text",
-        }
-    )
+    queries = {f"q{row}": QUESTIONS[row] for row in ROWS}
+    corpus = {f"node{row}": TEXTS[row] for row in ROWS}
+    relevant = {f"q{row}": [f"node{row}"] for row in ROWS}
+    return _json({"queries": queries, "corpus": corpus, "relevant_docs": relevant, "mode": "text"})
 
 
 def three_dictionaries() -> bytes:
-    return _json(
-        {
-            "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
-            "documents": {f"d{row}": {"title": TITLES[row], "text": TEXTS[row]} for row in ROWS},
-            "qrels": {f"q{row}": {f"d{row}": 1, f"d{NEXT[row]}": 0} for row in ROWS},
-        }
-    )
+    queries = {f"q{row}": QUESTIONS[row] for row in ROWS}
+    documents = {f"d{row}": {"title": TITLES[row], "text": TEXTS[row]} for row in ROWS}
+    qrels = {f"q{row}": {f"d{row}": 1, f"d{NEXT[row]}": 0} for row in ROWS}
+    return _json({"queries": queries, "documents": documents, "qrels": qrels})
 
 
 def ragas_0_1(row: int) -> dict[str, Any]:
-    return {
-        "question": QUESTIONS[row],
-        "contexts": [TEXTS[row]],
-        "ground_truth": ANSWERS[row],
-        "evolution_type": "simple",
-        "metadata": [{"source": "fruit.md"}],
-        "episode_done": True,
-    }
+    question = {"question": QUESTIONS[row], "contexts": [TEXTS[row]], "ground_truth": ANSWERS[row]}
+    return {**question, "evolution_type": "simple", "metadata": [{"source": "fruit.md"}], "episode_done": True}
 
 
 def ragas_0_2(row: int) -> dict[str, Any]:
-    return {
-        "user_input": QUESTIONS[row],
-        "reference_contexts": [TEXTS[row]],
-        "reference": ANSWERS[row],
-        "synthesizer_name": "single_hop_specific_query_synthesizer",
-    }
+    question = {"user_input": QUESTIONS[row], "reference_contexts": [TEXTS[row]], "reference": ANSWERS[row]}
+    return {**question, "synthesizer_name": "single_hop_specific_query_synthesizer"}
 
 
 def deepeval_goldens(row: int) -> dict[str, Any]:
-    return {
-        "input": QUESTIONS[row],
-        "actual_output": None,
-        "expected_output": ANSWERS[row],
-        "context": [TEXTS[row]],
-        "retrieval_context": None,
-        "source_file": "fruit.md",
-    }
+    question = {"input": QUESTIONS[row], "actual_output": None, "expected_output": ANSWERS[row]}
+    return {**question, "context": [TEXTS[row]], "retrieval_context": None, "source_file": "fruit.md"}
 
 
 def dureader(row: int) -> dict[str, Any]:
@@ -259,72 +190,41 @@ def dureader(row: int) -> dict[str, Any]:
         }
         for index, number in enumerate((NEXT[row], row))
     ]
-    return {
-        "documents": documents,
-        "answer_spans": [[0, 1]],
-        "question": QUESTIONS[row],
-        "segmented_question": QUESTIONS[row].split(),
-        "answers": [ANSWERS[row]],
-        "question_type": "DESCRIPTION",
-        "question_id": 186_000 + row,
-        "fact_or_opinion": "FACT",
-    }
+    question = {"question": QUESTIONS[row], "segmented_question": QUESTIONS[row].split(), "answers": [ANSWERS[row]]}
+    kind = {"question_type": "DESCRIPTION", "question_id": 186_000 + row, "fact_or_opinion": "FACT"}
+    return {"documents": documents, "answer_spans": [[0, 1]], **question, **kind}
 
 
 def bio_asq(row: int) -> dict[str, Any]:
     url = f"http://www.ncbi.nlm.nih.gov/pubmed/{row}"
     section = {"beginSection": "abstract", "endSection": "abstract"}
     offsets = {"offsetInBeginSection": 0, "offsetInEndSection": len(TEXTS[row])}
-    return {
-        "body": QUESTIONS[row],
-        "documents": [url],
-        "snippets": [{"text": TEXTS[row], "document": url, **section, **offsets}],
-        "exact_answer": [ANSWERS[row]],
-        "ideal_answer": [f"{ANSWERS[row]}이다."],
-        "type": "factoid",
-        "id": f"55{row}",
-    }
+    snippet = {"text": TEXTS[row], "document": url, **section, **offsets}
+    answers = {"exact_answer": [ANSWERS[row]], "ideal_answer": [f"{ANSWERS[row]}이다."]}
+    question = {"body": QUESTIONS[row], "documents": [url], "snippets": [snippet], **answers}
+    return {**question, "type": "factoid", "id": f"55{row}"}
 
 
 def finance_bench(row: int) -> dict[str, Any]:
-    evidence = {
-        "evidence_text": TEXTS[row],
-        "doc_name": TITLES[row],
-        "evidence_page_num": 3,
-        "evidence_text_full_page": f"{TEXTS[row]} 그 밖의 글.",
-    }
-    return {
-        "financebench_id": f"fb_{row}",
-        "company": "과수원",
-        "doc_name": TITLES[row],
-        "question": QUESTIONS[row],
-        "answer": ANSWERS[row],
-        "justification": "",
-        "evidence": [evidence],
-        "question_type": "metrics-generated",
-    }
+    page = {"evidence_page_num": 3, "evidence_text_full_page": f"{TEXTS[row]} 그 밖의 글."}
+    evidence = {"evidence_text": TEXTS[row], "doc_name": TITLES[row], **page}
+    report = {"financebench_id": f"fb_{row}", "company": "과수원", "doc_name": TITLES[row]}
+    question = {"question": QUESTIONS[row], "answer": ANSWERS[row], "justification": ""}
+    return {**report, **question, "evidence": [evidence], "question_type": "metrics-generated"}
 
 
 def trivia_qa(row: int) -> dict[str, Any]:
     pages = {"doc_source": ["TagMe"], "filename": [f"{row}.txt"], "title": [TITLES[row]], "wiki_context": [TEXTS[row]]}
-    return {
-        "question": QUESTIONS[row],
-        "question_id": f"tc_{row}",
-        "question_source": "http://www.example.com/",
-        "entity_pages": pages,
-        "search_results": {"description": [], "filename": [], "rank": [], "title": [], "url": [], "search_context": []},
-        "answer": {"aliases": [ANSWERS[row]], "value": ANSWERS[row], "type": "WikipediaEntity"},
-    }
+    results = {"description": [], "filename": [], "rank": [], "title": [], "url": [], "search_context": []}
+    source = {"question_id": f"tc_{row}", "question_source": "http://www.example.com/"}
+    answer = {"aliases": [ANSWERS[row]], "value": ANSWERS[row], "type": "WikipediaEntity"}
+    return {"question": QUESTIONS[row], **source, "entity_pages": pages, "search_results": results, "answer": answer}
 
 
 def kilt(row: int) -> dict[str, Any]:
     provenance = {"wikipedia_id": str(row), "title": TITLES[row], "section": "개요", "text": TEXTS[row]}
-    return {
-        "id": f"k{row}",
-        "input": QUESTIONS[row],
-        "output": [{"answer": ANSWERS[row], "meta": {}, "provenance": [provenance]}],
-        "meta": {},
-    }
+    output = {"answer": ANSWERS[row], "meta": {}, "provenance": [provenance]}
+    return {"id": f"k{row}", "input": QUESTIONS[row], "output": [output], "meta": {}}
 
 
 LAYOUTS: dict[str, PublicLayout] = {

@@ -233,11 +233,8 @@ def test_reads_documents_beside_questions_as_passages() -> None:
 
 
 CORPUS = {"corpus.jsonl": jsonl([{"_id": "d1", "title": "곰", "text": "곰은 산에 산다."}])}
-COLLECTION = {
-    **CORPUS,
-    "queries.jsonl": jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}]),
-    "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
-}
+QUERIES = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}])
+COLLECTION = {**CORPUS, "queries.jsonl": QUERIES, "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"}
 BEAR_ROWS = {"rows.jsonl": jsonl([{"question": "곰은 어디에 사나?", "context": "곰은 산에 산다."}])}
 
 

@@ -17,11 +17,8 @@ from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parq
 Row = dict[str, object]
 
 
-LABELLED: list[Row] = [
-    {"질문": "가?", "문단": "하나이다.", "관련도": "2"},
-    {"질문": "가?", "문단": "둘이다.", "관련도": "0"},
-    {"질문": "나?", "문단": "둘이다.", "관련도": "1"},
-]
+LABELLED_ROWS = [("가?", "하나이다.", "2"), ("가?", "둘이다.", "0"), ("나?", "둘이다.", "1")]
+LABELLED: list[Row] = named("질문 문단 관련도", LABELLED_ROWS)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +103,7 @@ def test_reads_passages_that_start_with_brackets() -> None:
 def test_reads_rows_without_questions_as_passages() -> None:
     rows: list[Row] = [
         {"question": "a?", "context": "x"},
-        {"question": "", "context": "y"},
-        {"question": None, "context": "z"},
+        *named("question context", [("", "y"), (None, "z")]),
         {"context": "x"},
     ]
     reading = read_json(rows)
@@ -228,11 +224,9 @@ def test_reads_a_selected_list_column() -> None:
 
 
 def test_reads_selected_columns_of_a_collection() -> None:
-    files = {
-        "docs.csv": b"id,summary,abc\nd1,short,x y z\nd2,short,u v w\n",
-        "queries.csv": b"query_id,query\nq1,a?\n",
-        "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td2\t1\n",
-    }
+    documents = b"id,summary,abc\nd1,short,x y z\nd2,short,u v w\n"
+    judged = b"query-id\tcorpus-id\tscore\nq1\td2\t1\n"
+    files = {"docs.csv": documents, "queries.csv": b"query_id,query\nq1,a?\n", "qrels.tsv": judged}
     assert judged_texts(read_with(files, context="abc")) == {"a?": {"u v w": 1}}
     assert judged_texts(read_with({"set.zip": zipped(files)}, context="abc")) == {"a?": {"u v w": 1}}
     with pytest.raises(DataError, match="The column xyz, chosen as context, is not in the file"):

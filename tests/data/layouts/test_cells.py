@@ -56,10 +56,8 @@ def test_reads_relevance_marks(mark: Any, expected: bool | None) -> None:
 
 
 def test_reads_title_and_sentence_pairs() -> None:
-    assert passages_in([["사과", ["사과는 붉다.", " 달다."]], ["배", ["배는 크다."]]]) == [
-        ListedPassage("", "사과", "사과는 붉다. 달다."),
-        ListedPassage("", "배", "배는 크다."),
-    ]
+    listed = passages_in([["사과", ["사과는 붉다.", " 달다."]], ["배", ["배는 크다."]]])
+    assert listed == [ListedPassage("", "사과", "사과는 붉다. 달다."), ListedPassage("", "배", "배는 크다.")]
 
 
 @pytest.mark.parametrize(
@@ -80,10 +78,8 @@ def test_joins_document_paragraphs_into_a_passage() -> None:
 
 
 def test_reads_an_object_of_passages_by_id() -> None:
-    assert [(passage.id, passage.text) for passage in passages_in({"d1": {"text": "사과"}, "d2": {"text": "배"}})] == [
-        ("d1", "사과"),
-        ("d2", "배"),
-    ]
+    listed = passages_in({"d1": {"text": "사과"}, "d2": {"text": "배"}})
+    assert [(passage.id, passage.text) for passage in listed] == [("d1", "사과"), ("d2", "배")]
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0, ["", ""]), (1, ["", ""]), (5, ["5", "6"])])

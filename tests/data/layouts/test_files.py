@@ -9,20 +9,8 @@ import pytest
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.data.layouts.written import (
-    Files,
-    beir,
-    gaps,
-    grades,
-    jsonl,
-    lines,
-    named,
-    parquet,
-    read_all,
-    refuses,
-    relevant_texts,
-    zipped,
-)
+from tests.data.layouts import written
+from tests.data.layouts.written import jsonl, read_all
 from tests.data.sample_files import as_excel
 
 GULL = "갈매기는 항구에서 산다."
@@ -45,7 +33,7 @@ def squad(number: int) -> bytes:
 def rows_of(numbers: list[int]) -> list[dict[str, Any]]:
     pairs = list(CONTEXT_BY_QUESTION.items())
     cells = ((f"r{number}", TITLES[pairs[number][1]], *pairs[number], ANSWERS[number]) for number in numbers)
-    return named("id title question context answer", cells)
+    return written.named("id title question context answer", cells)
 
 
 def as_csv(rows: list[dict[str, Any]], encoding: str = "utf-8") -> bytes:
@@ -56,12 +44,12 @@ def parts(reading: QuestionSetReading) -> dict[str, str]:
     return {question.text: question.part for question in reading.question_set.questions}
 
 
-SHARDS: dict[str, Files] = {
+SHARDS: dict[str, written.Files] = {
     "SQuAD": {"train.json": squad(0), "dev.json": squad(1), "test.json": squad(2)},
     "JSONL": {f"{name}.jsonl": jsonl(rows_of([n])) for n, name in enumerate(("train", "valid", "test"))},
     "CSV": {f"qa_{name}.csv": as_csv(rows_of([n])) for n, name in enumerate(("train", "dev", "test"))},
     "Parquet": {
-        f"data/{name}-00000-of-00001.parquet": parquet(pd.DataFrame(rows_of([n])))
+        f"data/{name}-00000-of-00001.parquet": written.parquet(pd.DataFrame(rows_of([n])))
         for n, name in enumerate(("train", "validation", "test"))
     },
     "folders": {f"{name}/qa.json": squad(n) for n, name in enumerate(("1.Training", "2.Validation", "3.Test"))},
@@ -73,7 +61,7 @@ SHARDS: dict[str, Files] = {
 @pytest.mark.parametrize("name", SHARDS)
 def test_joins_parts_into_a_dataset(name: str) -> None:
     reading = read_all(SHARDS[name])
-    assert relevant_texts(reading) == EXPECTED
+    assert written.relevant_texts(reading) == EXPECTED
     assert list(parts(reading).values()) == ["train", "validation", "test"]
     assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
     assert (reading.left_out, reading.layout) == (0, Layout.ROWS)
@@ -81,9 +69,9 @@ def test_joins_parts_into_a_dataset(name: str) -> None:
 
 
 def test_shards_of_a_file_have_no_part() -> None:
-    files = {f"train-0000{n}-of-00003.parquet": parquet(pd.DataFrame(rows_of([n]))) for n in range(3)}
+    files = {f"train-0000{n}-of-00003.parquet": written.parquet(pd.DataFrame(rows_of([n]))) for n in range(3)}
     reading = read_all(files)
-    assert relevant_texts(reading) == EXPECTED
+    assert written.relevant_texts(reading) == EXPECTED
     assert {*parts(reading).values()} == {""}
 
 
@@ -98,19 +86,19 @@ def test_merges_equal_passages_across_files() -> None:
     second = [{**rows_of([0])[0], "id": "new", "question": "항구에는 무엇이 사나?"}]
     reading = read_all({"a.jsonl": jsonl(first), "b.csv": as_csv(second)})
     assert sorted(reading.question_set.passages.texts) == sorted([GULL, BEAVER])
-    assert relevant_texts(reading)["항구에는 무엇이 사나?"] == [GULL]
+    assert written.relevant_texts(reading)["항구에는 무엇이 사나?"] == [GULL]
 
 
 def test_keeps_questions_with_equal_ids_in_different_files() -> None:
     first, second = ([{**row, "id": "1"} for row in rows_of([n])] for n in (0, 1))
     reading = read_all({"a.jsonl": jsonl(first), "b.jsonl": jsonl(second)})
-    assert len(relevant_texts(reading)) == 2
+    assert len(written.relevant_texts(reading)) == 2
     assert ProblemCode.CHANGED_QUESTION_IDS in {problem.code for problem in reading.problems}
 
 
 def test_keeps_passages_with_equal_ids_in_different_shards() -> None:
     shards = {
-        f"corpus-{shard}.jsonl": jsonl(named("id title contents", [("0", "", first), ("1", "", BEAVER)]))
+        f"corpus-{shard}.jsonl": jsonl(written.named("id title contents", [("0", "", first), ("1", "", BEAVER)]))
         for shard, first in enumerate((GULL, MOON))
     }
     reading = read_all(shards | {"train.json": squad(0)})
@@ -119,7 +107,7 @@ def test_keeps_passages_with_equal_ids_in_different_shards() -> None:
     assert {problem.code for problem in reading.problems} == {ProblemCode.CHANGED_IDS, ProblemCode.REPEATED_PASSAGES}
 
 
-CORPORA: dict[str, Files] = {
+CORPORA: dict[str, written.Files] = {
     "JSONL": {"corpus.jsonl": jsonl([{"id": f"c{n}", "title": "", "text": text} for n, text in enumerate(TITLES)])},
     "CSV": {"wiki.csv": as_csv([{"doc_id": f"c{n}", "본문": text} for n, text in enumerate(TITLES)])},
     "texts alone": {"passages.csv": as_csv([{"context": text} for text in TITLES])},
@@ -134,7 +122,7 @@ CORPORA: dict[str, Files] = {
 def test_merges_a_larger_corpus_with_row_passages(name: str) -> None:
     reading = read_all({"train.json": squad(0), "dev.json": squad(1), **CORPORA[name]})
     assert sorted(reading.question_set.passages.texts) == sorted(TITLES)
-    assert relevant_texts(reading) == dict(list(EXPECTED.items())[:2])
+    assert written.relevant_texts(reading) == dict(list(EXPECTED.items())[:2])
     assert list(parts(reading).values()) == ["train", "validation"]
 
 
@@ -150,7 +138,7 @@ def naming(column: str, values: list[Any], **names: str) -> list[dict[str, Any]]
 
 
 ANIMALS = ("gull", "beaver", "moon", "whale")
-NAMING: dict[str, Files] = {
+NAMING: dict[str, written.Files] = {
     "id": {"questions.csv": as_csv(naming("doc_id", [11, 12, 13])), "docs.csv": as_csv(DOCUMENTS)},
     "another name": {"qa.jsonl": jsonl(naming("gold_document", ["11", "12", "13"])), "docs.jsonl": jsonl(DOCUMENTS)},
     "list": {"qa.json": json.dumps(naming("docs", [["11"], ["12"], ["13"]])).encode(), "d.csv": as_csv(DOCUMENTS)},
@@ -181,23 +169,21 @@ NAMING: dict[str, Files] = {
 @pytest.mark.parametrize("name", NAMING)
 def test_resolves_documents_named_by_questions(name: str) -> None:
     reading = read_all(NAMING[name])
-    assert relevant_texts(reading) == EXPECTED
+    assert written.relevant_texts(reading) == EXPECTED
     assert len(reading.question_set.passages) == len(TITLES)
     assert set(reading.question_set.passages.titles) == set(TITLES.values())
-    assert (gaps(reading), reading.judgement_count) == ({}, 3)
+    assert (written.gaps(reading), reading.judgement_count) == ({}, 3)
 
 
 def test_reads_several_relevant_documents_of_a_question() -> None:
     for given in ("11, 13", "11;13", '["11", "13"]', "11|13"):
         files = {"qa.csv": as_csv(naming("doc_ids", [given, 12, 13])), "docs.csv": as_csv(DOCUMENTS)}
-        assert relevant_texts(read_all(files))["갈매기는 어디에서 사나?"] == [GULL, MOON], given
+        assert written.relevant_texts(read_all(files))["갈매기는 어디에서 사나?"] == [GULL, MOON], given
 
 
 def test_reads_a_graded_document_per_row() -> None:
-    rows = [
-        {"qid": "1", "question": "누가 바다에 사나?", "doc_id": doc, "score": score}
-        for doc, score in ((11, 2), (12, 0), (14, 1))
-    ]
+    row = {"qid": "1", "question": "누가 바다에 사나?"}
+    rows = [row | {"doc_id": doc, "score": score} for doc, score in ((11, 2), (12, 0), (14, 1))]
     (question,) = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)}).question_set.questions
     assert question.grade_of == {"11": 2, "14": 1, "12": 0}
 
@@ -206,7 +192,7 @@ def test_reads_a_graded_document_per_row() -> None:
 def test_gives_named_negatives_grade_zero(negative: int | str) -> None:
     rows = [{**row, "negative_doc_id": negative} for row in naming("doc_id", [11, 12, 13])]
     reading = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)})
-    assert grades(reading) == [{id_: 1, "14": 0} for id_ in ("11", "12", "13")]
+    assert written.grades(reading) == [{id_: 1, "14": 0} for id_ in ("11", "12", "13")]
 
 
 def test_groups_passages_of_a_named_document() -> None:
@@ -230,16 +216,14 @@ def test_groups_passages_of_a_named_document() -> None:
 def test_reports_columns_that_name_no_documents(column: str, values: list[Any]) -> None:
     reading = read_all({"qa.csv": as_csv(naming(column, values)), "docs.csv": as_csv(DOCUMENTS)})
     assert {question.relevant for question in reading.question_set.questions} == {()}
-    assert gaps(reading)["unjudged_questions"]["ids"] == 3
+    assert written.gaps(reading)["unjudged_questions"]["ids"] == 3
     assert any(name.endswith(column) for name in reading.unused_columns)
 
 
 def test_counts_unknown_passage_names() -> None:
     reading = read_all({"qa.csv": as_csv(naming("doc_id", [11, 12, 99])), "docs.csv": as_csv(DOCUMENTS)})
-    assert gaps(reading) == {
-        "unknown_passages": {"rows": 1, "ids": 1, "examples": "99"},
-        "unjudged_questions": {"ids": 1, "examples": "3"},
-    }
+    unknown = {"rows": 1, "ids": 1, "examples": "99"}
+    assert written.gaps(reading) == {"unknown_passages": unknown, "unjudged_questions": {"ids": 1, "examples": "3"}}
 
 
 @pytest.mark.parametrize("judged", ["pid", "docid"])
@@ -248,29 +232,29 @@ def test_selects_the_id_column_that_judgements_use(judged: str) -> None:
     queries = jsonl([{"_id": "q", "text": "누가 항구에 사나?"}])
     qrels = f"query-id\tcorpus-id\tscore\nq\t{judged[0]}0\t1\n".encode()
     reading = read_all({"corpus.jsonl": jsonl(corpus), "queries.jsonl": queries, "qrels.tsv": qrels})
-    assert relevant_texts(reading) == {"누가 항구에 사나?": [GULL]}
+    assert written.relevant_texts(reading) == {"누가 항구에 사나?": [GULL]}
 
 
 def test_reads_the_split_from_qrels_files() -> None:
     header = ["query-id", "corpus-id", "score"]
-    files = beir()
+    files = written.beir()
     del files["scifact/qrels/test.tsv"]
     for name, question in (("train", "q1"), ("dev", "q2"), ("test", "q3")):
-        files[f"scifact/qrels/{name}.tsv"] = lines([header, [question, "d1", 1]])
+        files[f"scifact/qrels/{name}.tsv"] = written.lines([header, [question, "d1", 1]])
     reading = read_all(files)
     assert list(parts(reading).values()) == ["train", "validation", "test"]
-    single = read_all(beir())
+    single = read_all(written.beir())
     assert {*parts(single).values()} == {""}, "test judgements alone divide nothing"
 
 
-@pytest.mark.parametrize("written", ["1.0", "01", "1"])
-def test_matches_ids_written_as_numbers(written: str) -> None:
+@pytest.mark.parametrize("number", ["1.0", "01", "1"])
+def test_matches_ids_written_as_numbers(number: str) -> None:
     corpus = jsonl([{"_id": n, "title": "", "text": text} for n, text in enumerate(TITLES, 1)])
     queries = jsonl([{"_id": n, "text": text} for n, text in enumerate(CONTEXT_BY_QUESTION, 1)])
-    qrels = f"query_id,corpus_id,score\n{written},{written},1.0\n".encode()
+    qrels = f"query_id,corpus_id,score\n{number},{number},1.0\n".encode()
     reading = read_all({"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": qrels})
-    assert relevant_texts(reading)["갈매기는 어디에서 사나?"] == [GULL]
-    assert "unknown_passages" not in gaps(reading)
+    assert written.relevant_texts(reading)["갈매기는 어디에서 사나?"] == [GULL]
+    assert "unknown_passages" not in written.gaps(reading)
 
 
 TOPICS = "".join(f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{text}\n</DOC>\n" for n, text in enumerate(CONTEXT_BY_QUESTION, 1))
@@ -283,14 +267,14 @@ JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
 )
 def test_prefers_judged_ids_over_tags_and_names(documents: str, topics: str) -> None:
     reading = read_all({documents: TAGGED.encode(), topics: TOPICS.encode(), "qrels.txt": JUDGED.encode()})
-    assert relevant_texts(reading) == EXPECTED
+    assert written.relevant_texts(reading) == EXPECTED
 
 
 def test_prefers_judged_ids_over_table_names() -> None:
     documents = jsonl([{"id": f"D-{n}", "text": text} for n, text in enumerate(TITLES, 1)])
     questions = jsonl([{"id": str(n), "text": question} for n, question in enumerate(CONTEXT_BY_QUESTION, 1)])
     reading = read_all({"questions.jsonl": documents, "docs.jsonl": questions, "qrels.txt": JUDGED.encode()})
-    assert relevant_texts(reading) == EXPECTED
+    assert written.relevant_texts(reading) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -307,11 +291,11 @@ def test_prefers_judged_ids_over_table_names() -> None:
     ],
 )
 @pytest.mark.parametrize("others", ["rows", "parts", "collection"])
-def test_reports_unusable_files_and_reads_the_rest(odd: Files, code: ProblemCode, others: str) -> None:
+def test_reports_unusable_files_and_reads_the_rest(odd: written.Files, code: ProblemCode, others: str) -> None:
     all_files = {"rows": {"rows.csv": as_csv(rows_of([0, 1]))}, "parts": SHARDS["SQuAD"], "collection": NAMING["id"]}
     files = all_files[others]
     reading = read_all(files | odd)
-    assert relevant_texts(reading) == relevant_texts(read_all(files))
+    assert written.relevant_texts(reading) == written.relevant_texts(read_all(files))
     (name,) = odd
     matching_gaps = [gap for gap in reading.gaps if gap.code is code]
     assert [gap.details["file"] for gap in matching_gaps] == [name]
@@ -320,7 +304,7 @@ def test_reports_unusable_files_and_reads_the_rest(odd: Files, code: ProblemCode
 
 def test_rejects_reader_predictions() -> None:
     predictions = json.dumps([{"id": "r0", "prediction_text": "항구", "no_answer_probability": 0.1}]).encode()
-    with refuses(ProblemCode.PREDICTIONS, r"predictions\.json holds the answers that a reader predicted"):
+    with written.refuses(ProblemCode.PREDICTIONS, r"predictions\.json holds the answers that a reader predicted"):
         read(predictions, "predictions.json")
 
 
@@ -329,9 +313,9 @@ def test_joins_part_folders_into_a_collection() -> None:
     for number, part in enumerate(("train", "dev")):
         files[f"{part}/questions.csv"] = as_csv(naming("doc_id", [11, 12, 13])[number : number + 1])
         files[f"{part}/documents.csv"] = as_csv(DOCUMENTS[number : number + 1])
-    reading = read(zipped(files), "set.zip")
+    reading = read(written.zipped(files), "set.zip")
     assert parts(reading) == dict(zip(CONTEXT_BY_QUESTION, ("train", "validation"), strict=False))
-    assert relevant_texts(reading) == dict(list(EXPECTED.items())[:2])
+    assert written.relevant_texts(reading) == dict(list(EXPECTED.items())[:2])
 
 
 def test_every_column_is_used_or_reported() -> None:
@@ -345,10 +329,9 @@ def test_every_column_is_used_or_reported() -> None:
 
 
 def test_rejects_faq_files_with_a_flag_to_search_answers() -> None:
-    files = {
-        "바다.csv": as_csv([{"질문": "갈매기는?", "답변": GULL}]),
-        "강.csv": as_csv([{"질문": "비버는?", "답변": BEAVER}]),
-    }
-    with refuses(ProblemCode.ANSWERS_ALONE) as error:
-        read(zipped(files), "faq.zip")
+    sea = {"질문": "갈매기는?", "답변": GULL}
+    river = {"질문": "비버는?", "답변": BEAVER}
+    files = {"바다.csv": as_csv([sea]), "강.csv": as_csv([river])}
+    with written.refuses(ProblemCode.ANSWERS_ALONE) as error:
+        read(written.zipped(files), "faq.zip")
     assert error.value.problem.details["flags"] == "--columns context=답변"

@@ -221,9 +221,7 @@ def test_reads_answers_by_question_id(questions: str, kind: str) -> None:
 
 
 SENTENCES = by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS])
-CANDIDATES = by_id(
-    "q", [[{"text": answer, "probability": 0.9}, {"text": "?", "probability": 0.1}] for answer in ANSWERS]
-)
+CANDIDATES = by_id("q", [[{"text": text, "probability": 0.9}, {"text": "?", "probability": 0.1}] for text in ANSWERS])
 
 
 @pytest.mark.parametrize("questions", QUESTION_FILES)

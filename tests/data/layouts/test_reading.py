@@ -14,32 +14,8 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file, read_files, read_files_in_subprocess
 from mrc_workbench.data.records import Question
 from mrc_workbench.data.store import find, load, save_question_set
-from tests.data.layouts.written import (
-    JUDGED,
-    LAYOUTS,
-    PASSAGES,
-    QUESTIONS,
-    RELEVANT,
-    autorag,
-    beir,
-    files_in,
-    gaps,
-    jsonl,
-    lines,
-    llama_index,
-    miracl,
-    mr_tydi,
-    mteb,
-    named,
-    parquet,
-    quepid,
-    ragas,
-    read_all,
-    trec_sgml,
-    triples,
-    write_all,
-    zipped,
-)
+from tests.data.layouts import written
+from tests.data.layouts.written import jsonl, read_all
 
 UNTITLED = ("trec_lines", "ms_marco", "autorag", "llama_index", "ragas", "triples")
 OWN_IDS = ("ragas", "triples")
@@ -63,24 +39,26 @@ def problems(reading: QuestionSetReading) -> list[tuple[str, int | None, str]]:
     ],
 )
 def test_reads_passages_questions_and_judgements(name: str, layout: Layout) -> None:
-    reading = read_all(LAYOUTS[name]())
+    reading = read_all(written.LAYOUTS[name]())
     has_titles = name not in UNTITLED
-    passages = [Passage(id_, text, title if has_titles else "") for id_, (title, text) in PASSAGES.items()]
+    passages = [Passage(id_, text, title if has_titles else "") for id_, (title, text) in written.PASSAGES.items()]
     assert list(reading.question_set.passages) == sorted(passages, key=lambda passage: passage.id)
-    questions = [Question.from_grades(id_, text, JUDGED.get(id_, {})) for id_, text in QUESTIONS.items()]
+    questions = [
+        Question.from_grades(id_, text, written.JUDGED.get(id_, {})) for id_, text in written.QUESTIONS.items()
+    ]
     assert list(reading.question_set.questions) == questions
     assert (reading.layout, reading.problems, reading.judgement_count) == (layout, (), 5)
-    assert gaps(reading) == {"unjudged_questions": {"ids": 1, "examples": "q3"}}
+    assert written.gaps(reading) == {"unjudged_questions": {"ids": 1, "examples": "q3"}}
     assert {file.role.value for file in reading.files} == {"passages", "questions", "judgements"}
     assert reading.row_count == sum(file.row_count for file in reading.files) == 13
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", written.LAYOUTS)
 def test_file_order_and_zip_do_not_change_the_set(name: str) -> None:
-    files = LAYOUTS[name]()
+    files = written.LAYOUTS[name]()
     expected = read_all(files)
     reversed_reading = read_all(dict(reversed(files.items())))
-    packed = read(zipped(files), "set.zip")
+    packed = read(written.zipped(files), "set.zip")
     for reading in (reversed_reading, packed):
         assert {*reading.question_set.passages} == {*expected.question_set.passages}
         assert reading.question_set.questions == expected.question_set.questions
@@ -88,19 +66,19 @@ def test_file_order_and_zip_do_not_change_the_set(name: str) -> None:
     assert packed.question_set.name == "set"
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", written.LAYOUTS)
 def test_subprocess_and_store_return_the_same_set(name: str) -> None:
-    files = files_in(LAYOUTS[name]())
+    files = written.files_in(written.LAYOUTS[name]())
     expected = read_files(files)
     assert read_files_in_subprocess(files) == expected
     assert load(save_question_set(expected.question_set).key) == expected.question_set
 
 
 def test_reads_a_folder_and_names_the_set_after_it(tmp_path: Path) -> None:
-    write_all(tmp_path, beir() | {"scifact/README.md": b"# scifact", "scifact/.hidden": b"x"})
+    written.write_all(tmp_path, written.beir() | {"scifact/README.md": b"# scifact", "scifact/.hidden": b"x"})
     reading = read_file(tmp_path / "scifact")
     assert reading.question_set.name == "scifact"
-    assert reading.question_set == read(zipped(beir()), "scifact.zip").question_set
+    assert reading.question_set == read(written.zipped(written.beir()), "scifact.zip").question_set
     assert find(str(tmp_path / "scifact")) == reading.question_set
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="contains no data file"):
@@ -108,15 +86,15 @@ def test_reads_a_folder_and_names_the_set_after_it(tmp_path: Path) -> None:
 
 
 def test_reports_unusable_rows_with_file_and_row() -> None:
-    files = beir()
+    files = written.beir()
     cells = [("d1", "", "하나"), ("", "", "둘"), ("d1", "", "셋"), ("d4", "", " "), ("d5", "제목뿐", "")]
     cells += [("d6", "", ["여섯"]), ("d7", "", "하나")]
     queries = [("q1", "무엇?"), ("q2", ""), ("q1", "왜?"), ("q1", "무엇?")]
-    files["scifact/corpus.jsonl"] = jsonl(named("_id title text", cells)) + b'{"_id": "d8", "te\n'
-    files["scifact/queries.jsonl"] = jsonl(named("_id text", queries))
+    files["scifact/corpus.jsonl"] = jsonl(written.named("_id title text", cells)) + b'{"_id": "d8", "te\n'
+    files["scifact/queries.jsonl"] = jsonl(written.named("_id text", queries))
     judged = [["q1", "d1", "1"], ["q1", "d5", "0.5"], ["q1", "d1", "2"], ["q1", "d5", "x"], ["q1", "d7", "3"]]
     judged += [["q1", "d5", ""], ["q1", "d5", "1001"], ["", "d5", "1"], ["q1", "d5", "-2"], ["q1"]]
-    files["scifact/qrels/test.tsv"] = lines([["query-id", "corpus-id", "score"], *judged])
+    files["scifact/qrels/test.tsv"] = written.lines([["query-id", "corpus-id", "score"], *judged])
     reading = read_all(files)
     corpus_name, queries_name, qrels_name = files
     assert problems(reading) == [
@@ -148,11 +126,11 @@ def test_reports_unusable_rows_with_file_and_row() -> None:
 
 
 def test_counts_unknown_ids_with_examples() -> None:
-    files = beir()
+    files = written.beir()
     judged = [["q1", f"x{number}", 1] for number in range(5)] + [["q9", "d1", 1], ["q9", "d2", 1], ["q1", "d1", 1]]
-    files["scifact/qrels/test.tsv"] = lines([["query-id", "corpus-id", "score"], *judged])
+    files["scifact/qrels/test.tsv"] = written.lines([["query-id", "corpus-id", "score"], *judged])
     reading = read_all(files)
-    assert gaps(reading) == {
+    assert written.gaps(reading) == {
         "unknown_passages": {"rows": 5, "ids": 5, "examples": "x0, x1, x2"},
         "unknown_questions": {"rows": 2, "ids": 1, "examples": "q9"},
         "unjudged_questions": {"ids": 2, "examples": "q2, q3"},
@@ -161,7 +139,7 @@ def test_counts_unknown_ids_with_examples() -> None:
 
 
 def test_reads_groups_of_autorag() -> None:
-    first, second = read_all(autorag()).question_set.questions
+    first, second = read_all(written.autorag()).question_set.questions
     assert first.groups == (("d1", "d3"), ("d2",))
     assert (first.relevant, first.answers) == (("d1", "d3", "d2"), ("장영실",))
     assert (second.groups, second.relevant) == ((), ("d5",)), "one passage in one group is a plain judgement"
@@ -182,38 +160,34 @@ def test_reads_groups_of_autorag() -> None:
         (None, (), ()),
     ],
 )
-def test_reads_nested_id_lists_as_groups(
-    given: object, groups: tuple[tuple[str, ...], ...], relevant: tuple[str, ...]
-) -> None:
-    qa = jsonl(named("qid query retrieval_gt", [("1", "무엇?", given), ("2", "왜?", [])]))
-    reading = read_all({"qa.jsonl": qa, "corpus.parquet": autorag()["corpus.parquet"]})
+def test_reads_nested_id_lists_as_groups(given: object, groups: object, relevant: tuple[str, ...]) -> None:
+    qa = jsonl(written.named("qid query retrieval_gt", [("1", "무엇?", given), ("2", "왜?", [])]))
+    reading = read_all({"qa.jsonl": qa, "corpus.parquet": written.autorag()["corpus.parquet"]})
     assert (reading.question_set.questions[0].groups, reading.question_set.questions[0].relevant) == (groups, relevant)
     expected = {"rows": 2, "ids": 1, "examples": "x"} if relevant == ("d1",) and isinstance(given, list) else None
-    assert gaps(reading).get("unknown_passages") == expected
+    assert written.gaps(reading).get("unknown_passages") == expected
 
 
 def test_reads_llama_index_responses_as_answers() -> None:
-    reading = read_all(llama_index())
+    reading = read_all(written.llama_index())
     assert [question.answers for question in reading.question_set.questions] == [("장영실",), (), ()]
-    assert [question.relevant for question in reading.question_set.questions] == list(RELEVANT.values())
+    assert [question.relevant for question in reading.question_set.questions] == list(written.RELEVANT.values())
     assert reading.layout is Layout.LLAMA_INDEX
 
 
 def test_reports_duplicate_keys() -> None:
-    content = (
-        '{"queries": {"a": "무엇?", "a": "왜?"}, "corpus": {"d": "하나", "d": "둘"}, "relevant_docs": {"a": ["d"]}}'
-    )
-    reading = read(content.encode(), "set.json")
+    text = '{"queries": {"a": "무엇?", "a": "왜?"}, "corpus": {"d": "하나", "d": "둘"}, "relevant_docs": {"a": ["d"]}}'
+    reading = read(text.encode(), "set.json")
     assert [code for _, _, code in problems(reading)] == ["duplicate_passage", "duplicate_id"]
     assert reading.question_set.questions == (Question("a", "무엇?", relevant=("d",)),)
 
 
 def test_reads_ragas_contexts_as_passages() -> None:
-    reading = read_all(ragas())
+    reading = read_all(written.ragas())
     assert len(reading.question_set.passages) == 4
     texts = {item.id: item.text for item in reading.question_set.passages}
-    for question, expected in zip(reading.question_set.questions, RELEVANT.values(), strict=True):
-        assert tuple(texts[id_] for id_ in question.relevant) == tuple(PASSAGES[id_][1] for id_ in expected)
+    for question, expected in zip(reading.question_set.questions, written.RELEVANT.values(), strict=True):
+        assert tuple(texts[id_] for id_ in question.relevant) == tuple(written.PASSAGES[id_][1] for id_ in expected)
         assert question.answers == (f"{question.id}의 답",)
     assert [item.kind for item in reading.question_set.questions] == ["multi_hop", "single_hop", "single_hop"]
 
@@ -225,7 +199,7 @@ def test_reads_ragas_contexts_from_csv() -> None:
 
 
 def test_gives_mr_tydi_negatives_grade_zero() -> None:
-    first, second, third = read_all(mr_tydi()).question_set.questions
+    first, second, third = read_all(written.mr_tydi()).question_set.questions
     assert first.grade_of == {"d1": 1, "d3": 1, "d4": 0}
     assert (second.relevant, second.grades, third.relevant) == (("d5", "d2"), (), ())
 
@@ -239,16 +213,16 @@ def test_reports_passage_ids_with_two_texts() -> None:
 
 
 def test_reads_questions_from_quepid_ratings() -> None:
-    reading = read_all(quepid())
+    reading = read_all(written.quepid())
     assert [(question.text, question.grade_of) for question in reading.question_set.questions] == [
-        (QUESTIONS[id_], held) for id_, held in JUDGED.items()
+        (written.QUESTIONS[id_], held) for id_, held in written.JUDGED.items()
     ]
     assert reading.layout is Layout.QUEPID
 
 
 def test_reads_triples_as_questions_with_positive_and_negative() -> None:
-    first, second = read_all(triples()).question_set.questions
-    assert (first.text, first.grade_of) == (QUESTIONS["q1"], {"p1": 1, "p4": 1, "p2": 0, "p5": 0})
+    first, second = read_all(written.triples()).question_set.questions
+    assert (first.text, first.grade_of) == (written.QUESTIONS["q1"], {"p1": 1, "p4": 1, "p2": 0, "p5": 0})
     assert second.grade_of == {"p3": 1, "p1": 0}
 
 
@@ -264,56 +238,57 @@ def test_reads_numeric_ids() -> None:
     texts = ["가 나 다 라", "마 바 사 아"]
     corpus, queries = (pd.DataFrame({"id": [1, 2], "text": held}) for held in (texts, ["가?", "나?"]))
     judged = pd.DataFrame({"query-id": [1, 2], "corpus-id": [2, 1], "score": [1.0, 2.0]})
-    reading = read_all({"x.parquet": parquet(queries), "y.parquet": parquet(corpus), "z.parquet": parquet(judged)})
+    tables = {"x.parquet": queries, "y.parquet": corpus, "z.parquet": judged}
+    reading = read_all({name: written.parquet(table) for name, table in tables.items()})
     assert [question.grade_of for question in reading.question_set.questions] == [{"2": 1}, {"1": 2}]
     assert list(reading.question_set.passages.texts) == texts, "told by their length"
 
 
 def test_rejects_several_collections_by_name() -> None:
-    both = mteb() | {name.replace("ko-", "ja-"): content for name, content in mteb().items()}
+    both = written.mteb() | {name.replace("ko-", "ja-"): content for name, content in written.mteb().items()}
     with pytest.raises(DataError, match="There are several collections here: ja, ko"):
         read_all(both)
-    two = beir() | {name.replace("scifact", "nfcorpus"): content for name, content in beir().items()}
+    two = written.beir() | {name.replace("scifact", "nfcorpus"): content for name, content in written.beir().items()}
     with pytest.raises(DataError, match="nfcorpus, scifact"):
         read_all(two)
-    assert read_all(miracl()).layout is Layout.MIRACL, "topics and documents may lie in folders of their own"
+    assert read_all(written.miracl()).layout is Layout.MIRACL, "topics and documents may lie in folders of their own"
 
 
 def test_rejects_files_without_passages() -> None:
-    files = trec_sgml()
+    files = written.trec_sgml()
     del files["docs.trectext"]
     with pytest.raises(DataError, match=r"No passage file among these \(topics.txt, qrels.txt\)"):
         read_all(files)
 
 
 def test_merges_rows_into_a_collection() -> None:
-    rows = f"질문,지문\n무엇?,새로운 지문\n어디?,{PASSAGES['d4'][1]}\n"
-    reading = read_all(beir() | {"scifact/rows.csv": rows.encode()})
-    assert len(reading.question_set.passages) == len(PASSAGES) + 1
+    rows = f"질문,지문\n무엇?,새로운 지문\n어디?,{written.PASSAGES['d4'][1]}\n"
+    reading = read_all(written.beir() | {"scifact/rows.csv": rows.encode()})
+    assert len(reading.question_set.passages) == len(written.PASSAGES) + 1
     relevant = {question.text: question.relevant for question in reading.question_set.questions}
     assert relevant["어디?"] == ("d4",), "a text that the corpus has keeps its id"
-    assert relevant.keys() == {*QUESTIONS.values(), "무엇?", "어디?"}
+    assert relevant.keys() == {*written.QUESTIONS.values(), "무엇?", "어디?"}
 
 
 def test_reads_a_zipped_table_like_the_table() -> None:
     content = "질문,지문\n무엇?,하나\n".encode()
-    reading = read(zipped({"rows.csv": content}), "mine.zip")
+    reading = read(written.zipped({"rows.csv": content}), "mine.zip")
     assert (reading.layout, reading.question_set.name) == (None, "mine")
     assert reading.question_set.fingerprint == read(content, "x").question_set.fingerprint
 
 
 def test_reports_a_broken_file_and_reads_the_rest() -> None:
-    reading = read_all(mteb() | {"ko-corpus/corpus-00001-of-00002.parquet": b"PAR1 damaged"})
+    reading = read_all(written.mteb() | {"ko-corpus/corpus-00001-of-00002.parquet": b"PAR1 damaged"})
     assert list(reading.question_set.passages.ids) == ["d1", "d2"]
     (broken,) = [gap for gap in reading.gaps if gap.code is ProblemCode.BROKEN_PARQUET]
     assert broken.message.startswith("ko-corpus/corpus-00001-of-00002.parquet: The Parquet file cannot be read")
-    assert gaps(reading)["unknown_passages"]["examples"] == "d3, d4, d5"
+    assert written.gaps(reading)["unknown_passages"]["examples"] == "d3, d4, d5"
 
 
 def test_rejects_with_the_broken_file_if_no_other_has_passages() -> None:
-    broken = {name: b"PAR1 damaged" for name in mteb() if "corpus" in name}
+    broken = {name: b"PAR1 damaged" for name in written.mteb() if "corpus" in name}
     with pytest.raises(DataError, match=r"^ko-corpus/corpus-00000-of-00002\.parquet: The Parquet file cannot be read"):
-        read_all(mteb() | broken)
+        read_all(written.mteb() | broken)
 
 
 @pytest.mark.slow
@@ -330,7 +305,7 @@ def test_reads_or_reports_every_row(
     content = {
         "corpus.jsonl": jsonl([{"_id": id_, "title": "", "text": text} for id_, text in passages.items()]),
         "queries.jsonl": jsonl([{"_id": id_, "text": text} for id_, text in questions.items()]),
-        "qrels.tsv": lines([["query-id", "corpus-id", "score"], *map(list, judged)]),
+        "qrels.tsv": written.lines([["query-id", "corpus-id", "score"], *map(list, judged)]),
     }
     try:
         reading = read_all({name: held for name, held in content.items() if held.strip()})

@@ -7,34 +7,19 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.layouts.references import (
-    NameKind,
-    NumberIds,
-    PassageNames,
-    canonical_id,
-    named_passages,
-    parse_part,
-    part_from_path,
-    published_parts,
-)
+from mrc_workbench.data.layouts import references
+from mrc_workbench.data.layouts.references import NameKind
 from mrc_workbench.data.questions.read import read
 from tests.data.layouts.written import grades, jsonl, read_all, relevant, relevant_texts
 
-IDS = {
-    "2023/휴가 규정.txt": 0,
-    "2024/휴가 규정.txt": 1,
-    "수당.txt#연차": 2,
-    "수당.txt#야근": 3,
-    "007.md": 4,
-    "출장.txt": 5,
-    "출장.pdf": 6,
-}
+FILES = ("2023/휴가 규정.txt", "2024/휴가 규정.txt", "수당.txt#연차", "수당.txt#야근", "007.md", "출장.txt", "출장.pdf")
+IDS = {name: index for index, name in enumerate(FILES)}
 TITLES = ("", "", "수당", "수당", "출장 안내")
 
 
 def find_names(cell: object, kind: NameKind, ids: dict[str, int] | None = None) -> list[tuple[str, Sequence[int]]]:
-    passages = PassageNames(IDS if ids is None else ids, lambda: TITLES)
-    return [(name, [*positions]) for name, positions in named_passages(cell, kind, passages)]
+    passages = references.PassageNames(IDS if ids is None else ids, lambda: TITLES)
+    return [(name, [*positions]) for name, positions in references.named_passages(cell, kind, passages)]
 
 
 @pytest.mark.parametrize(
@@ -100,20 +85,20 @@ def test_splits_at_ambiguous_separators_only_between_known_names() -> None:
     ],
 )
 def test_finds_the_id_with_the_same_number(ids: list[str], name: str, expected: str | None) -> None:
-    assert NumberIds(lambda: ids).find(name) == expected
+    assert references.NumberIds(lambda: ids).find(name) == expected
 
 
 def test_finds_ids_added_later() -> None:
     ids = ["1"]
-    numbers = NumberIds(lambda: ids)
+    numbers = references.NumberIds(lambda: ids)
     assert numbers.find("2.0") is None
     ids.append("2")
     assert numbers.find("2.0") == "2"
 
 
 def test_canonical_ids_are_equal_for_equal_numbers() -> None:
-    assert {canonical_id(id_) for id_ in ("7", "07", "7.0", "7.00")} == {"7"}
-    assert canonical_id("7a") == "7a"
+    assert {references.canonical_id(id_) for id_ in ("7", "07", "7.0", "7.00")} == {"7"}
+    assert references.canonical_id("7a") == "7a"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +129,7 @@ def test_canonical_ids_are_equal_for_equal_numbers() -> None:
     ],
 )
 def test_reads_the_part_from_paths(path: str, part: str) -> None:
-    assert part_from_path(path) == part
+    assert references.part_from_path(path) == part
 
 
 @pytest.mark.parametrize(
@@ -166,13 +151,13 @@ def test_reads_the_part_from_paths(path: str, part: str) -> None:
     ],
 )
 def test_reads_the_part_from_cells(cell: object, part: str) -> None:
-    assert parse_part(cell) == part
+    assert references.parse_part(cell) == part
 
 
 def test_ignores_a_single_published_part() -> None:
-    assert published_parts(["qrels/test.tsv", "queries.jsonl"]) == {}
+    assert references.published_parts(["qrels/test.tsv", "queries.jsonl"]) == {}
     parts = {"train.json": "train", "dev.json": "validation"}
-    assert published_parts(["train.json", "dev.json", "notes.json"]) == parts
+    assert references.published_parts(["train.json", "dev.json", "notes.json"]) == parts
 
 
 QUESTIONS = ("두루미는 어디로 날아오나?", "수달은 무엇을 먹나?")
@@ -233,20 +218,17 @@ def test_resolves_passages_by_title_across_files() -> None:
     [({"q0": {"d0": 1, "d1": 0}, "q1": {"d1": 2}}, [{"d0": 1, "d1": 0}, {"d1": 2}]), ({"q0": ["d0"]}, [{"d0": 1}, {}])],
 )
 def test_reads_judgements_by_question_id(judged: Any, expected: list[dict[str, int]]) -> None:
-    files = {
-        "corpus.json": json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode(),
-        "queries.jsonl": jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
-        "qrels.json": json.dumps(judged).encode(),
-    }
+    corpus = json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode()
+    queries = jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS])
+    files = {"corpus.json": corpus, "queries.jsonl": queries, "qrels.json": json.dumps(judged).encode()}
     assert grades(read_all(files)) == expected
 
 
 def test_ignores_run_scores_as_judgements() -> None:
-    files = {
-        "corpus.jsonl": jsonl([{"_id": f"d{row}", "text": TEXTS[row]} for row in ROWS]),
-        "queries.jsonl": jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
-        "relevance.json": json.dumps({"q0": {"d0": 12.5}}).encode(),
-    }
+    corpus = jsonl([{"_id": f"d{row}", "text": TEXTS[row]} for row in ROWS])
+    queries = jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS])
+    relevance = json.dumps({"q0": {"d0": 12.5}}).encode()
+    files = {"corpus.jsonl": corpus, "queries.jsonl": queries, "relevance.json": relevance}
     assert relevant(read_all(files)) == [(), ()]
 
 

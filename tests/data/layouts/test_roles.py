@@ -6,15 +6,9 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.formats.columns import QuestionColumns
+from mrc_workbench.data.layouts import roles
 from mrc_workbench.data.layouts.cells import parse_mark
 from mrc_workbench.data.layouts.questions import unread_label_problems
-from mrc_workbench.data.layouts.roles import (
-    assign_columns,
-    candidate_columns,
-    holds_texts,
-    missing_passages_error,
-    sibling_columns,
-)
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import read
 from tests.data.layouts.written import refuses
@@ -28,7 +22,7 @@ def rows_of(**columns: list[object]) -> list[Row]:
 
 
 def assign(rows: list[Row], **selected_columns: str) -> QuestionColumns:
-    return assign_columns(tuple(rows[0]), rows, selected_columns)
+    return roles.assign_columns(tuple(rows[0]), rows, selected_columns)
 
 
 PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
@@ -78,7 +72,7 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
     ],
 )
 def test_assigns_roles_by_names(names: tuple[str, ...], expected: QuestionColumns) -> None:
-    assert assign_columns(names, []) == expected
+    assert roles.assign_columns(names, []) == expected
 
 
 @pytest.mark.parametrize(
@@ -139,14 +133,9 @@ def test_leaves_labels_that_are_no_grades_unused(cells: list[object]) -> None:
 
 
 def test_distinguishes_question_passage_and_document_ids() -> None:
-    rows = rows_of(
-        QuestionID=["q1", "q1", "q2"],
-        Question=["a?", "a?", "b?"],
-        DocumentID=["d1", "d1", "d1"],
-        SentenceID=["d1-0", "d1-1", "d1-2"],
-        Sentence=["x", "y", "z"],
-        Label=["0", "1", "1"],
-    )
+    questions = {"QuestionID": ["q1", "q1", "q2"], "Question": ["a?", "a?", "b?"]}
+    passages = {"DocumentID": ["d1", "d1", "d1"], "SentenceID": ["d1-0", "d1-1", "d1-2"], "Sentence": ["x", "y", "z"]}
+    rows = rows_of(**questions, **passages, Label=["0", "1", "1"])
     expected = QuestionColumns("Question", "Sentence", id="QuestionID", label="Label", passage_id="SentenceID")
     assert assign(rows) == expected
 
@@ -182,15 +171,15 @@ def test_detects_published_parts_by_values() -> None:
 
 def test_finds_sibling_columns() -> None:
     names = ("query", "negative_1", "negative_2", "hard_negative", "positive")
-    assert sibling_columns("negatives", "negative_1", names) == ("negative_1", "negative_2", "hard_negative")
-    assert sibling_columns("negatives", "query", names) == ("query",)
+    assert roles.sibling_columns("negatives", "negative_1", names) == ("negative_1", "negative_2", "hard_negative")
+    assert roles.sibling_columns("negatives", "query", names) == ("query",)
 
 
 def test_ignores_system_output_beside_reference_answers() -> None:
     rows = rows_of(question=["a?"], answer=["x"], contexts=[["c d", "e f"]], ground_truth=["y"])
     columns = assign(rows)
     assert (columns.answers, columns.context) == ("ground_truth", None)
-    error = missing_passages_error(columns, tuple(rows[0]), rows)
+    error = roles.missing_passages_error(columns, tuple(rows[0]), rows)
     assert (error.problem.code, error.problem.details["columns"]) == (ProblemCode.EVALUATION_OUTPUT, "contexts")
 
 
@@ -202,21 +191,21 @@ def test_keeps_roles_selected_by_the_user() -> None:
 def test_rejects_a_faq_with_the_flag_that_reads_it() -> None:
     rows = rows_of(질문=["가?", "나?"], 답변=["하나 둘", "셋 넷"])
     columns = assign(rows)
-    error = missing_passages_error(columns, tuple(rows[0]), rows)
+    error = roles.missing_passages_error(columns, tuple(rows[0]), rows)
     assert error.problem.code is ProblemCode.ANSWERS_ALONE
     assert "--columns context=답변" in str(error)
-    assert candidate_columns(columns, tuple(rows[0]), rows) == (QuestionColumns("질문", "답변"),)
+    assert roles.candidate_columns(columns, tuple(rows[0]), rows) == (QuestionColumns("질문", "답변"),)
 
 
 def test_quotes_names_with_spaces_in_flags() -> None:
     rows = rows_of(**{"가 나": ["하나 둘"], "다 라": ["셋 넷"]})
-    error = missing_passages_error(assign(rows), tuple(rows[0]), rows)
+    error = roles.missing_passages_error(assign(rows), tuple(rows[0]), rows)
     assert "--columns 'context=가 나' / --columns 'context=다 라'" in str(error)
 
 
 def test_requests_the_documents_that_a_table_names() -> None:
     rows = rows_of(question=["가?"], answer=["나"], document=["birds.md"])
-    error = missing_passages_error(assign(rows), tuple(rows[0]), rows)
+    error = roles.missing_passages_error(assign(rows), tuple(rows[0]), rows)
     assert error.problem.code is ProblemCode.DOCUMENTS_BY_NAME
     assert "The column document names files" in str(error)
 
@@ -262,7 +251,7 @@ def test_reports_a_label_without_grades(rows: int, is_reported: bool) -> None:
 
 def test_ignores_empty_objects_when_detecting_texts() -> None:
     pages: list[object] = [{"wiki_context": ["Cranes fly south."]}, {"wiki_context": []}, {"wiki_context": []}]
-    assert holds_texts("pages", rows_of(pages=pages))
+    assert roles.holds_texts("pages", rows_of(pages=pages))
 
 
 def test_does_not_read_objects_without_text_as_passages() -> None:

@@ -75,12 +75,9 @@ def test_reports_every_column_of_a_public_layout(name: str, used: set[str], unus
 
 
 def test_joins_lists_with_the_same_role() -> None:
-    rows = _rows(
-        lambda row: {
-            "entity_pages": {"title": [TITLES[row]], "wiki_context": [TEXTS[row]]},
-            "search_results": {"title": ["검색"], "search_context": [f"{TEXTS[row]} 더 있다."]},
-        }
-    )
+    pages = [{"title": [TITLES[row]], "wiki_context": [TEXTS[row]]} for row in ROWS]
+    results = [{"title": ["검색"], "search_context": [f"{TEXTS[row]} 더 있다."]} for row in ROWS]
+    rows = _rows(lambda row: {"entity_pages": pages[row], "search_results": results[row]})
     assert [*map(len, grades(read_json(rows)))] == [2, 2, 2]
 
 

@@ -176,11 +176,8 @@ def trec_xml() -> Files:
         f"<script>var a = 1;</script></head>\n<body>{text}</body></html>\n</DOC>\n"
         for id_, (title, text) in PASSAGES.items()
     )
-    return {
-        "topics.xml": f'<?xml version="1.0"?>\n<topics task="covid">\n{topics}</topics>\n'.encode(),
-        "docs.trecweb": documents.encode(),
-        "qrels-3": lines(rows(), " "),
-    }
+    xml = f'<?xml version="1.0"?>\n<topics task="covid">\n{topics}</topics>\n'
+    return {"topics.xml": xml.encode(), "docs.trecweb": documents.encode(), "qrels-3": lines(rows(), " ")}
 
 
 def trec_lines() -> Files:
@@ -188,11 +185,8 @@ def trec_lines() -> Files:
 
 
 def ms_marco() -> Files:
-    return {
-        "collection.tsv": lines(row.values() for row in corpus("id text")),
-        "queries.dev.tsv": lines(QUESTIONS.items()),
-        "qrels.dev.tsv": lines(rows(0)),
-    }
+    collection = lines(row.values() for row in corpus("id text"))
+    return {"collection.tsv": collection, "queries.dev.tsv": lines(QUESTIONS.items()), "qrels.dev.tsv": lines(rows(0))}
 
 
 def miracl() -> Files:
@@ -222,30 +216,20 @@ def autorag() -> Files:
 
 
 def llama_index() -> Files:
-    content = {
-        "queries": QUESTIONS,
-        "corpus": {id_: text for id_, (_, text) in PASSAGES.items()},
-        "relevant_docs": {id_: list(RELEVANT[id_]) for id_ in JUDGED},
-        "responses": {"q1": "장영실"},
-        "mode": "text",
-    }
+    texts = {id_: text for id_, (_, text) in PASSAGES.items()}
+    relevant = {id_: list(RELEVANT[id_]) for id_ in JUDGED}
+    content = {"queries": QUESTIONS, "corpus": texts, "relevant_docs": relevant}
+    content |= {"responses": {"q1": "장영실"}, "mode": "text"}
     return {"dataset.json": json.dumps(content, ensure_ascii=False, indent=1).encode()}
 
 
 def ragas() -> Files:
-    return {
-        "testset.jsonl": jsonl(
-            [
-                {
-                    "user_input": text,
-                    "reference_contexts": [PASSAGES[passage][1] for passage in RELEVANT[id_]],
-                    "reference": f"{id_}의 답",
-                    "synthesizer_name": "multi_hop" if id_ == "q1" else "single_hop",
-                }
-                for id_, text in QUESTIONS.items()
-            ]
-        )
-    }
+    entries = []
+    for id_, text in QUESTIONS.items():
+        contexts = [PASSAGES[passage][1] for passage in RELEVANT[id_]]
+        entry = {"user_input": text, "reference_contexts": contexts, "reference": f"{id_}의 답"}
+        entries.append(entry | {"synthesizer_name": "multi_hop" if id_ == "q1" else "single_hop"})
+    return {"testset.jsonl": jsonl(entries)}
 
 
 def quepid() -> Files:

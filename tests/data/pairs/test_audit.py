@@ -7,26 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.pairs import (
-    Label,
-    PairKind,
-    PairSet,
-    audit_pairs,
-    evaluation_part,
-    number_sentences,
-    row_groups,
-    split_pairs,
-)
+from mrc_workbench.data import pairs as module
+from mrc_workbench.data.pairs import PairKind, PairSet, audit_pairs, split_pairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 
-SCORED = PairSet.from_columns(
-    "짝",
-    PairKind.SCORED,
-    [["가", "나", "나", "라라", "가", "마"], ["나", "가", "다", "라라", "나", "바"]],
-    [5, 4, 0, 5, 5, 2.4],
-    published=[0, 0, 0, 1, 2, 2],
-    scale=(0, 5),
-)
+SENTENCES = [["가", "나", "나", "라라", "가", "마"], ["나", "가", "다", "라라", "나", "바"]]
+SCORES = [5, 4, 0, 5, 5, 2.4]
+SCORED = PairSet.from_columns("짝", PairKind.SCORED, SENTENCES, SCORES, published=[0, 0, 0, 1, 2, 2], scale=(0, 5))
 
 
 def test_counts_rows_sentences_and_scores() -> None:
@@ -46,7 +33,7 @@ def test_counts_repeated_and_disputed_pairs() -> None:
     ordered = PairSet.from_columns("짝", PairKind.LABELLED, SCORED.texts, [0, 1, 2, 0, 0, 1])
     result = audit_pairs(ordered)
     assert (result.repeated.tolist(), result.disputed_count) == ([4], 0)
-    assert result.labels == {Label.ENTAILMENT: 3, Label.NEUTRAL: 2, Label.CONTRADICTION: 1}
+    assert result.labels == {module.Label.ENTAILMENT: 3, module.Label.NEUTRAL: 2, module.Label.CONTRADICTION: 1}
     assert len(result.score_counts) == 0
 
 
@@ -71,9 +58,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from("가나다라마"), st.sampled_from("
 @pytest.mark.slow
 @given(first=PAIRS, second=PAIRS, kind=st.sampled_from([PairKind.PARALLEL, PairKind.SCORED]))
 @settings(max_examples=200, deadline=None)
-def test_leaks_match_set_operations(
-    first: list[tuple[str, str]], second: list[tuple[str, str]], kind: PairKind
-) -> None:
+def test_leaks_match_set_overlaps(first: list[tuple[str, str]], second: list[tuple[str, str]], kind: PairKind) -> None:
     values = [0] * len(first + second) if kind is PairKind.SCORED else []
     columns = [[row[column] for row in first + second] for column in range(2)]
     pairs = PairSet.from_columns("짝", kind, columns, values, scale=(0, 5))
@@ -104,9 +89,8 @@ def sentences(pairs: PairSet, rows: np.ndarray) -> set[str]:
 
 
 def test_groups_rows_that_share_sentences_transitively() -> None:
-    groups = row_groups(
-        number_sentences(pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")]))[0]
-    )
+    pairs = pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")])
+    groups = module.row_groups(module.number_sentences(pairs)[0])
     assert groups.tolist() == [0, 1, 0, 0, 1]
 
 
@@ -142,7 +126,7 @@ def test_samples_missing_parts_from_training_rows(given: int, missing: Part) -> 
 def test_never_samples_from_published_test_rows(given: int) -> None:
     rows_by_part = split_pairs(pairs_of(disjoint_rows(50), [given] * 50))
     assert [len(rows_by_part[part]) for part in PARTS] == [50 * (index == given) for index in range(3)]
-    assert evaluation_part(rows_by_part) is PARTS[given]
+    assert module.evaluation_part(rows_by_part) is PARTS[given]
 
 
 def test_uses_rows_without_part_for_training() -> None:
@@ -193,7 +177,7 @@ def test_parts_are_disjoint_without_shared_sentences(rows: list[tuple[str, str, 
 
 def test_splits_sentence_sets_and_empty_sets() -> None:
     alone = PairSet.from_columns("문장", PairKind.SENTENCES, [["가", "가", "나"]])
-    assert row_groups(number_sentences(alone)[0]).tolist() == [0, 0, 1]
+    assert module.row_groups(module.number_sentences(alone)[0]).tolist() == [0, 0, 1]
     empty = split_pairs(alone.at(np.array([], dtype=int)))
     assert [len(rows) for rows in empty.values()] == [0, 0, 0, 0]
-    assert evaluation_part(empty) is Part.ALL
+    assert module.evaluation_part(empty) is Part.ALL

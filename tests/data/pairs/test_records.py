@@ -7,15 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, number_sentences, sentence_set, split_pairs
-from mrc_workbench.data.pairs.builder import (
-    ColumnValues,
-    guess_kind,
-    parse_label,
-    parse_score,
-    part_from_name,
-    strip_part,
-)
+from mrc_workbench.data import pairs as module
+from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, builder, sentence_set, split_pairs
+from mrc_workbench.data.pairs.builder import ColumnValues, parse_label, parse_score, part_from_name, strip_part
 from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
@@ -126,7 +120,7 @@ WORDS = values("좋음", "나쁨")
     ],
 )
 def test_guesses_kinds(sentences: int, score: ColumnValues | None, label: ColumnValues | None, kind: PairKind) -> None:
-    assert guess_kind(sentences, score, label) is kind
+    assert builder.guess_kind(sentences, score, label) is kind
 
 
 def scored(*scores: float, scale: tuple[float, float] = (0.0, 5.0)) -> PairSet:
@@ -143,9 +137,7 @@ def scored(*scores: float, scale: tuple[float, float] = (0.0, 5.0)) -> PairSet:
         (PairKind.PARALLEL, ["가다", "나"], [], "differ in length"),
     ],
 )
-def test_rejects_columns_of_different_lengths(
-    kind: PairKind, columns: list[str], given_values: list[int], match: str
-) -> None:
+def test_rejects_unequal_columns(kind: PairKind, columns: list[str], given_values: list[int], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         PairSet.from_columns("짝", kind, columns, given_values)
 
@@ -196,13 +188,13 @@ PAIRS = PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "나", "가"], [
 
 def test_numbers_equal_sentences_alike() -> None:
     other = PairSet.from_columns("문장", PairKind.SENTENCES, [["라", "마", "가"]])
-    first, second = number_sentences(PAIRS, other)
+    first, second = module.number_sentences(PAIRS, other)
     assert first.tolist() == [[0, 1], [1, 2], [0, 3]]
     assert second.tolist() == [[3], [4], [0]]
 
 
 def test_numbers_of_an_empty_set_are_empty() -> None:
-    assert number_sentences(PAIRS.at(np.array([], dtype=int)))[0].shape == (0, 2)
+    assert module.number_sentences(PAIRS.at(np.array([], dtype=int)))[0].shape == (0, 2)
 
 
 def test_builds_sets_of_plain_sentences() -> None:

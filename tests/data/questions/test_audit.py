@@ -5,22 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.questions import (
-    Overlap,
-    OverlapLevel,
-    OverlapUnit,
-    audit,
-    bigrams,
-    find_passage_rows,
-    group_questions_by_passage,
-    histogram,
-    kinds_table,
-    measure_overlap,
-    overlap_level,
-    overlap_unit,
-    word_overlap,
-    words,
-)
+from mrc_workbench.data import questions as module
+from mrc_workbench.data.questions import Overlap, OverlapLevel, OverlapUnit, audit, histogram
 from mrc_workbench.data.questions.read import QuestionSetReading
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Part, SplitOptions, parts_table, passage_groups, split, split_table
@@ -95,31 +81,31 @@ ENGLISH = QuestionSet(
 
 
 def test_overlap_units_match_hand_computed_values() -> None:
-    assert bigrams("Ab-c9! 가나다_라") == {"ab", "c9", "가나", "나다"}
-    assert words("Ab-c9! ab 가나다_라") == {"ab", "c9", "가나다", "라"}
-    assert (overlap_unit(SET), overlap_unit(ENGLISH)) == (OverlapUnit.PAIRS, OverlapUnit.WORDS)
+    assert module.bigrams("Ab-c9! 가나다_라") == {"ab", "c9", "가나", "나다"}
+    assert module.words("Ab-c9! ab 가나다_라") == {"ab", "c9", "가나다", "라"}
+    assert (module.overlap_unit(SET), module.overlap_unit(ENGLISH)) == (OverlapUnit.PAIRS, OverlapUnit.WORDS)
 
 
 def test_bigram_overlap_matches_hand_computed_values() -> None:
     # 1: 수도, 도는, 어디, 디인, 인가: one of five; 2: 서울, 울은: both in a; 4: equal; 5: no pair of letters
-    np.testing.assert_allclose(word_overlap(SET), [1 / 5, 1, 1, np.nan])
+    np.testing.assert_allclose(module.word_overlap(SET), [1 / 5, 1, 1, np.nan])
 
 
 def test_word_overlap_matches_hand_computed_values() -> None:
     # made, the, alphabet of four; none of where, does, it, run, though all pairs of "run" stand in "runs"; no word
-    np.testing.assert_allclose(word_overlap(ENGLISH), [3 / 4, 0, np.nan])
-    overlap = measure_overlap(ENGLISH)
+    np.testing.assert_allclose(module.word_overlap(ENGLISH), [3 / 4, 0, np.nan])
+    overlap = module.measure_overlap(ENGLISH)
     assert overlap.mean == pytest.approx(3 / 8)
 
 
 def test_chance_overlap_uses_other_passages() -> None:
-    assert measure_overlap(ENGLISH).by_chance == 0  # no word of any question stands in the other passage
+    assert module.measure_overlap(ENGLISH).by_chance == 0  # no word of any question stands in the other passage
     single = QuestionSet("one", ENGLISH.passages[:1], ENGLISH.questions[:1])
-    assert math.isnan(measure_overlap(single).by_chance)
+    assert math.isnan(module.measure_overlap(single).by_chance)
 
 
 def test_sample_has_little_chance_overlap() -> None:
-    overlap = measure_overlap(find("sample"))
+    overlap = module.measure_overlap(find("sample"))
     assert overlap.unit is OverlapUnit.PAIRS
     assert overlap.by_chance < 0.1 < overlap.mean
 
@@ -154,7 +140,7 @@ def test_histogram_of_equal_values_has_a_single_range(values: list[float], count
 def test_classifies_word_overlap() -> None:
     unknown = float("nan")
     known = [(0.67, 0.0), (0.41, 0.0), (0.17, 0.0), (unknown, unknown), (0.65, 0.23), (0.93, 0.9), (0.67, unknown)]
-    levels = [overlap_level(Overlap(OverlapUnit.PAIRS, np.zeros(30), *means)) for means in known]
+    levels = [module.overlap_level(Overlap(OverlapUnit.PAIRS, np.zeros(30), *means)) for means in known]
     assert levels[:4] == [OverlapLevel.HIGH, OverlapLevel.MIDDLE, OverlapLevel.LOW, OverlapLevel.UNKNOWN]
     # (0.65 - 0.23) / (1 - 0.23) is 0.545
     assert levels[4:] == [OverlapLevel.MIDDLE, OverlapLevel.LOW, OverlapLevel.HIGH]
@@ -166,8 +152,8 @@ def test_classifies_word_overlap() -> None:
 )
 def test_does_not_classify_overlap_of_few_questions(measured: int, level: OverlapLevel) -> None:
     shares = np.array([0.67] * measured + [np.nan] * 40)  # NaN is ignored
-    assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, 0.67, 0.0)) is level
-    assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, float("nan"), 0.0)) is OverlapLevel.UNKNOWN
+    assert module.overlap_level(Overlap(OverlapUnit.PAIRS, shares, 0.67, 0.0)) is level
+    assert module.overlap_level(Overlap(OverlapUnit.PAIRS, shares, float("nan"), 0.0)) is OverlapLevel.UNKNOWN
 
 
 def test_kinds_table_lists_overlap_by_kind() -> None:
@@ -180,7 +166,7 @@ def test_kinds_table_lists_overlap_by_kind() -> None:
         Question("q5", "유형이 없는 질문", (), ("p1",)),
     )
     question_set = QuestionSet("kinds", passages, questions)
-    table = kinds_table(question_set, audit(question_set)).set_index("kind")
+    table = module.kinds_table(question_set, audit(question_set)).set_index("kind")
     # of q1 all of 한글, 글을, 만든; of q3 한글, 글을 but not 제정
     assert table.loc["same"].tolist() == [2, 0.4, pytest.approx((1 + 2 / 3) / 2)]
     assert table.loc["other"].tolist() == [1, 0.2, 0.0]
@@ -213,12 +199,12 @@ def test_tables_list_the_parts_of_a_split() -> None:
     ],
 )
 def test_finds_passages_by_text_title_and_question(text: str, rows: list[int]) -> None:
-    assert find_passage_rows(small_set(), text).tolist() == rows
-    assert find_passage_rows(SET, "sEOUL").tolist() == [2], "in any case"
+    assert module.find_passage_rows(small_set(), text).tolist() == rows
+    assert module.find_passage_rows(SET, "sEOUL").tolist() == [2], "in any case"
 
 
 def test_lists_questions_by_passage() -> None:
-    questions_by_row = group_questions_by_passage(small_set(), [2, 0, 4])
+    questions_by_row = module.group_questions_by_passage(small_set(), [2, 0, 4])
     assert {row: [q.id for q in qs] for row, qs in questions_by_row.items()} == {2: ["q3", "q6"], 0: ["q1"], 4: ["q5"]}
 
 

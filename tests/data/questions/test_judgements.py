@@ -10,30 +10,8 @@ from itertools import product
 import pytest
 from pydantic import BaseModel
 
-from mrc_workbench.data.questions.judgements import (
-    COLUMNS,
-    MAX_NOTE_LENGTH,
-    JudgedAnswer,
-    JudgedQuestion,
-    RelevanceVerdict,
-    Remarks,
-    annotation_path,
-    collect_verdicts,
-    damaged_files,
-    find_answer_judgement,
-    find_right_passages,
-    forget_question,
-    judge_answer,
-    judge_passage,
-    load_judged_answers,
-    load_judgements,
-    load_remarks,
-    mark_negative,
-    merge_judgements,
-    remarks_table,
-    unmark_negative,
-    write_note,
-)
+from mrc_workbench.data.questions import judgements
+from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, judge_passage, load_judgements
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.doubles import PASSAGES, QUESTIONS, small_set
@@ -48,15 +26,13 @@ def test_stores_and_withdraws_judgements() -> None:
     for _ in range(2):  # a repeated judgement is stored once
         judge_passage(CORPUS, "누가 한글을 만들었나?", "p2", RelevanceVerdict.RIGHT)
     judge_passage(CORPUS, "다른 질문", "p3", RelevanceVerdict.RIGHT)
-    assert load_judgements(CORPUS) == (
-        JudgedQuestion("누가 한글을 만들었나?", ("p1", "p2")),
-        JudgedQuestion("다른 질문", ("p3",)),
-    )
+    expected = (JudgedQuestion("누가 한글을 만들었나?", ("p1", "p2")), JudgedQuestion("다른 질문", ("p3",)))
+    assert load_judgements(CORPUS) == expected
     judge_passage(CORPUS, "누가 한글을 만들었나?", "p1", None)
-    assert find_right_passages(load_judgements(CORPUS), " 누가 한글을  만들었나?") == ("p2",)
+    assert judgements.find_right_passages(load_judgements(CORPUS), " 누가 한글을  만들었나?") == ("p2",)
     judge_passage(CORPUS, "누가 한글을 만들었나?", "p2", None)
     assert load_judgements(CORPUS) == (JudgedQuestion("다른 질문", ("p3",)),)
-    forget_question(CORPUS, "다른 질문")
+    judgements.forget_question(CORPUS, "다른 질문")
     assert load_judgements(CORPUS) == ()
 
 
@@ -85,41 +61,41 @@ def test_concurrent_judgements_lose_nothing() -> None:
     ],
 )
 def test_backs_up_a_damaged_file_before_writing(folder: str, content: str) -> None:
-    path = annotation_path(folder, CORPUS if folder == "judgements" else OF)
+    path = judgements.annotation_path(folder, CORPUS if folder == "judgements" else OF)
     path.parent.mkdir(parents=True)
     path.write_text(content)
-    assert (load_judgements(CORPUS), load_remarks(OF)) == ((), Remarks())
-    assert damaged_files(CORPUS, OF) == [path], "reading changes nothing"
+    assert (load_judgements(CORPUS), judgements.load_remarks(OF)) == ((), judgements.Remarks())
+    assert judgements.damaged_files(CORPUS, OF) == [path], "reading changes nothing"
     judge_passage(CORPUS, "질문", "p1", RelevanceVerdict.RIGHT)
-    mark_negative(OF, "q1", "p2")
+    judgements.mark_negative(OF, "q1", "p2")
     assert load_judgements(CORPUS) == (JudgedQuestion("질문", ("p1",)),)
-    assert load_remarks(OF) == Remarks((("q1", "p2"),))
+    assert judgements.load_remarks(OF) == judgements.Remarks((("q1", "p2"),))
     copy = path.with_name(f"{path.name}.damaged")
     assert copy.read_text() == content
-    assert damaged_files(CORPUS, OF) == [copy]
+    assert judgements.damaged_files(CORPUS, OF) == [copy]
 
 
 def test_skips_only_invalid_entries() -> None:
     for number in range(20):
         judge_passage(CORPUS, f"질문 {number}", "p1", RelevanceVerdict.RIGHT)
-    judge_answer(CORPUS, "질문 1", "서울", True)
-    path = annotation_path("judgements", CORPUS)
+    judgements.judge_answer(CORPUS, "질문 1", "서울", True)
+    path = judgements.annotation_path("judgements", CORPUS)
     content = json.loads(path.read_text())
     content["questions"][3]["unsure"] = None
     content["answers"].append({"question": "질문 2"})
     path.write_text(damaged := json.dumps(content, ensure_ascii=False))
     expected = {f"질문 {number}" for number in range(20) if number != 3}
     assert {judged_question.question for judged_question in load_judgements(CORPUS)} == expected
-    assert load_judged_answers(CORPUS) == (JudgedAnswer("질문 1", "서울", True),)
+    assert judgements.load_judged_answers(CORPUS) == (judgements.JudgedAnswer("질문 1", "서울", True),)
     judge_passage(CORPUS, "새 질문", "p2", RelevanceVerdict.WRONG)
     assert {judged_question.question for judged_question in load_judgements(CORPUS)} == expected | {"새 질문"}
     assert path.with_name(f"{path.name}.damaged").read_text() == damaged
     judge_passage(CORPUS, "또 새 질문", "p2", RelevanceVerdict.WRONG)
-    assert len(damaged_files(CORPUS, OF)) == 1, "a sound file is not set aside"
+    assert len(judgements.damaged_files(CORPUS, OF)) == 1, "a sound file is not set aside"
 
 
 def test_backs_up_a_second_damaged_file() -> None:
-    path = annotation_path("judgements", CORPUS)
+    path = judgements.annotation_path("judgements", CORPUS)
     path.parent.mkdir(parents=True, exist_ok=True)
     for content in ("{", "{{"):
         path.write_text(content)
@@ -129,7 +105,7 @@ def test_backs_up_a_second_damaged_file() -> None:
 
 
 def test_does_not_overwrite_a_file_without_backup(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = annotation_path("judgements", CORPUS)
+    path = judgements.annotation_path("judgements", CORPUS)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{")
 
@@ -143,7 +119,7 @@ def test_does_not_overwrite_a_file_without_backup(monkeypatch: pytest.MonkeyPatc
 
 
 def test_does_not_overwrite_an_unreadable_file() -> None:
-    path = annotation_path("judgements", CORPUS)
+    path = judgements.annotation_path("judgements", CORPUS)
     path.mkdir(parents=True)  # reading it raises `OSError`
     assert load_judgements(CORPUS) == ()
     with pytest.raises(OSError, match="directory"):
@@ -153,23 +129,21 @@ def test_does_not_overwrite_an_unreadable_file() -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "../../x", "../runs", "/etc/passwd", "g" * 64, OF + "/..", OF.upper()])
 def test_rejects_fingerprints_that_are_paths(name: str) -> None:
-    assert (load_judgements(name), load_remarks(name)) == ((), Remarks())
+    assert (load_judgements(name), judgements.load_remarks(name)) == ((), judgements.Remarks())
     with pytest.raises(ValueError, match="no fingerprint"):
         judge_passage(name, "질문", "p1", RelevanceVerdict.RIGHT)
     with pytest.raises(ValueError, match="no fingerprint"):
-        mark_negative(name, "q1", "p1")
+        judgements.mark_negative(name, "q1", "p1")
     assert not workspace().exists()
 
 
 def test_builds_a_set_from_judged_questions() -> None:
     judged = (JudgedQuestion("새 질문", ("p1",)), JudgedQuestion("또 새 질문", ("p2", "p3")))
-    alone = merge_judgements(SET, judged, "mine", only_judged=True)
+    alone = judgements.merge_judgements(SET, judged, "mine", only_judged=True)
     assert (alone.name, alone.passages) == ("mine", SET.passages)
-    assert [(question.id, question.text, question.relevant) for question in alone.questions] == [
-        ("judged-1", "새 질문", ("p1",)),
-        ("judged-2", "또 새 질문", ("p2", "p3")),
-    ]
-    both = merge_judgements(SET, judged, "both", only_judged=False)
+    questions = [(question.id, question.text, question.relevant) for question in alone.questions]
+    assert questions == [("judged-1", "새 질문", ("p1",)), ("judged-2", "또 새 질문", ("p2", "p3"))]
+    both = judgements.merge_judgements(SET, judged, "both", only_judged=False)
     assert both.questions == SET.questions + alone.questions
 
 
@@ -177,7 +151,7 @@ def test_adds_judged_passages_to_existing_questions() -> None:
     first = SET.questions[0]
     other = next(id_ for id_ in SET.passages.ids if id_ not in first.relevant)
     judged = JudgedQuestion(f" {first.text} ", (other, *first.relevant))
-    both = merge_judgements(SET, (judged,), "both", only_judged=False)
+    both = judgements.merge_judgements(SET, (judged,), "both", only_judged=False)
     assert len(both.questions) == len(SET.questions)
     assert both.questions[0] == replace(first, relevant=(*first.relevant, other))
 
@@ -185,7 +159,7 @@ def test_adds_judged_passages_to_existing_questions() -> None:
 def test_right_passages_get_a_positive_grade() -> None:
     first = Question.from_grades("q1", SET.questions[0].text, {"p1": 2, "p2": 0})
     judged = JudgedQuestion(first.text, ("p1", "p2", "p3"))
-    both = merge_judgements(replace(SET, questions=(first,)), (judged,), "both", only_judged=False)
+    both = judgements.merge_judgements(replace(SET, questions=(first,)), (judged,), "both", only_judged=False)
     assert both.questions[0].relevant == ("p1", "p2", "p3")
     assert both.questions[0].grade_of == {"p1": 2, "p2": 1, "p3": 1}
 
@@ -198,13 +172,15 @@ def test_wrong_passages_get_grade_zero() -> None:
     judge_passage(CORPUS, "새 질문", "p1", RelevanceVerdict.WRONG)
     judged = load_judgements(CORPUS)
     assert judged[0] == JudgedQuestion(first.text, ("p2",), wrong=("p3", "p5"), unsure=("p4",))
-    assert collect_verdicts(judged)[first.text, "p4"] is RelevanceVerdict.UNSURE
-    both = merge_judgements(SET, judged, "both", only_judged=False)
+    assert judgements.collect_verdicts(judged)[first.text, "p4"] is RelevanceVerdict.UNSURE
+    both = judgements.merge_judgements(SET, judged, "both", only_judged=False)
     assert len(both.questions) == len(SET.questions), "a new question without a right passage measures nothing"
     assert both.questions[0].grade_of == {"p1": 1, "p2": 1, "p3": 0, "p5": 0}, "unsure is unjudged"
     assert both.questions[1:] == SET.questions[1:]
-    assert merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1]
-    contradicted = merge_judgements(SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False)
+    assert judgements.merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1]
+    contradicted = judgements.merge_judgements(
+        SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False
+    )
     assert contradicted.questions == SET.questions
     judge_passage(CORPUS, "새 질문", "p1", None)
     assert load_judgements(CORPUS) == judged[:1]
@@ -219,60 +195,64 @@ def test_file_format_is_compatible_with_earlier_versions() -> None:
 
     class FileBefore(BaseModel):
         questions: list[Before] = []
-        answers: list[JudgedAnswer] = []
+        answers: list[judgements.JudgedAnswer] = []
 
-    path = annotation_path("judgements", CORPUS)
+    path = judgements.annotation_path("judgements", CORPUS)
     judge_passage(CORPUS, "질문", "p1", RelevanceVerdict.RIGHT)
     judge_passage(CORPUS, "질문", "p2", RelevanceVerdict.WRONG)
-    judge_answer(CORPUS, "질문", "답", True)
+    judgements.judge_answer(CORPUS, "질문", "답", True)
     read = FileBefore.model_validate_json(path.read_text(encoding="utf-8"))
-    assert (read.questions, read.answers) == ([Before("질문", ("p1",))], [JudgedAnswer("질문", "답", True)])
+    assert (read.questions, read.answers) == ([Before("질문", ("p1",))], [judgements.JudgedAnswer("질문", "답", True)])
     path.write_text(read.model_dump_json(exclude={"questions": {"__all__": {"answers"}}}), encoding="utf-8")
     assert load_judgements(CORPUS) == (JudgedQuestion("질문", ("p1",), ("답",)),)
 
 
 def test_generates_unused_question_ids() -> None:
     named = replace(SET, questions=(replace(SET.questions[0], id="judged-1"), *SET.questions[1:]))
-    merged = merge_judgements(named, (JudgedQuestion("새 질문", ("p1",)),), "both", only_judged=False)
+    merged = judgements.merge_judgements(named, (JudgedQuestion("새 질문", ("p1",)),), "both", only_judged=False)
     assert merged.questions[-1].id == "judged-2"
 
 
 def test_rejects_a_set_without_judged_questions() -> None:
     with pytest.raises(ValueError, match="no question was judged"):
-        merge_judgements(SET, (), "mine", only_judged=True)
+        judgements.merge_judgements(SET, (), "mine", only_judged=True)
 
 
 def test_stores_and_withdraws_answer_judgements() -> None:
-    judge_answer(CORPUS, "누가  만들었나?", " 세종 \n대왕", True)
-    assert find_answer_judgement(load_judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is True
+    judgements.judge_answer(CORPUS, "누가  만들었나?", " 세종 \n대왕", True)
+    assert (
+        judgements.find_answer_judgement(judgements.load_judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is True
+    )
     assert load_judgements(CORPUS) == (), "a question without a right passage is none for a set"
     judge_passage(CORPUS, "누가 만들었나?", "p1", RelevanceVerdict.RIGHT)
     assert load_judgements(CORPUS) == (JudgedQuestion("누가 만들었나?", ("p1",), ("세종 대왕",)),)
-    judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", False)
-    assert find_answer_judgement(load_judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is False
+    judgements.judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", False)
+    assert (
+        judgements.find_answer_judgement(judgements.load_judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is False
+    )
     assert load_judgements(CORPUS) == (JudgedQuestion("누가 만들었나?", ("p1",)),)
-    judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", None)
-    assert load_judged_answers(CORPUS) == ()
-    assert find_right_passages(load_judgements(CORPUS), "누가 만들었나?") == ("p1",)
+    judgements.judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", None)
+    assert judgements.load_judged_answers(CORPUS) == ()
+    assert judgements.find_right_passages(load_judgements(CORPUS), "누가 만들었나?") == ("p1",)
 
 
 def test_adds_answers_judged_right() -> None:
     judge_passage(CORPUS, "누가 만들었나?", "p1", RelevanceVerdict.RIGHT)
-    judge_answer(CORPUS, "누가 만들었나?", "세종", True)
-    judge_answer(CORPUS, "누가 만들었나?", "한글", False)
+    judgements.judge_answer(CORPUS, "누가 만들었나?", "세종", True)
+    judgements.judge_answer(CORPUS, "누가 만들었나?", "한글", False)
     first = SET.questions[0]
     judge_passage(CORPUS, first.text, "p1", RelevanceVerdict.RIGHT)
-    judge_answer(CORPUS, first.text, "세종대왕", True)
-    merged = merge_judgements(SET, load_judgements(CORPUS), "more", only_judged=False)
+    judgements.judge_answer(CORPUS, first.text, "세종대왕", True)
+    merged = judgements.merge_judgements(SET, load_judgements(CORPUS), "more", only_judged=False)
     assert merged.questions[0].answers == (*first.answers, "세종대왕")
     assert merged.questions[-1].answers == ("세종",)
 
 
 def test_forgets_judged_answers_of_a_question() -> None:
-    judge_answer(CORPUS, "질문", "답", True)
-    judge_answer(CORPUS, "다른 질문", "답", False)
-    forget_question(CORPUS, "질문")
-    assert [judged_answer.question for judged_answer in load_judged_answers(CORPUS)] == ["다른 질문"]
+    judgements.judge_answer(CORPUS, "질문", "답", True)
+    judgements.judge_answer(CORPUS, "다른 질문", "답", False)
+    judgements.forget_question(CORPUS, "질문")
+    assert [judged_answer.question for judged_answer in judgements.load_judged_answers(CORPUS)] == ["다른 질문"]
 
 
 KILLED = """
@@ -288,56 +268,55 @@ remarks.write_note(sys.argv[1], "q2", "second")
 
 
 def test_stores_and_removes_remarks_in_order() -> None:
-    assert load_remarks(OF) == Remarks()
-    mark_negative(OF, "q1", "p3")
-    mark_negative(OF, "q1", "p2")
-    mark_negative(OF, "q1", "p3")
-    write_note(OF, "q2", "  왜 졌을까?\n")
-    write_note(OF, "q1", "first")
-    write_note(OF, "q1", "changed")
-    known = load_remarks(OF)
-    assert known == Remarks((("q1", "p3"), ("q1", "p2")), (("q2", "왜 졌을까?"), ("q1", "changed")))
+    assert judgements.load_remarks(OF) == judgements.Remarks()
+    judgements.mark_negative(OF, "q1", "p3")
+    judgements.mark_negative(OF, "q1", "p2")
+    judgements.mark_negative(OF, "q1", "p3")
+    judgements.write_note(OF, "q2", "  왜 졌을까?\n")
+    judgements.write_note(OF, "q1", "first")
+    judgements.write_note(OF, "q1", "changed")
+    known = judgements.load_remarks(OF)
+    assert known == judgements.Remarks((("q1", "p3"), ("q1", "p2")), (("q2", "왜 졌을까?"), ("q1", "changed")))
     assert len(known) == 4
     assert (known.note("q1"), known.note("q3")) == ("changed", "")
-    unmark_negative(OF, "q1", "p3")
-    unmark_negative(OF, "q1", "never")
-    write_note(OF, "q2", "  ")
-    assert load_remarks(OF) == Remarks((("q1", "p2"),), (("q1", "changed"),))
-    assert load_remarks("a" * 64) == Remarks()
+    judgements.unmark_negative(OF, "q1", "p3")
+    judgements.unmark_negative(OF, "q1", "never")
+    judgements.write_note(OF, "q2", "  ")
+    assert judgements.load_remarks(OF) == judgements.Remarks((("q1", "p2"),), (("q1", "changed"),))
+    assert judgements.load_remarks("a" * 64) == judgements.Remarks()
 
 
 def test_truncates_long_notes() -> None:
-    text = '<script>"=1+1" 한글 \u202e \\ ' + "가" * MAX_NOTE_LENGTH
-    write_note(OF, "../../q", text)
-    assert load_remarks(OF).note("../../q") == text[:MAX_NOTE_LENGTH]
+    text = '<script>"=1+1" 한글 \u202e \\ ' + "가" * judgements.MAX_NOTE_LENGTH
+    judgements.write_note(OF, "../../q", text)
+    assert judgements.load_remarks(OF).note("../../q") == text[: judgements.MAX_NOTE_LENGTH]
     assert [path.name for path in (workspace() / "remarks").glob("*.json")] == [f"{OF}.json"]
 
 
 def test_skips_a_damaged_remark_and_keeps_the_others() -> None:
-    write_note(OF, "q1", "first")
-    path = annotation_path("remarks", OF)
+    judgements.write_note(OF, "q1", "first")
+    path = judgements.annotation_path("remarks", OF)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"negatives": [["q1", "p1"], ["q2", None]]}))
-    assert load_remarks(OF) == Remarks((("q1", "p1"),), (("q1", "first"),))
-    write_note(OF, "q2", "second")
-    assert load_remarks(OF) == Remarks((("q1", "p1"),), (("q1", "first"), ("q2", "second")))
+    assert judgements.load_remarks(OF) == judgements.Remarks((("q1", "p1"),), (("q1", "first"),))
+    judgements.write_note(OF, "q2", "second")
+    assert judgements.load_remarks(OF) == judgements.Remarks((("q1", "p1"),), (("q1", "first"), ("q2", "second")))
 
 
 @pytest.mark.slow
 def test_killed_write_keeps_the_old_remarks() -> None:
-    write_note(OF, "q1", "first")
+    judgements.write_note(OF, "q1", "first")
     done = subprocess.run([sys.executable, "-c", KILLED, OF], cwd=PROJECT, check=False)
     assert done.returncode == -9
-    assert load_remarks(OF).notes == (("q1", "first"),)
-    write_note(OF, "q2", "second")  # the lock is released
-    assert load_remarks(OF).notes == (("q1", "first"), ("q2", "second"))
+    assert judgements.load_remarks(OF).notes == (("q1", "first"),)
+    judgements.write_note(OF, "q2", "second")  # the lock is released
+    assert judgements.load_remarks(OF).notes == (("q1", "first"), ("q2", "second"))
 
 
 def test_remarks_table_matches_expected_rows() -> None:
-    known = Remarks((("q1", "p3"), ("gone", "p1"), ("q2", "gone")), (("q2", "note"), ("gone", "lost")))
-    table = remarks_table(known, small_set())
-    assert tuple(table.columns) == COLUMNS
-    assert table.to_numpy().tolist() == [
-        ["q2", QUESTIONS[1].text, "note", "", "", ""],
-        ["q1", QUESTIONS[0].text, "", "p3", "서울", PASSAGES[2].text],
-    ]
-    assert list(remarks_table(Remarks(), small_set()).columns) == list(COLUMNS)
+    known = judgements.Remarks((("q1", "p3"), ("gone", "p1"), ("q2", "gone")), (("q2", "note"), ("gone", "lost")))
+    table = judgements.remarks_table(known, small_set())
+    assert tuple(table.columns) == judgements.COLUMNS
+    first = ["q2", QUESTIONS[1].text, "note", "", "", ""]
+    second = ["q1", QUESTIONS[0].text, "", "p3", "서울", PASSAGES[2].text]
+    assert table.to_numpy().tolist() == [first, second]
+    assert list(judgements.remarks_table(judgements.Remarks(), small_set()).columns) == list(judgements.COLUMNS)

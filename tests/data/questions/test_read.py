@@ -34,10 +34,8 @@ def test_detects_format_encoding_and_columns() -> None:
     assert reading.available_columns == ("번호", "제목", "질문", "지문", "정답")
     assert (reading.row_count, reading.paragraph_count, reading.problems) == (3, 3, ())
     assert reading.question_set.name == "질문들"
-    assert [(p.id, p.text, p.title) for p in reading.question_set.passages] == [
-        ("p1", "서울은, 수도이다.", "서울"),
-        ("p2", '부산은 "항구"이다.\n남해가 있다.', "부산"),
-    ]
+    passages = [(p.id, p.text, p.title) for p in reading.question_set.passages]
+    assert passages == [("p1", "서울은, 수도이다.", "서울"), ("p2", '부산은 "항구"이다.\n남해가 있다.', "부산")]
     assert [(q.id, q.text, q.answers, q.relevant) for q in reading.question_set.questions] == [
         ("1", "수도는?", ("서울",), ("p1",)),
         ("2", "강은?", ("한강", "漢江"), ("p1",)),
@@ -122,12 +120,10 @@ def test_reports_available_and_expected_columns() -> None:
 
 def test_reads_selected_columns() -> None:
     text = "sentence1,sentence2\n수도는?,서울\n"
-    assert propose_columns(text.encode()) == Proposal(
-        QuestionColumns("sentence1"),
-        ("sentence1", "sentence2"),
-        ({"sentence1": "수도는?", "sentence2": "서울"},),
-        (QuestionColumns("sentence1", "sentence2"),),
-    )
+    names = ("sentence1", "sentence2")
+    row = {"sentence1": "수도는?", "sentence2": "서울"}
+    expected = Proposal(QuestionColumns("sentence1"), names, (row,), (QuestionColumns(*names),))
+    assert propose_columns(text.encode()) == expected
     reading = _read(text, QuestionColumns("sentence1", "sentence2"))
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
 

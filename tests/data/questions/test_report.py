@@ -64,12 +64,9 @@ def test_split_lines_report_a_published_split() -> None:
 
 
 def test_rejection_lists_candidate_readings_with_flags() -> None:
-    proposal = Proposal(
-        QuestionColumns("질문"),
-        ("질문", "답변", "비고 (내부)"),
-        ({"질문": "배송은?", "답변": "이틀 걸린다.", "비고 (내부)": "확인"},),
-        (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고 (내부)")),
-    )
+    row = {"질문": "배송은?", "답변": "이틀 걸린다.", "비고 (내부)": "확인"}
+    candidates = (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고 (내부)"))
+    proposal = Proposal(QuestionColumns("질문"), ("질문", "답변", "비고 (내부)"), (row,), candidates)
     error = UnusableFileError(DataError.from_code(ProblemCode.EMPTY_FILE), proposal)
     assert rejection_lines(error)[1:] == [
         "Possible readings:",
@@ -165,26 +162,18 @@ def test_exports_a_file_per_published_part(layout: Layout) -> None:
 
 def test_resolves_judgements_by_exported_alias() -> None:
     corpus = {"_id": "d1", "title": "", "text": "하나", "metadata": {"other_ids": ["copy", "", None, []]}}
-    files = {
-        "x/corpus.jsonl": json.dumps(corpus).encode(),
-        "x/queries.jsonl": b'{"_id": "q", "text": "?"}',
-        "x/qrels/test.tsv": b"query-id\tcorpus-id\tscore\nq\tcopy\t1\n",
-    }
+    queries = b'{"_id": "q", "text": "?"}'
+    judged = b"query-id\tcorpus-id\tscore\nq\tcopy\t1\n"
+    files = {"x/corpus.jsonl": json.dumps(corpus).encode(), "x/queries.jsonl": queries, "x/qrels/test.tsv": judged}
     question_set = read(zipped(files), "x.zip").question_set
     assert question_set.aliases == {"copy": "d1"}
     assert question_set.questions[0].relevant == ("d1",)
 
 
-GRADED = QuestionSet(
-    'a "b": c/d',
-    (Passage("d 1", "한글\t글", "제목"), Passage("d2", "둘\n째"), Passage('d"3', "셋")),
-    (
-        Question.from_grades(
-            "q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), generator="title"
-        ),
-        Question("q2", "왜?"),
-    ),
-)
+GRADED_PASSAGES = (Passage("d 1", "한글\t글", "제목"), Passage("d2", "둘\n째"), Passage('d"3', "셋"))
+GRADES = {"d 1": 2, "d2": 0, 'd"3': 1}
+GRADED_QUESTION = Question.from_grades("q 1", "무엇?", GRADES, groups=(("d 1", 'd"3'),), generator="title")
+GRADED = QuestionSet('a "b": c/d', GRADED_PASSAGES, (GRADED_QUESTION, Question("q2", "왜?")))
 
 
 def _files(layout: Layout) -> dict[str, bytes]:

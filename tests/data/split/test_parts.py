@@ -258,9 +258,7 @@ def test_folds_of_a_chain_share_few_passages() -> None:
     ],
     ids=["a passage of all", "a single article", "few answers"],
 )
-def test_folds_are_equal_and_share_no_passage_if_possible(
-    question_set: QuestionSet, sizes: list[int], leaks: int
-) -> None:
+def test_folds_are_equal_and_share_few_passages(question_set: QuestionSet, sizes: list[int], leaks: int) -> None:
     training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     assert sorted(np.bincount(training_queries.folds, minlength=FOLDS).tolist()) == sizes
     assert training_queries.leaks == leaks

@@ -168,9 +168,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("one.txt", "two.txt")]
 
 
-def test_imports_and_lists_text_files_only(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_imports_and_lists_text_files(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["language", "import", *files]) == 0
     output = capsys.readouterr().out
     assert main(["language", "list"]) == 0
@@ -181,10 +179,8 @@ def test_imports_and_lists_text_files_only(
     assert f"{second.reference}               12 characters             2 documents  two" in listed
     assert main(["language", "list", "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)
-    assert [(entry["key"], entry["documents"], entry["source"]) for entry in entries] == [
-        (second.key, 2, files[1]),
-        (first.key, 1, files[0]),
-    ]
+    listed = [(entry["key"], entry["documents"], entry["source"]) for entry in entries]
+    assert listed == [(second.key, 2, files[1]), (first.key, 1, files[0])]
     (tmp_path / "bad.txt").write_bytes("배".encode("cp949"))
     for name, message in (("bad.txt", "is not UTF-8"), ("none.txt", "none.txt is not a readable file")):
         assert main(["language", "import", str(tmp_path / name)]) == 2

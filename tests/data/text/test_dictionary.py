@@ -41,10 +41,9 @@ def read(lines: str) -> Dictionary:
 def test_reads_every_kind_of_line() -> None:
     dictionary = read(EVERY_KIND)
     assert (dictionary.words, dictionary.synonyms) == (READ.words, READ.synonyms)
-    assert dictionary.names == {
-        **dict.fromkeys(["자동차", "차량", "승용차"], "자동차"),
-        **dict.fromkeys(["휴대전화", "휴대폰", "핸드폰"], "휴대전화"),
-    }
+    cars = dict.fromkeys(["자동차", "차량", "승용차"], "자동차")
+    phones = dict.fromkeys(["휴대전화", "휴대폰", "핸드폰"], "휴대전화")
+    assert dictionary.names == cars | phones
     assert dictionary.parts == {"세종시": ("세종", "시"), "국립중앙박물관": (), "블랙펄": ("블랙", "펄"), "달리": ()}
     assert dictionaries.normalize_word("Black  Pearl") == dictionaries.normalize_word("blackpearl") == "blackpearl"
 

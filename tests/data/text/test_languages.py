@@ -66,9 +66,7 @@ def test_stems_vocabulary_like_single_words(analyzer: Analyzer, options: dict[st
     texts=st.lists(ANY_TEXT, min_size=2, max_size=5),
     options=st.sampled_from(OPTIONS),
 )
-def test_texts_have_the_same_tokens_in_batch_and_alone(
-    analyzer: Analyzer, texts: list[str], options: dict[str, bool]
-) -> None:
+def test_batch_and_single_text_tokens_agree(analyzer: Analyzer, texts: list[str], options: dict[str, bool]) -> None:
     analysis = Analysis(analyzer, **options)
     tokens = tokens_of(analysis, texts).texts()
     assert tokens == [analyze(analysis, [text])[0] for text in texts]

@@ -34,13 +34,8 @@ def test_composes_decomposed_text() -> None:
 
 def test_pieces_join_to_the_text() -> None:
     text = MarkedText("abcdef", matches=((1, 4),), answers=((3, 5),))
-    assert text.pieces(0, 6) == [
-        ("a", False, False),
-        ("bc", True, False),
-        ("d", True, True),
-        ("e", False, True),
-        ("f", False, False),
-    ]
+    expected = [("a", False, False), ("bc", True, False), ("d", True, True), ("e", False, True), ("f", False, False)]
+    assert text.pieces(0, 6) == expected
     assert text.pieces(2, 4) == [("c", True, False), ("d", True, True)]
 
 

@@ -310,9 +310,7 @@ def test_releases_files_30_seconds_after_disconnect(server: Server, monkeypatch:
     assert registry.owner("stumbles") == "stumbles"
 
 
-def test_releases_files_on_page_change_and_unregisters_sessions(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_releases_files_on_page_change_and_unregisters_session(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = register_sessions(monkeypatch, server, "alice", "one", "other")
     server.hold("one", "a", 10)
     server.hold("other", "a", 10)

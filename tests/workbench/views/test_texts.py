@@ -31,11 +31,6 @@ def page() -> None:
     st.text(f"{study.reference_of(text)}|{study.text_source_name(text)}|{counts}")
 
 
-@pytest.fixture
-def data() -> StoredSet:
-    return save_question_set(small_set())
-
-
 def store_text(content: str = "배가 고프다\n배를 탔다\n", name: str = "낱말") -> texts.StoredText:
     return texts.save_text(BytesIO(content.encode()), name)
 

@@ -88,9 +88,7 @@ SURELY = (
     ],
     ids=["surely", "by chance", "without what it was"],
 )
-def test_reports_gain_of_training_and_lead_over_bm25(
-    data: StoredSet, rows_by_name: RowsByRetriever, says: tuple[str, ...]
-) -> None:
+def test_reports_gain_and_lead_over_bm25(data: StoredSet, rows_by_name: RowsByRetriever, says: tuple[str, ...]) -> None:
     finished(BI_ENCODER, "mine", data)
     text = comparison_page_text(data, rows_by_name)
     assert [sentence for sentence in says if sentence not in text] == []

@@ -19,17 +19,10 @@ from mrc_workbench.data.text.dictionary import save as keep_dictionary
 from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison import first_stage
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    LateSpec,
-    MilvusSpec,
-    SparseSpec,
-    TermSpec,
-    WindowedBM25Spec,
-)
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
@@ -81,7 +74,7 @@ def test_term_contributions_sum_to_score() -> None:
 def test_explains_best_window_and_milvus_as_local_retriever(search: MilvusSearchMode | None) -> None:
     question_set = small_set()
     data = save_question_set(question_set)
-    spec = MilvusSpec(name="Own", search=search) if search else WindowedBM25Spec(name="Own")
+    spec = first_stage.MilvusSpec(name="Own", search=search) if search else first_stage.WindowedBM25Spec(name="Own")
     add_retriever(data.fingerprint, spec)
     kind = BM25 if search else WindowedBM25  # Milvus has the scores of BM25
     retriever = kind("Own", question_set.passages)
@@ -141,7 +134,7 @@ def with_model(spec: Spec) -> AppTest:
 
 def test_contextual_model_scores_each_sentence(tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
-    app = with_model(DenseSpec(name="Own", model=str(folder)))
+    app = with_model(first_stage.DenseSpec(name="Own", model=str(folder)))
     assert not app.error
     sentence_table = tables(app, "sentence")
     expected = [["한강", "한강은 서울을 지나 서해로 흐른다"], [PASSAGES[4].text]]
@@ -161,7 +154,7 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
     data = save_question_set(question_set)
     if kind == "dense":
         folder = build_bi_encoder(tmp_path / "tiny")
-        specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
+        specs: list[Spec] = [first_stage.DenseSpec(name="Own", model=str(folder), windows=True)]
     else:
         folder = with_head(build_cross_encoder_base(tmp_path / "tiny", segment_types=1))
         specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first_stage="BM25", model=str(folder), windows=True)]
@@ -188,7 +181,9 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
 
 
 def test_explains_sparse_score_by_terms(tmp_path: Path) -> None:
-    spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
+    spec = first_stage.SparseSpec(
+        name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32
+    )
     app = with_model(spec)
     assert not app.error
     right, wrong = sums(app)
@@ -209,7 +204,9 @@ def test_explains_sparse_score_by_terms(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dimensions", [0, 6])
 def test_explains_late_score_by_token_matches(tmp_path: Path, dimensions: int) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
-    spec = LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32, dimensions=dimensions, windows=True)
+    spec = first_stage.LateSpec(
+        name="Own", model=str(folder), precision=Precision.FLOAT32, dimensions=dimensions, windows=True
+    )
     app = with_model(spec)
     assert not app.error
     rankings = compare(Experiment(data="small", retriever=(spec,)), small_set()).rankings["Own"]
@@ -224,7 +221,7 @@ def test_explains_late_score_by_token_matches(tmp_path: Path, dimensions: int) -
 
 
 def test_reports_missing_model() -> None:
-    app = with_model(DenseSpec(name="Own", model="no/such/model"))
+    app = with_model(first_stage.DenseSpec(name="Own", model="no/such/model"))
     message = EN["model.model_not_found"].format(model="no/such/model")
     assert [error.value.replace("\\", "") for error in app.error] == [message]
 
@@ -245,7 +242,7 @@ SYNONYMS = Dictionary((Word("누리호"),), (("자동차", "차량", "승용차"
 
 
 def term_rows(
-    spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None
+    spec: first_stage.TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None
 ) -> pd.DataFrame:
     explainer = BM25Explainer(ROCKETS, spec.options(dictionary))
     both = (explainer.explain(question, row) for row in (right, wrong))
@@ -290,7 +287,7 @@ def rockets() -> StoredSet:
     return save_question_set(ROCKET_SET)
 
 
-def open_options(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: str = "") -> AppTest:
+def open_options(data: StoredSet, *specs: first_stage.TermSpec, question: str = "q1", explained: str = "") -> AppTest:
     for spec in specs:
         add_retriever(data.fingerprint, spec)
     names = [spec.name for spec in specs]
@@ -306,7 +303,7 @@ def open_scores(data: StoredSet, names: list[str], question: str, explained: str
 def test_explains_every_option(rockets: StoredSet) -> None:
     dictionary = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, fb_docs=2, compounds="both", dictionary=dictionary.reference)
-    app = open_options(rockets, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
+    app = open_options(rockets, every, first_stage.WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
     assert "a title match counts 2 times" in driving.texts(app)
     assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in driving.texts(app)
     assert "Compound nouns are read joined and split" in driving.texts(app)

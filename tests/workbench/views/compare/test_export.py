@@ -106,9 +106,7 @@ def test_displays_export_with_metrics_and_download(folder: Path) -> None:
         ("ko", -1.2, "**1.20%p 낮습니다**"),
     ],
 )
-def test_describes_direction_of_drift(
-    language: str, points: float, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_describes_drift_direction(language: str, points: float, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
     assert message in drift_words(points)
     assert drift_words(0.004) == catalog(language)["takeaway.same"]

@@ -79,9 +79,7 @@ def test_ignores_truncated_progress(content: str, started: list[Experiment]) -> 
     assert EN["compare.not_run"] in page_text(app)
 
 
-def test_opens_comparison_that_ends_during_rendering(
-    started: list[Experiment], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opens_comparison_ending_during_rendering(started: list[Experiment], monkeypatch: pytest.MonkeyPatch) -> None:
     scores = compared(small_set(), {"BM25": RIGHT, "Dense": RIGHT}) / "scores.json"
     unfinished = scores.rename(scores.with_name("aside.json"))
     follow = running.follow

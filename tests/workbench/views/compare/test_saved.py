@@ -115,9 +115,7 @@ def test_another_dataset_starts_with_its_defaults(data: StoredSet) -> None:
         {"comparison": "../../etc/passwd"},
     ],
 )
-def test_reports_missing_comparison_and_starts_nothing(
-    data: StoredSet, started: list[Experiment], link: dict[str, str]
-) -> None:
+def test_only_reports_missing_comparison(data: StoredSet, started: list[Experiment], link: dict[str, str]) -> None:
     delete(finished(data, "BM25", "Reranked"))
     app = opened(page, data=data.key, **link)
     assert EN["saved.not_here"] in page_text(app)

@@ -239,11 +239,9 @@ def test_explains_each_rank_in_a_sentence() -> None:
 
 
 def test_marks_passages_of_same_article_as_confusers() -> None:
-    passages = (
-        Passage("a1", "세종은 한글을 만들었다", "세종"),
-        Passage("a2", "세종은 한글 책을 펴냈다", "세종"),
-        Passage("b1", "한글 간판이 늘었다", "간판"),
-    )
+    first = Passage("a1", "세종은 한글을 만들었다", "세종")
+    second = Passage("a2", "세종은 한글 책을 펴냈다", "세종")
+    passages = (first, second, Passage("b1", "한글 간판이 늘었다", "간판"))
     question_set = QuestionSet("articles", passages, (Question("q1", "한글을 만든 세종", ("세종",), ("a1",)),))
     compared(question_set, [[1, 0, 2]])
     dense = html(opened(question="q1")).split('class="results-head"')[2]

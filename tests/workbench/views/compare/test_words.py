@@ -139,9 +139,8 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     both = {f"Title × {weight} · Dictionary: 내 / 사전" for weight in (2, 5)}
     assert set(table["change"]) == {"None (current setting)", "Dictionary: 내 / 사전"} | alone | both
     assert table.set_index("change")["difference"]["None (current setting)"] == 0
-    name = next(
-        spec.name for spec in labs.tried_specs(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5
-    )
+    specs = [dict(spec) for spec in labs.tried_specs(lab)]
+    name = next(spec["name"] for spec in specs if spec.get("dictionary") and spec["title_weight"] == 5)
     spec = named_setting(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
     worlds.select_setting(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))

@@ -25,6 +25,8 @@ from tests.doubles import small_set, texts_of
 from tests.retrieval.compared import comparison_of
 from tests.workbench.views.driving import opened, run
 
+RowsByRetriever = Mapping[str, Sequence[Sequence[int]] | None]
+
 
 def page() -> None:
     from mrc_workbench.workbench.views.compare import page as compare_page
@@ -59,18 +61,12 @@ def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionS
     return folder
 
 
-def results_of(
-    rows_by_name: Mapping[str, Sequence[Sequence[int]] | None], question_set: QuestionSet | None = None
-) -> tuple[Result, ...]:
+def results_of(rows_by_name: RowsByRetriever, question_set: QuestionSet | None = None) -> tuple[Result, ...]:
     """Return results with every metric of the page, see `comparison_of`."""
     return comparison_of(rows_by_name, question_set, DEFAULT_KS, depth=100).results
 
 
-def store_rows(
-    data: StoredSet,
-    rows_by_name: Mapping[str, Sequence[Sequence[int]] | None],
-    question_set: QuestionSet | None = None,
-) -> Path:
+def store_rows(data: StoredSet, rows_by_name: RowsByRetriever, question_set: QuestionSet | None = None) -> Path:
     """Store the comparison with these rows of passages for each question, of the small dataset by default."""
     return store_results(data, rows_by_name, question_set or small_set(), results_of(rows_by_name, question_set))
 

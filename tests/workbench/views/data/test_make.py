@@ -12,14 +12,8 @@ from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_serve
 from tests.workbench.views.driving import data_page, opened, press, run, texts
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
-CORPUS = QuestionSet(
-    "도시",
-    [
-        Passage(f"p{n}", f"{city} is a large city of many people. {city} has an old market and wide parks.", city)
-        for n, city in enumerate(CITIES)
-    ],
-    (),
-)
+CITY_TEXT = "{0} is a large city of many people. {0} has an old market and wide parks."
+CORPUS = QuestionSet("도시", [Passage(f"p{n}", CITY_TEXT.format(city), city) for n, city in enumerate(CITIES)], ())
 
 
 def other_page() -> None:
@@ -63,12 +57,8 @@ def test_previews_and_generates_questions_and_links_to_training(app: AppTest) ->
     assert len(stored()) == 1, "a preview stores nothing"
     press(app, "made_make")
     generated, _ = stored()
-    assert (generated.name, generated.questions, generated.generated, generated.source) == (
-        "도시 · generated (Sentence)",
-        6,
-        6,
-        "도시",
-    )
+    assert (generated.name, generated.source) == ("도시 · generated (Sentence)", "도시")
+    assert (generated.questions, generated.generated) == (6, 6)
     assert generated.key in app.query_params["data"]
     assert "6 of 6 questions were generated from passages" in texts(app)
     assert "6 generated questions" in texts(app)  # in the sidebar
@@ -153,8 +143,7 @@ def test_reports_missing_questions_on_other_pages(name: str, expected: str) -> N
 
 
 def test_searches_passages_without_questions() -> None:
-    app = opened(
-        other_page, at="search", data=save_question_set(CORPUS).key, q="the old market of 부산", columns="BM25"
-    )
+    data = save_question_set(CORPUS)
+    app = opened(other_page, at="search", data=data.key, q="the old market of 부산", columns="BM25")
     assert "This dataset has no questions, so the answer passage is unknown." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))

@@ -215,7 +215,7 @@ def test_displays_audit_findings_beside_button_and_text_notes_in_summary(app: Ap
     assert not [info for info in app.info if info.value.startswith("글에서 확인할 점:")]
 
 
-def test_uses_and_removes_stored_sets_but_not_the_current_one(app: AppTest) -> None:
+def test_uses_and_removes_stored_sets_except_current(app: AppTest) -> None:
     upload(app, TABLE)
     assert not app.file_uploader[0].value, "the preview holds the file"
     press(app, "discard")
@@ -365,8 +365,6 @@ def test_replaces_files_by_unrelated_file(app: AppTest, first: bytes | None) -> 
 def test_warns_of_questions_in_another_language() -> None:
     app = opened(data_page, lang="en")
     passage = "The museum is open every day from nine in the morning until five in the afternoon."
-    upload(
-        app, f"question,context\nWhen is the museum open?,{passage}\n박물관은 언제 여나요?,{passage}\n", "museum.csv"
-    )
+    upload(app, f"question,context\nWhen is the museum open?,{passage}\n박물관은 언제 여나요?,{passage}\n", "rows.csv")
     assert "Passages are in **English**. BM25's default analyzer: English: stems." in texts(app)
     assert "**1 of 2 questions** are in another language than the passages (Korean 1)." in texts(app)

@@ -88,10 +88,9 @@ def test_previews_stores_lists_and_removes_samples(app: AppTest) -> None:
     assert "“Korean sample: similarity” was saved." in texts(app)
     assert "Stored dataset: Korean sample: similarity" in texts(app)
     ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
-    assert ways == [
-        ("Evaluate encoders with this dataset", f"pairs={similarity.key}"),
-        ("Train with this dataset", f"train=sentences&pairs={similarity.key}"),
-    ]
+    evaluation = ("Evaluate encoders with this dataset", f"pairs={similarity.key}")
+    training = ("Train with this dataset", f"train=sentences&pairs={similarity.key}")
+    assert ways == [evaluation, training]
     press(app, "look_sample-nli")
     table = next(element.value for element in app.dataframe if "share" in element.value and "label" in element.value)
     assert table["label"].tolist() == ["entailment", "neutral", "contradiction"]
@@ -109,7 +108,7 @@ def test_previews_stores_lists_and_removes_samples(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_reads_files_of_three_parts_as_one_set(app: AppTest) -> None:
+def test_reads_files_of_three_parts_as_a_set(app: AppTest) -> None:
     names = ("good_train.tsv", "good_dev.tsv", "good_test.tsv")
     upload(app, *((name, SCORED.replace("둘", letter)) for name, letter in zip(names, "가나다", strict=True)))
     assert "60 rows → 60 scored pairs" in texts(app)

@@ -80,9 +80,7 @@ def test_reports_missing_judging_list(data: StoredSet, comparison: Path) -> None
     assert "pool" not in press(app, "pool_close").query_params
 
 
-def test_starts_judging_list_from_search_page(
-    data: StoredSet, comparison: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starts_judging_list_on_search_page(data: StoredSet, comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     went: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr(judging, "open_page", lambda name, **address: went.append((name, address)))
     app = opened(page, data=data.key)

@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.models.files import HubRevision
 from mrc_workbench.training.runs import Run, TrainingPlan, create_rounds
 from mrc_workbench.workbench.views.train import base
 from mrc_workbench.workbench.views.train import start as train_start
-from tests.doubles import small_set
 from tests.tiny_models import build_bi_encoder
 from tests.workbench.views.train.worlds import page, unopened
 
@@ -43,11 +41,6 @@ def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a transformer."""
     return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return save_question_set(small_set())
 
 
 @pytest.fixture

@@ -43,25 +43,15 @@ def differences(value: float, low: float, high: float, p: float) -> dict[str, jo
 
 
 REFERENCE = Variant(1, {}, "lm", metrics=intervals(0.5, perplexity=60.0))
+GAIN = differences(0.06, 0.01, 0.11, 0.01)
 BETTER = Variant(
-    2,
-    {"whole_words": "spaces"},
-    "lm",
-    is_comparable=False,
-    metrics=intervals(0.56, perplexity=50.0),
-    differences=differences(0.06, 0.01, 0.11, 0.01),
+    2, {"whole_words": "spaces"}, "lm", is_comparable=False, metrics=intervals(0.56, perplexity=50.0), differences=GAIN
 )
-CHANCE = Variant(
-    3,
-    {"mask_fraction": 0.3},
-    "lm",
-    metrics=intervals(0.51, perplexity=70.0),
-    differences=differences(0.01, -0.02, 0.04, 0.4),
-)
+UNSURE = differences(0.01, -0.02, 0.04, 0.4)
+CHANCE = Variant(3, {"mask_fraction": 0.3}, "lm", metrics=intervals(0.51, perplexity=70.0), differences=UNSURE)
 WORSE = replace(CHANCE, metrics=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
-UNTRAINED = Variant(
-    0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
-)
+LOSS = differences(-0.05, -0.09, -0.01, 0.01)
+UNTRAINED = Variant(0, {}, "base", is_comparable=False, metrics=intervals(0.45), differences=LOSS)
 
 
 def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
@@ -103,12 +93,7 @@ NONE = SettingsSearchResult("ndcg@10", 48, 0.65, 1, 1, (FIRST, tried(2, -0.01, 0
 
 
 def finished_search(
-    findings: SettingsSearchResult,
-    state: State = State.DONE,
-    *,
-    kind: str = BI_ENCODER,
-    trials: int = 3,
-    **status: object,
+    findings: SettingsSearchResult, state: State = State.DONE, *, kind: str = BI_ENCODER, trials: int = 3, **status: Any
 ) -> SettingsSearch:
     dataset = save_question_set(small_set())
     options = BiEncoderOptions.defaults_for() if kind == BI_ENCODER else CrossEncoderOptions.defaults_for()
@@ -122,7 +107,7 @@ def finished_search(
         trial.add_progress({"step": 1, "loss": 0.7, "eval_validation_ndcg@10": 0.7})
     search.write("settings.json" if state is State.DONE else "partial.json", asdict(findings))
     pid, started = this_process()
-    search.write_status(Status(state, pid=pid, pid_started=started, **status))  # type: ignore[arg-type]
+    search.write_status(Status(state, pid=pid, pid_started=started, **status))
     return search
 
 

