@@ -111,8 +111,8 @@ def _tokenizer(special_tokens: tuple[str, ...]) -> "BertTokenizer":
 
     # Assembled, not trained: the same ids with every version of the trainer.
     words = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
-    letters = sorted(set("".join(words)))
-    pieces = (*special_tokens, ".", "?", *letters, *(f"##{letter}" for letter in letters), *words)
+    characters = sorted(set("".join(words)))
+    pieces = (*special_tokens, ".", "?", *characters, *(f"##{character}" for character in characters), *words)
     vocabulary = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
     return BertTokenizer(vocab=vocabulary, do_lower_case=False, model_max_length=MAX_LENGTH)
 

@@ -127,7 +127,7 @@ def test_loads_and_checks_folder(engine: ExportTarget, mix: str, folders: Folder
     assert done.stderr.endswith("`python engine.py load --recreate` deletes it and loads it again\n")
 
 
-ASKED = [
+CASES = [
     *(case for case in LOADED if case[1] in ("scores", "sparse scores")),
     *((ExportTarget.MILVUS, mix) for mix in ("sparse", "sparse ranks")),
 ]
@@ -138,17 +138,17 @@ def answers(folders: Folders) -> Answers:
     """The hits for a new question in each engine; one process loads the libraries of the models for all."""
     calls = []
     with ExitStack() as stack:
-        for engine, mix in ASKED:
+        for engine, mix in CASES:
             folder = folders(engine, mix)
             url = stack.enter_context(serving(ENGINES[engine](folder))) if engine in ENGINES else ""
             calls += [(folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text)]
         done = run_scripts(*calls, path=str(PROJECT))
     assert (done.returncode, done.stderr) == (0, "")
     outputs = done.stdout.split(END)[1:-1:2]
-    return {case: [*map(json.loads, output.splitlines())] for case, output in zip(ASKED, outputs, strict=True)}
+    return {case: [*map(json.loads, output.splitlines())] for case, output in zip(CASES, outputs, strict=True)}
 
 
-@pytest.mark.parametrize(("engine", "mix"), ASKED)
+@pytest.mark.parametrize(("engine", "mix"), CASES)
 def test_asks_new_question(engine: ExportTarget, mix: str, answers: Answers) -> None:
     hits = answers[engine, mix]
     assert hits[0]["passage"] == "p1" or mix != "scores"  # the other models are random

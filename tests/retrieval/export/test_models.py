@@ -88,7 +88,9 @@ def test_script_encodes_like_models(form: str, exported_models: ExportedModels) 
     np.testing.assert_allclose(Model(folder / metrics[2].folder, form).score(pairs), theirs, atol=10 * close)
 
 
-def test_halves_large_tables(tmp_path: Path, exported_models: ExportedModels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_large_tables_in_half_precision(
+    tmp_path: Path, exported_models: ExportedModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mrc_workbench.retrieval.export.scripts.encode import Model
 
     base_folder, folder, metrics, _ = exported_models

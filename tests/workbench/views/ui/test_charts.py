@@ -139,7 +139,7 @@ def test_shortens_description_of_many_rows() -> None:
 def chart_calls(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     """Yield the function of each drawn chart, and whether the caller passes a description."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "draw_chart":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("draw_chart", "charts.draw_chart"):
             make = node.args[0]
             name = make.attr if isinstance(make, ast.Attribute) else make.id if isinstance(make, ast.Name) else ""
             yield name, any(keyword.arg == "alt" for keyword in node.keywords)
