@@ -66,6 +66,8 @@ def test_reverses_paired_test() -> None:
     assert (other.difference, other.low, other.high) == (-test.difference, -test.high, -test.low)
     assert (other.wins, other.ties, other.losses) == (test.losses, test.ties, test.wins)
     assert (other.p, other.p_family, other.is_significant) == (test.p, test.p_family, True)
+    assert statistics.oriented_test("late", "right", [test]) == test
+    assert statistics.oriented_test("right", "late", [test]) == other
     assert evidence.test("lost", "mrr@10") is None
     assert evidence.test("late", "recall@7") is None
 
