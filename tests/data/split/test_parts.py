@@ -264,6 +264,19 @@ def test_folds_are_equal_and_share_few_passages(question_set: QuestionSet, sizes
     assert training_queries.leaks == leaks
 
 
+def test_folds_of_a_shuffled_chain_share_few_passages() -> None:
+    order = np.random.default_rng(0).permutation(323)
+    training_queries = TrainingQueries.from_question_set(set_of(([row, row + 1] for row in order), 324), np.arange(323))
+    assert 0 < training_queries.leaks <= 2 * (FOLDS - 1)
+
+
+def test_folds_are_random_if_these_share_fewer_passages() -> None:
+    pairs = "0 0 4 25 25 3 05 0 4 5 23 1 14 5 0 3 03 4 1 5 14 01 12 5"
+    question_set = set_of((map(int, digits) for digits in pairs.split()), 6)
+    training_queries = TrainingQueries.from_question_set(question_set, np.arange(24))
+    assert training_queries.leaks == 22  # folds that grow from one question to the next share 24
+
+
 def test_folds_cut_a_giant_group() -> None:
     rows = [*([row, row + 1] for row in range(200)), *([201 + row] for row in range(8))]
     training_queries = TrainingQueries.from_question_set(set_of(rows, 209), np.arange(208))
