@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import random
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mrc_workbench.data.formats import text
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import unpack_files
@@ -157,6 +159,21 @@ def test_does_not_read_questions_as_passages_if_the_corpus_is_broken(left: list[
 def test_rejects_bombs_among_members() -> None:
     with refuses(ProblemCode.TOO_LARGE, "unpacked bytes"):
         read_all({"set.zip": zipped({"a.csv": ROWS, "b.csv.gz": gzip.compress(bytes(40_000_000))})})
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"a.zip": zipped({"a.csv": bytes(6_000)}), "b.zip": zipped({"b.csv": bytes(6_000)})},
+        {"a.zip": zipped({f"{name}.csv.gz": gzip.compress(bytes(6_000)) for name in "ab"})},
+        {"a.zip": zipped({f"{name}.csv.gz": gzip.compress(random.Random(0).randbytes(3_000)) for name in "ab"})},
+    ],
+    ids=["several archives", "packed members", "members that packing does not shorten"],
+)
+def test_limits_the_unpacked_bytes_of_all_files_together(contents: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "MAX_UNPACKED_BYTES", 10_000)
+    with refuses(ProblemCode.TOO_LARGE, "unpacked bytes"):
+        read_all(contents)
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True])

@@ -42,6 +42,14 @@ def test_ignores_quotations_beside_a_passage() -> None:
     assert reading.unused_columns == ("evidence",)
 
 
+def test_ignores_objects_whose_texts_are_addresses() -> None:
+    pages = [{"text": f"https://example.org/{number}"} for number in ROWS]
+    marked = [[page | {"is_relevant": int(page is pages[row])} for page in pages] for row in ROWS]
+    reading = read_json(_rows(lambda row: {"passages": [TEXTS[row]], "documents": marked[row]}))
+    assert list(judged_texts(reading).values()) == ALL_RELEVANT
+    assert reading.unused_columns == ("documents",)
+
+
 @pytest.mark.parametrize("name", ["passages", "documents", "paragraphs", "ctxs"])
 def test_requires_a_choice_for_unmarked_passage_lists(name: str) -> None:
     rows = _rows(lambda _: {name: list(TEXTS)})
