@@ -373,8 +373,12 @@ def test_concurrent_processes_build_index_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "function", "number"),
-    [(lexical, "write_arrays", errno.ENOSPC), (os, "copy_file_range", errno.EXDEV)],
-    ids=["full disk", "other disks"],
+    [
+        (lexical, "write_arrays", errno.ENOSPC),
+        (os, "copy_file_range", errno.ENOSPC),
+        (os, "copy_file_range", errno.EXDEV),
+    ],
+    ids=["full disk", "disk that is full when the index is opened", "other disks"],
 )
 def test_survives_disk_errors(module: ModuleType, function: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
