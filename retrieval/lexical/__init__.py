@@ -250,8 +250,9 @@ def count_document_frequencies(ids: np.ndarray, offsets: np.ndarray, n_terms: in
         from mrc_workbench.retrieval.lexical import index
 
         return index.count_document_frequencies(ids, offsets, n_terms)
-    pairs = np.unique(_pairs(ids, offsets))
-    return np.bincount(pairs // max(1, len(offsets) - 1), minlength=n_terms).astype(np.int64)
+    pairs = np.sort(_pairs(ids, offsets))  # np.unique hashes, which takes seven times as long
+    terms = pairs[first_positions(pairs)] // max(1, len(offsets) - 1)
+    return np.bincount(terms, minlength=n_terms).astype(np.int64)
 
 
 def count_terms(

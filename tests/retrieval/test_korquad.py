@@ -34,7 +34,7 @@ RETRIEVERS = (
     {"name": "hybrid", "kind": "hybrid", "retrievers": ["bm25", "dense"]},
 )
 WINDOWS = {"name": "sentences", "kind": "bm25-windows"}
-WITHOUT_MODEL = (*RETRIEVERS[:2], WINDOWS, WINDOWS | {"name": "3 sentences", "sentences": 3})
+WITHOUT_MODEL = (*RETRIEVERS[:2], WINDOWS, {"name": "morphemes", "kind": "bm25", "analyzer": "kiwi"})
 DRAWS = sampled(20, 8)
 SAMPLE_SIZE = 60
 AT_MOST_WORSE = 0.002  # of nDCG@10
@@ -75,7 +75,7 @@ def test_search_ranks_scores_of_documented_formula(
     bm25 = BM25("bm25", questions.passages)
     scores = np.concatenate(list(bm25.score_blocks(texts)))
     for k in (1, 10, 100, len(questions.passages)):
-        assert_equal_rankings(bm25.search(texts, k), top_k(scores, k))
+        assert_equal_rankings(bm25.search(texts[::8], k), top_k(scores[::8], k))
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
     documents = (questions.passages.indexed_texts(title=True), texts)
     analyzed = [tokens_of(bm25.analysis, part).texts() for part in documents]

@@ -56,7 +56,7 @@ def test_shipped_token_vectors_reproduce_shipped_scores(monkeypatch: pytest.Monk
     monkeypatch.setattr(TokenEncoder, "encode", encode_and_note)
     passages = late_encoder(SAMPLE).encode_passages(TEXTS, SAMPLE.passages.title_lengths(title=True))
     assert encoded_sides == []
-    rows = np.arange(0, len(QUESTIONS), 10)  # encoding all of them takes half a minute
+    rows = np.arange(0, len(QUESTIONS), 25)  # encoding all of them takes half a minute
     texts = [QUESTIONS[row] for row in rows]
     query_vectors = late_encoder(SAMPLE, precision=Precision.FLOAT32).encode_questions(texts)
     rankings = top_k(max_sim(query_vectors, passages), late.depth)
@@ -126,7 +126,7 @@ def test_shipped_vectors_match_model(tmp_path_factory: pytest.TempPathFactory, m
     shipped = encoder.encode_questions(QUESTIONS), encoder.encode_passages(TEXTS)
     assert "model" not in vars(encoder)  # the model is not loaded
     assert not (workspace() / "cache" / "vectors").exists()
-    some = slice(None, None, 10)  # shipped anew: all take a minute
+    some = slice(None, None, 25)  # shipped anew: all take a minute
     monkeypatch.setattr(cache, "_SHIPPED", tmp_path_factory.mktemp("sample"))
     questions = tuple(replace(question, relevant=()) for question in SAMPLE.questions[some])
     ship(QuestionSet("part", [*SAMPLE.passages][some], questions))

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import zipfile
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from mrc_workbench.retrieval.rankings import QueryHits
 from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
+from tests.retrieval.export import scripts
+from tests.retrieval.export.scripts import END
 from tests.retrieval.export.test_fusion import HYBRID, MIX
 from tests.tiny_models import build_bi_encoder
 
@@ -43,31 +47,32 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-END = "\x1e\n"  # of what a script writes
-SCRIPTS = """
-import json, os, runpy, sys
-
-for folder, url, *words in json.loads(sys.argv[1]):
-    os.environ["ENGINE_URL"], sys.argv = url, ["engine.py", *words]
-    try:
-        runpy.run_path(folder + "/engine.py", run_name="__main__")
-    except SystemExit as ended:
-        if ended.code:
-            raise
-    print("\x1e", flush=True)
-"""
-
-
 def run_scripts(*calls: tuple[object, ...], path: str = "", packages: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run scripts of folders, each with the engine's address and its words, one after the other in one process.
+    """Run scripts of folders, each with the engine's address and its words, one after the other in a new process.
 
     Without `packages` only the standard library is available.
     """
     options = ["-P"] if packages else ["-P", "-S"]
     words = json.dumps([[*map(str, call)] for call in calls])
-    command = [sys.executable, *options, "-c", SCRIPTS, words]
+    command = [sys.executable, *options, scripts.__file__, words]
     given = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
+
+
+def run_in_this_process(*calls: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run scripts of folders, each with the engine's address and its words, one after the other."""
+    output = StringIO()
+    errors = StringIO()
+    status = 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
+        patch.setenv("ENGINE_URL", "")
+        patch.setattr(sys, "argv", [])
+        try:
+            scripts.run_each(calls)
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 1
+            errors.write(f"{ended.code}\n")
+    return subprocess.CompletedProcess(["engine.py"], status, output.getvalue(), errors.getvalue())
 
 
 IN_MILVUS = {

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
-from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.export.engines import engine_config
 from mrc_workbench.retrieval.export.folder import export_retriever, readme
@@ -32,9 +31,11 @@ from tests.engines.opensearch import OpenSearch
 from tests.engines.vespa import Vespa
 from tests.engines.weaviate import Weaviate
 from tests.models.worlds import sharpened
+from tests.programs import run_module
 from tests.retrieval.compared import BIGRAMS
+from tests.retrieval.export.scripts import END
 from tests.retrieval.export.test_engines import INDEX, Keywords, mix_for
-from tests.retrieval.export.test_folder import END, comparison_of, lines, run_scripts
+from tests.retrieval.export.test_folder import comparison_of, lines, run_in_this_process, run_scripts
 from tests.tiny_models import build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow
@@ -97,7 +98,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def run_against(stub: StubEngine, folder: Path, *commands: str) -> subprocess.CompletedProcess[str]:
     """Run the commands of a folder's script against a stub, one after the other."""
     with serving(stub) as url:
-        return run_scripts(*((folder, url, *command.split()) for command in commands))
+        return run_in_this_process(*([str(folder), url, *command.split()] for command in commands))
 
 
 def assert_expected_ndcg(checked: str) -> None:
@@ -135,14 +136,14 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def answers(folders: Folders) -> Answers:
-    """The hits for a new question in each engine; one process loads the libraries of the models for all."""
+    """The hits for a new question in each engine, in a process that has imported the libraries of the models."""
     calls = []
     with ExitStack() as stack:
         for engine, mix in CASES:
             folder = folders(engine, mix)
             url = stack.enter_context(serving(ENGINES[engine](folder))) if engine in ENGINES else ""
-            calls += [(folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text)]
-        done = run_scripts(*calls, path=str(PROJECT))
+            calls += [(str(folder), url, "load"), (str(folder), url, "ask", QUESTIONS[0].text)]
+        done = run_module("tests.retrieval.export.scripts", json.dumps(calls))
     assert (done.returncode, done.stderr) == (0, "")
     outputs = done.stdout.split(END)[1:-1:2]
     return {case: [*map(json.loads, output.splitlines())] for case, output in zip(CASES, outputs, strict=True)}
@@ -199,9 +200,8 @@ def test_elasticsearch_versions_and_licences(
 
 def test_readme_states_version_and_licence(folders: Folders) -> None:
     by_score = mix_for(ExportTarget.ELASTICSEARCH)
-    alone = mix_for(ExportTarget.ELASTICSEARCH, alone=1)
     by_rank = replace(by_score, by_rank=True)
-    mixes = (by_score, by_rank, replace(by_rank, weights=(0.5, 0.5)), alone)
+    mixes = (by_score, by_rank, replace(by_rank, weights=(0.5, 0.5)), mix_for(ExportTarget.ELASTICSEARCH, alone=1))
     texts = [readme("mix", item.engine, small_set(), [], mix=item).split("## Use\n\n")[1] for item in mixes]
     needs = [text.split("\n")[0] for text in texts]
     versions = ("8.18", "9.2", "8.16", "8.16")
@@ -218,8 +218,8 @@ def test_explains_errors(folders: Folders) -> None:
     messages = dict.fromkeys(no_addresses, "ENGINE_URL is an http:// or https:// address")
     messages["http://127.0.0.1:9"] = "no elasticsearch answers at http://127.0.0.1:9"
     for url, words in messages.items():
-        for command in (("load",), ("check",)):
-            done = run_scripts((folder, url, *command))
+        for command in ("load", "check"):
+            done = run_in_this_process([str(folder), url, command])
             assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
     answers = run_scripts((folder, "", "ask", "?"), packages=False)  # without the workbench
     assert answers.stderr.startswith("`ask` needs the workbench: set PYTHONPATH to its folder")
@@ -285,11 +285,11 @@ def test_uses_custom_certificate_authority(folders: Folders, tmp_path: Path, mon
     own = certificate(tmp_path)
     monkeypatch.setenv("ENGINE_AUTHORIZATION", "Basic ZWxhc3RpYzp4")
     with serving(Elasticsearch(authorization="Basic ZWxhc3RpYzp4"), own) as url:
-        unknown = run_scripts((folder, url, "load"))
+        unknown = run_in_this_process([str(folder), url, "load"])
         monkeypatch.setenv("ENGINE_CA", own[0])
-        known = run_scripts((folder, url, "load"))
+        known = run_in_this_process([str(folder), url, "load"])
         monkeypatch.setenv("ENGINE_CA", str(tmp_path / "missing.pem"))
-        missing = run_scripts((folder, url, "load"))
+        missing = run_in_this_process([str(folder), url, "load"])
     assert "is not trusted: set ENGINE_CA to the file of its certificate authority" in unknown.stderr
     assert (known.returncode, missing.returncode) == (0, 1), known.stderr
     assert "ENGINE_CA names no file of certificates" in missing.stderr
