@@ -1,0 +1,18 @@
+"""`python -m tests.labs.copied_program FOLDER SCRIPT ...`: run a script of a copy of the program.
+
+A forked process has imported the libraries, and the program itself, which the script imports again from the copy.
+"""
+
+import os
+import runpy
+import sys
+
+if __name__ == "__main__":
+    folder, script, *words = sys.argv[1:]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mrc_workbench"]:
+        del sys.modules[name]
+    os.environ.pop("MRC_FORK_SERVER", None)  # it has not imported the copy
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    sys.argv = [script, *words]
+    runpy.run_path(script, run_name="__main__")
