@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP, "max_snapshots": 0}
+    options: dict[str, Any] = {"epochs": 7.0, "learning_rate": 2e-3, "logging_steps": 10, "max_snapshots": 0}
+    options |= {"objective": LanguageObjective.MLM_NSP}
     return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
 
 
