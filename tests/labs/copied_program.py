@@ -1,7 +1,4 @@
-"""`python -m tests.labs.copied_program FOLDER SCRIPT ...`: run a script of a copy of the program.
-
-A forked process has imported the libraries, and the program itself, which the script imports again from the copy.
-"""
+"""`python -m tests.labs.copied_program FOLDER SCRIPT ...`: run a script in a fork, with a copy of the program."""
 
 import os
 import runpy
