@@ -3,7 +3,9 @@
 HUB is the URL of a stand-in for the Hugging Face hub: a forked process has imported the libraries for another one.
 """
 
+import gc
 import json
+import os
 import runpy
 import sys
 
@@ -15,7 +17,9 @@ if __name__ == "__main__":
         url, constants.HF_HUB_CACHE = hub
         constants.HUGGINGFACE_CO_URL_TEMPLATE = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, url)
         constants.ENDPOINT = url
+    os.fsync = lambda _: None  # as in the tests' own process
     for module, *words in json.loads(commands):
+        gc.freeze()  # each training collects garbage: it must not search what is imported
         sys.argv = [module, *words]
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -6,13 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
+from tests.programs import run_module
 
 pytestmark = pytest.mark.slow
 COMMANDS = """
@@ -96,7 +96,7 @@ for opened in PAGES:
     app = AppTest.from_function(page, args=(opened.name,), default_timeout=60).run()
     assert not app.exception, (opened.name, app.exception)
     drawn[opened.name] = len(app.main)
-print(json.dumps({"modules": len(names), "pages": drawn}))
+print(json.dumps({"folder": [*sys.modules["mrc_workbench.training"].__path__], "modules": len(names), "pages": drawn}))
 """
 
 
@@ -109,19 +109,13 @@ def copy_program(folder: Path) -> Path:
     return folder
 
 
-def run_python(program: Path, *words: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
-    """Run Python in a copy of the program with a separate workspace."""
-    environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "PYTHONPATH": str(program)}
-    options: dict[str, Any] = {"cwd": program, "env": environment, "timeout": 120}
-    return subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, **options)
-
-
-def run_commands(program: Path, *commands: Sequence[str], workspace: Path) -> list[str]:
-    """Run commands, each the words after `mrc`, in one process of a copy of the program; returns their outputs."""
-    done = run_python(program, "-c", COMMANDS, json.dumps(commands), workspace=workspace)
+def run_script(program: Path, script: str, *words: str, workspace: Path) -> Any:
+    """Run a script with a copy of the program in a separate workspace; returns the JSON that it prints last."""
+    (program / "script.py").write_text(script, encoding="utf-8")
+    command = ("tests.labs.copied_program", program, "script.py", *words)
+    done = run_module(*command, environment={"MRC_WORKSPACE": str(workspace)})
     assert done.returncode == 0, done.stderr
-    outputs: list[str] = json.loads(done.stdout)
-    return outputs
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +132,7 @@ def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path
     run = ("lengths", "run", "--data", "sample", "--bars", "2")
     listing = ("lengths", "list", "--json")
     commands = (("--help",), ("lengths", "run", "--help"), (*run, "--out", str(out)), listing, (*run, "--json"))
-    helped, described, printed, listed, again = run_commands(program, *commands, workspace=tmp_path)
+    helped, described, printed, listed, again = run_script(program, COMMANDS, json.dumps(commands), workspace=tmp_path)
     assert "lengths" in helped
     assert "number of bars" in described
     lines = printed.splitlines()
@@ -154,24 +148,22 @@ def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path
     assert json.loads(again) == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))
     changes = (("rename", stored["key"], "two bars"), ("show", "two bars"), ("delete", "two bars"))
     commands = (*(("lengths", *words) for words in changes), listing)
-    _, displayed, _, listed = run_commands(program, *commands, workspace=tmp_path)
+    _, displayed, _, listed = run_script(program, COMMANDS, json.dumps(commands), workspace=tmp_path)
     assert "share (%)" in displayed
     assert json.loads(listed) == []
 
 
 def test_refused_options_name_the_field(program: Path, tmp_path: Path) -> None:
-    words = ("-m", "mrc_workbench", "lengths", "run", "--data", "sample", "--bars", "0")
-    done = run_python(program, *words, workspace=tmp_path)
+    words = [sys.executable, "-m", "mrc_workbench", "lengths", "run", "--data", "sample", "--bars", "0"]
+    environment = {**os.environ, "MRC_WORKSPACE": str(tmp_path), "PYTHONPATH": str(program)}
+    done = subprocess.run(words, cwd=program, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "bars" in done.stderr
     assert "greater than or equal to 1" in done.stderr
 
 
 def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, tmp_path: Path) -> None:
-    (program / "page.py").write_text(PAGE, encoding="utf-8")
-    done = run_python(program, "page.py", workspace=tmp_path)
-    assert done.returncode == 0, done.stderr
-    page_content = json.loads(done.stdout.splitlines()[-1])
+    page_content = run_script(program, PAGE, workspace=tmp_path)
     assert (page_content["title"], page_content["page"]) == ("지문은 얼마나 길까요?", "지문 길이")
     assert len(page_content["passages"]) == 10
     assert sum(page_content["passages"]) == 200
@@ -182,14 +174,12 @@ def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, 
 def test_program_works_without_the_language_lab(tmp_path: Path) -> None:
     program = copy_program(tmp_path / "program")
     shutil.rmtree(program / "labs" / "language")
-    (program / "program.py").write_text(PROGRAM, encoding="utf-8")
-    done = run_python(program, "program.py", ",".join(ROOMS), workspace=tmp_path)
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout.splitlines()[-1])
+    counts = run_script(program, PROGRAM, ",".join(ROOMS), workspace=tmp_path)
+    assert counts["folder"] == [str(program / "training")]
     assert counts["modules"] > 200
     assert counts["pages"].keys() == {"compare", "data", "train", "search", "answers", "embeddings"}
     assert all(counts["pages"].values())
     commands = (("--help",), ("train", "language-model", "--help"))
-    helped, described = run_commands(program, *commands, workspace=tmp_path)
+    helped, described = run_script(program, COMMANDS, json.dumps(commands), workspace=tmp_path)
     assert "Compare tokenizers" not in helped
     assert "masked" in described

@@ -153,6 +153,12 @@ def test_trains_with_defaults_of_pretrained_base(trainings: Trainings, name: str
     assert plan.options.batch_size == (64 if name in BI_ENCODERS else 16)
     assert {option: getattr(plan.options, option) for option in options[name]} == options[name]
 
+    model = {path.name for path in run.model_folder.rglob("*") if path.is_file()}
+    assert {name for name in model if not name.endswith((".json", ".txt", ".md"))} == {"model.safetensors"}
+    assert not [name for name in model if "adapter" in name]
+    checkpoints = [path for path in (run.folder / "checkpoints").rglob("*") if path.is_file()]
+    assert {path.suffix for path in checkpoints} == {".safetensors", ".json"}
+
 
 @pytest.mark.parametrize("name", BI_ENCODERS)
 def test_bi_encoder_loads_as_sentence_transformer(trainings: Trainings, name: str) -> None:
@@ -161,6 +167,11 @@ def test_bi_encoder_loads_as_sentence_transformer(trainings: Trainings, name: st
     run = trainings.run(name)
     data = trainings.load_data(name)
     plain = SentenceTransformer(str(run.model_folder), device="cpu")
+    pooling = BI_ENCODERS[name].get("pooling", "mean")
+    assert plain[1].pooling_mode == pooling
+    tokens = plain.encode(SENTENCES[0], output_value="token_embeddings")
+    expected = {"mean": tokens.mean(0), "cls": tokens[0], "max": tokens.max(0).values}[pooling]
+    np.testing.assert_allclose(plain.encode(SENTENCES[0]), expected, atol=1e-6)
     vectors = plain.encode(data.texts, normalize_embeddings=True)
     ours = BiEncoder(make_source(run), data.texts, precision=Precision.FLOAT32)
     np.testing.assert_allclose(vectors, ours.encode_passages(data.texts), atol=1e-6)
@@ -201,16 +212,6 @@ def test_cross_encoder_loads_as_cross_encoder(trainings: Trainings, name: str) -
     assert run.scores()["after"] == pytest.approx(measures_by_hand(data, orders), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [*BI_ENCODERS, *CROSS_ENCODERS])
-def test_model_holds_only_safetensors_and_text(trainings: Trainings, name: str) -> None:
-    run = trainings.run(name)
-    model = {path.name for path in run.model_folder.rglob("*") if path.is_file()}
-    assert {name for name in model if not name.endswith((".json", ".txt", ".md"))} == {"model.safetensors"}
-    assert not [name for name in model if "adapter" in name]
-    checkpoints = [path for path in (run.folder / "checkpoints").rglob("*") if path.is_file()]
-    assert {path.suffix for path in checkpoints} == {".safetensors", ".json"}
-
-
 def changed(ours: dict[str, np.ndarray], base: dict[str, np.ndarray]) -> set[str]:
     assert all(array.dtype == np.float32 for array in ours.values())
     return {key for key, array in ours.items() if key in base and not np.array_equal(array, base[key])}
@@ -242,18 +243,6 @@ def test_merges_adapters_into_weights(trainings: Trainings, name: str, base: str
     assert moved - {"pooler.dense.weight"} == matrices
     for key in matrices:
         assert np.linalg.matrix_rank(ours[key] - theirs[key], tol=1e-5) <= 2
-
-
-@pytest.mark.parametrize("name", BI_ENCODERS)
-def test_saves_selected_pooling(trainings: Trainings, name: str) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    pooling = BI_ENCODERS[name].get("pooling", "mean")
-    model = SentenceTransformer(str(trainings.run(name).model_folder), device="cpu")
-    assert model[1].pooling_mode == pooling
-    tokens = model.encode(SENTENCES[0], output_value="token_embeddings")
-    expected = {"mean": tokens.mean(0), "cls": tokens[0], "max": tokens.max(0).values}[pooling]
-    np.testing.assert_allclose(model.encode(SENTENCES[0]), expected, atol=1e-6)
 
 
 def test_truncates_at_max_length(trainings: Trainings) -> None:

@@ -32,6 +32,7 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.workbench.cli import main
+from tests.depth import DEEP
 from tests.programs import forks
 from tests.training.worlds import create_planned_run, misleading_set, read_logged, tiny_base, train_to_end, wait_until
 
@@ -127,7 +128,7 @@ def lose_last_checkpoint(run: Run) -> None:
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
-    options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
+    options = OFTEN | {"epochs": 2.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
     plan = partial(create_planned_run, kind, misleading_set(questions_a_passage=2), **options)
     whole, run = train_whole_and_stopped(plan, 1, 4, 13)
     assert_came_out_alike(run, whole)
@@ -141,7 +142,7 @@ def test_resumes_with_cached_layers_and_shared_passages(kind: str, more: dict[st
     """Neither stored states nor the order of batches depend on the stopped step."""
     options: dict[str, Any] = {"base": tiny_base(kind), "objective": "multiple-negatives"}
     options |= {"shared_passages": True, "frozen_layers": 1, "precision": "float32"} | more
-    options |= OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
+    options |= OFTEN | {"epochs": 2.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
     plan = partial(create_planned_run, kind, misleading_set(questions_a_passage=2), **options)
     whole, run = train_whole_and_stopped(plan, 1, 4)
     assert_came_out_alike(run, whole)
@@ -239,11 +240,11 @@ def test_survives_random_kills(begin: Begin) -> None:
         begin(run).join(300)
         return time.monotonic() - began
 
-    seconds_of(planned_here())  # the first one loads the libraries
+    seconds_of(create_planned_run(BI_ENCODER, misleading_set(), epochs=1.0))  # the first one loads the libraries
     whole = planned_here()
     seconds = seconds_of(whole)
     assert whole.status().state is State.DONE, whole.log()[-3000:]
-    moments = random.Random(0).sample(range(100), 5)
+    moments = random.Random(0).sample(range(100), 5) if DEEP else [5, 49, 97]
     went_on_from = []
     for moment in moments:
         run = planned_here()

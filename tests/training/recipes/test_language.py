@@ -26,8 +26,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP, "max_snapshots": 0}
-    return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
+    settings: dict[str, Any] = {"epochs": 7.0, "learning_rate": 2e-3, "logging_steps": 10, "max_snapshots": 0}
+    settings["objective"] = LanguageObjective.MLM_NSP
+    return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **settings)))
 
 
 def test_learns_topic_of_text(learned: Run) -> None:

@@ -79,7 +79,7 @@ def test_loss_matches_formula(settings: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> worlds.Trained:
-    options = {"epochs": 30.0, "batch_size": 8, "learning_rate": 3e-3, "dimensions": 8, "evaluation_limit": 0}
+    options = {"epochs": 12.0, "batch_size": 8, "learning_rate": 6e-3, "dimensions": 8, "evaluation_limit": 0}
     folder = tmp_path_factory.mktemp("late")
     planned = partial(worlds.create_planned_run, LATE_INTERACTION, worlds.shuffled(40, 40), SHARES, **options)
     return worlds.train_in(folder, planned)

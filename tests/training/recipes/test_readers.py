@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_workspace_of_mod
 
 @pytest.fixture(scope="module")
 def learned(module_workspace: Path) -> Run:
-    settings: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
+    settings: dict[str, Any] = {"epochs": 6.0, "learning_rate": 2e-3, "batch_size": 8, "logging_steps": 10}
     return in_workspace(module_workspace, lambda: train_to_end(created_reader(cue_set(600, words=4), **settings)))
 
 
