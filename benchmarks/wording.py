@@ -87,40 +87,30 @@ def words_of(name: str) -> list[str]:
 
 
 class PythonSource:
-    """A Python source, tokenized and parsed once."""
+    """What the names, comments and docstrings of a Python source contain, each occurrence."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-        self._nodes = list(ast.walk(ast.parse(text)))
-
-    def identifiers(self) -> list[str]:
-        """Return each occurrence of an identifier."""
-        names = (token.string for token in self._tokens if token.type == tokenize.NAME)
-        return [name for name in names if not keyword.iskeyword(name)]
-
-    def prose(self) -> list[str]:
-        """Return the comments and docstrings."""
-        comments = [token.string.lstrip("# ") for token in self._tokens if token.type == tokenize.COMMENT]
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+        nodes = list(ast.walk(ast.parse(text)))
+        names = [token.string for token in tokens if token.type == tokenize.NAME]
+        comments = [token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT]
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        return comments + [ast.get_docstring(node) or "" for node in self._nodes if isinstance(node, documented)]
+        docstrings = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented)]
+        functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef)]
+        self.identifiers = [name for name in names if not keyword.iskeyword(name)]
+        self.prose = comments + docstrings
+        self.packed_assignments = sum(map(is_packed_assignment, nodes))
+        self.classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+        self.tests = [name for name in functions if name.startswith("test_")]
 
-    def packed_assignments(self) -> int:
-        """Count the statements that assign several values to several names: `a, b = 1, 2`."""
-        return sum(
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Tuple)
-            and any(isinstance(target, ast.Tuple) for target in node.targets)
-            for node in self._nodes
-        )
 
-    def classes(self) -> list[str]:
-        """Return the names of the classes."""
-        return [node.name for node in self._nodes if isinstance(node, ast.ClassDef)]
-
-    def tests(self) -> list[str]:
-        """Return the names of the test functions."""
-        functions = [node.name for node in self._nodes if isinstance(node, ast.FunctionDef)]
-        return [name for name in functions if name.startswith("test_")]
+def is_packed_assignment(node: ast.AST) -> bool:
+    """Whether a statement assigns several values to several names: `a, b = 1, 2`."""
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and any(isinstance(target, ast.Tuple) for target in node.targets)
+    )
 
 
 def sources(root: Path) -> dict[str, PythonSource]:
@@ -135,7 +125,7 @@ def ambiguous_classes(read: Mapping[str, PythonSource]) -> dict[str, list[str]]:
     modules: defaultdict[str, list[str]] = defaultdict(list)
     for path, source in read.items():
         if path.startswith(PRODUCT):
-            for name in set(source.classes()):
+            for name in set(source.classes):
                 modules[name].append(path)
     return {name: paths for name, paths in sorted(modules.items()) if len(paths) > 1}
 
@@ -149,17 +139,21 @@ def documents(root: Path) -> Iterator[Path]:
 def counts(root: Path, read: Mapping[str, PythonSource] | None = None) -> dict[str, dict[str, int]]:
     """Return the counts: `names` by word, `sentences` by pattern, and `code` of single habits."""
     read = read or sources(root)
-    words = Counter(word for source in read.values() for name in source.identifiers() for word in words_of(name))
+    names = Counter(name for source in read.values() for name in source.identifiers)
+    words: Counter[str] = Counter()
+    for name, count in names.items():
+        for word in words_of(name):
+            words[word] += count
     sentences: Counter[str] = Counter()
     for source in read.values():
-        count_sentences(sentences, source.prose())
+        count_sentences(sentences, source.prose)
     count_sentences(sentences, [path.read_text(encoding="utf-8") for path in documents(root)])
-    tests = [name for source in read.values() for name in source.tests()]
+    tests = [name for source in read.values() for name in source.tests]
     return {
         "names": {word: words[word] for word in WORDS},
         "sentences": {name: sentences[name] for name in SENTENCES},
         "code": {
-            "packed assignments": sum(source.packed_assignments() for source in read.values()),
+            "packed assignments": sum(source.packed_assignments for source in read.values()),
             "tests named test_what_": sum(name.startswith("test_what_") for name in tests),
             "class names with two meanings": len(ambiguous_classes(read)),
         },
@@ -188,7 +182,7 @@ def print_uses(root: Path, word: str) -> None:
     """Print the files that use a word in names, most uses first."""
     uses: Counter[str] = Counter()
     for path, source in sources(root).items():
-        names = [name for name in source.identifiers() if word in words_of(name)]
+        names = [name for name in source.identifiers if word in words_of(name)]
         uses[f"{path}: {', '.join(sorted(set(names)))}"] = len(names)
     for text, count in uses.most_common():
         if count:

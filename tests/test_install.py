@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,20 +21,12 @@ from tests.programs import free_port, wait_for
 
 pytestmark = pytest.mark.slow
 PythonOf = Callable[[str], Path]  # the Python of an environment with these extras
+# the extra that each module needs which fails to import, all imported modules, the status of a dense comparison
+Imports = tuple[dict[str, str], list[str], int]
 RUN = "import json, sys; from mrc_workbench.__main__ import main; sys.exit(any(map(main, json.loads(sys.argv[1]))))"
 DECOYS = ("data", "models", "retrieval", "training", "labs", "workbench", "jobs", "text", "views", "serving")
-# scripts: what a folder that was taken away runs, and what Streamlit runs for every visitor
-SCRIPTS = ("mrc_workbench.retrieval.export.scripts.", "mrc_workbench.workbench.frame")
-EVERY_MODULE = """
-import pkgutil, sys
-from importlib import import_module
-import mrc_workbench
-for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
-    if not module.name.startswith(SCRIPTS):
-        import_module(module.name)
-print(*(name for name in sys.modules if name.partition(".")[0] in DECOYS))
-print(*(name for name in sys.modules if name.startswith("mrc_workbench.")))
-"""
+# scripts: what a folder that was taken away runs, and the page of `streamlit run`
+SCRIPTS = ("mrc_workbench.retrieval.export.scripts.", "mrc_workbench.app")
 DETACHED = """
 import sys, time
 from pathlib import Path
@@ -50,25 +43,45 @@ while not job.done:
         sys.exit(job.log(lines=50))
     time.sleep(0.1)
 """
-# Imports all modules, then the libraries named, and prints the extra that each module needs which fails to import
+# Imports all modules with the core; then, for each extra, its libraries and all modules in a fork that finds the
+# packages of its closure, and with `models` a comparison. Prints the extra, the extra that each failed module needs,
+# all imported modules and the status of the comparison.
 MISSING = """
-import json, os, pkgutil, sys
+import gc, json, os, pkgutil, sys
+from contextlib import redirect_stdout
 from importlib import import_module
+gc.disable()
 os.environ["MRC_FORK_SERVER"] = "none"  # the app would start one
 import mrc_workbench
+from mrc_workbench.__main__ import main
 from mrc_workbench.data.problems import as_missing_extra
-needed = {}
-for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
-    if module.name.startswith("mrc_workbench.app") or module.name.startswith(SCRIPTS[0]):
+
+def import_modules():
+    needed = {}
+    for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
+        if module.name.startswith(SCRIPTS):
+            continue
+        try:
+            import_module(module.name)
+        except ImportError as error:
+            details = getattr(as_missing_extra(error), "details", {})
+            needed[module.name.removeprefix("mrc_workbench.")] = details.get("extra")
+    return needed
+
+environments = json.loads(sys.argv[1])
+print(json.dumps(["", import_modules(), [*sys.modules], -1]), flush=True)
+for extra, (packages, libraries) in environments.items():
+    if os.fork():
+        os.wait()
         continue
-    try:
-        import_module(module.name)
-    except ImportError as error:
-        details = getattr(as_missing_extra(error), "details", {})
-        needed[module.name.removeprefix("mrc_workbench.")] = details.get("extra")
-for library in sys.argv[1:]:
-    import_module(library)
-print(json.dumps(needed))
+    sys.path.append(packages)
+    for library in libraries:
+        import_module(library)
+    imported = (import_modules(), [*sys.modules])
+    with redirect_stdout(sys.stderr):
+        status = main(["compare", "experiment.toml"]) if extra == "models" else -1
+    print(json.dumps([extra, *imported, status]), flush=True)
+    os._exit(0)  # libraries take seconds to end
 """
 # modules that can be imported with only this extra
 SERVED = {
@@ -90,6 +103,7 @@ NEEDED_BY = {
     "llm": ("models.llm",),
 }
 EXPERIMENT = 'data = "sample"\nks = [1, 5]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
+DENSE = '[[retriever]]\nname = "vectors"\nkind = "dense"\nmodel = "starter"\n'
 
 
 @pytest.fixture(scope="module")
@@ -182,15 +196,32 @@ def libraries_of(extra: str) -> list[str]:
     return sorted(module for module, owner in EXTRAS.items() if extra == owner and find_spec(module))
 
 
+@pytest.fixture(scope="module")
+def imports(python_with: PythonOf, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Imports]:
+    """The imports with the closure of each extra whose packages are installed, beside decoys."""
+    environments = dict[str, tuple[str, list[str]]]()
+    for extra in (*filter(None, SERVED), ALL_EXTRAS):
+        with suppress(pytest.skip.Exception):
+            (packages,) = python_with(extra).parents[1].glob("lib/*/site-packages")
+            environments[extra] = (str(packages), libraries_of(extra) or ["mrc_workbench.app"])
+    folder = tmp_path_factory.mktemp("decoys")
+    write_decoys(folder)
+    (folder / "experiment.toml").write_text(EXPERIMENT + DENSE, encoding="utf-8")
+    program = MISSING.replace("SCRIPTS", repr(SCRIPTS))
+    done = run_in(python_with(""), folder, "-c", program, json.dumps(environments))
+    printed = {extra: tuple(imports) for extra, *imports in map(json.loads, done.stdout.splitlines())}
+    assert printed.keys() == {"", *environments}, done.stderr[-3000:]
+    return printed
+
+
 @pytest.mark.parametrize(("extra", "serves"), SERVED.items(), ids=[extra or "core" for extra in SERVED])
 def test_modules_and_libraries_import_with_the_closure_of_their_extra(
-    python_with: PythonOf, tmp_path: Path, extra: str, serves: tuple[str, ...]
+    python_with: PythonOf, imports: dict[str, Imports], extra: str, serves: tuple[str, ...]
 ) -> None:
-    libraries = libraries_of(extra)
-    assert libraries or not extra
-    done = run_in(python_with(extra), tmp_path, "-c", MISSING.replace("SCRIPTS", repr(SCRIPTS)), *libraries)
-    assert done.returncode == 0, done.stderr[-3000:]
-    needed = json.loads(done.stdout)  # the extra that each module which cannot be imported needs
+    assert libraries_of(extra) or not extra
+    assert python_with(extra)  # or the test is skipped
+    needed, modules, _ = imports[extra]
+    assert not {*DECOYS} & {name.partition(".")[0] for name in modules}
     unserved = [name for name in needed if name.startswith(serves) and name != LLM_CLIENT]
     assert [name for name in unserved if extra == "app" or ".pages" not in name] == []
     assert extra not in needed.values()
@@ -208,14 +239,13 @@ def test_an_extra_brings_its_libraries(python_with: PythonOf, tmp_path: Path, ex
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_every_module_imports_with_all_extras_beside_decoys(python_with: PythonOf, tmp_path: Path) -> None:
-    write_decoys(tmp_path)
-    program = EVERY_MODULE.replace("SCRIPTS", repr(SCRIPTS)).replace("DECOYS", repr(DECOYS))
-    done = run_in(python_with(ALL_EXTRAS), tmp_path, "-c", program)
-    assert done.returncode == 0, done.stderr[-3000:]
-    bare, ours = done.stdout.splitlines()
-    assert bare == ""
-    assert {f"mrc_workbench.{name}" for name in ("data.store", "labs.reading", "workbench.cli")} <= {*ours.split()}
+def test_every_module_imports_with_all_extras_beside_decoys(python_with: PythonOf, imports: dict[str, Imports]) -> None:
+    assert python_with(ALL_EXTRAS)  # or the test is skipped
+    needed, modules, _ = imports[ALL_EXTRAS]
+    assert needed == {}
+    assert not {*DECOYS} & {name.partition(".")[0] for name in modules}
+    ours = ("data.store", "labs.reading", "workbench.cli", "workbench.frame", "app")
+    assert {f"mrc_workbench.{name}" for name in ours} <= {*modules}
 
 
 @pytest.mark.parametrize(
@@ -237,15 +267,16 @@ def test_commands_name_missing_extra(python_with: PythonOf, tmp_path: Path, word
     assert not (tmp_path / "workspace" / "runs").exists()
 
 
-def test_a_comparison_names_the_extra_of_a_failed_retriever(python_with: PythonOf, tmp_path: Path) -> None:
-    dense = '[[retriever]]\nname = "vectors"\nkind = "dense"\nmodel = "starter"\n'
-    (tmp_path / "experiment.toml").write_text(EXPERIMENT + dense, encoding="utf-8")
+def test_a_comparison_names_the_extra_of_a_failed_retriever(
+    python_with: PythonOf, imports: dict[str, Imports], tmp_path: Path
+) -> None:
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT + DENSE, encoding="utf-8")
     done = run_in(python_with(""), tmp_path, "-m", "mrc_workbench", "compare", "experiment.toml")
     assert done.returncode == 1, done.stderr
     assert "needs sentence_transformers: pip install 'mrc-workbench[models]'" in done.stdout + done.stderr
     assert "No module named" not in done.stdout + done.stderr
-    done = run_in(python_with("models"), tmp_path, "-m", "mrc_workbench", "compare", "experiment.toml")
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert python_with("models")  # or the rest is skipped
+    assert imports["models"][2] == 0
 
 
 def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:

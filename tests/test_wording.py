@@ -32,13 +32,13 @@ def test_splits_names_into_words() -> None:
 
 def test_counts_names_but_neither_keywords_nor_texts() -> None:
     source = wording.PythonSource('def told(found):\n    return "kept"  # one\n')
-    assert source.identifiers() == ["told", "found"]
-    assert source.prose() == ["one", "", ""]
+    assert source.identifiers == ["told", "found"]
+    assert source.prose == ["one", "", ""]
 
 
 def test_counts_assignments_of_several_values() -> None:
     source = wording.PythonSource("a, b = 1, 2\nc, d = pair\ne = 1, 2\n(f, g), h = (1, 2), 3\n")
-    assert source.packed_assignments() == 2
+    assert source.packed_assignments == 2
 
 
 def test_finds_class_names_with_two_meanings() -> None:

@@ -63,7 +63,8 @@ def guess_columns(names: Sequence[str]) -> QuestionColumns:
 
 def is_known(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> bool:
     """Whether a column has a known name."""
-    return any(plain_name(name) in known for known in names.values())
+    plain = plain_name(name)
+    return any(plain in known for known in names.values())
 
 
 is_pair_column = partial(is_known, names=PAIR_NAMES)

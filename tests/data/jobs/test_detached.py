@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from mrc_workbench.data.jobs import processes
 from mrc_workbench.data.workspace import PROJECT, workspace
-from tests.programs import run_module, words_of
+from tests.programs import run_module, wait_for_fork_server, words_of
 from tests.training.worlds import wait_until
 
 pytestmark = pytest.mark.slow
@@ -71,6 +70,27 @@ def parent(process: processes.Process) -> int:
     return number
 
 
+# The first two tests use the fork server of all files, which imports its libraries once: no other server runs yet
+def test_server_imports_libraries_but_never_own_modules(tmp_path: Path) -> None:
+    wait_for_fork_server()
+    libraries = {library.split(".")[0] for library in (*processes.LIGHT, *processes.HEAVY)}
+    check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'mrc_workbench.data.store' in sys.modules)"
+    run(tmp_path / "log.txt", check).wait(60)
+    assert (tmp_path / "log.txt").read_text().startswith("[] False")
+    log = tmp_path / "of a job.txt"
+    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import start_detached"
+    code += f"; start_detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
+    run(tmp_path / "job.txt", code).wait(60)
+    assert log.read_text().startswith("[]"), "jobs of a job have the libraries, too"
+
+
+def test_passes_arguments_and_exit_status() -> None:
+    done = run_module("mrc_workbench", "data", "inspect", "no such file")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no such file" in done.stderr
+    assert run_module("timeit", "-n1", "-r1", "print('text')").stdout.startswith("text\n")
+
+
 def test_forked_process_runs_the_requested_program(server: psutil.Process, tmp_path: Path) -> None:
     process = run(tmp_path / "new" / "log.txt", ABOUT_ITSELF)
     process.wait(60)
@@ -81,24 +101,6 @@ def test_forked_process_runs_the_requested_program(server: psutil.Process, tmp_p
     sleeping = asleep(tmp_path)
     assert words_of(psutil.Process(sleeping.pid))[:4] == ["python", "-m", "timeit", "-n1"]
     assert parent(sleeping) == server.pid
-
-
-def test_server_imports_libraries_but_never_own_modules(server: psutil.Process, tmp_path: Path) -> None:
-    libraries = {library.split(".")[0] for library in (*processes.LIGHT, *processes.HEAVY)}
-    check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'mrc_workbench.data.store' in sys.modules)"
-
-    def are_read() -> bool:
-        time.sleep(0.5)  # without work
-        log = tmp_path / f"{time.monotonic()}.txt"
-        run(log, check).wait(60)
-        return log.read_text().startswith("[] False")
-
-    wait_until(are_read)
-    log = tmp_path / "of a job.txt"
-    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import start_detached"
-    code += f"; start_detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
-    run(tmp_path / "job.txt", code).wait(60)
-    assert log.read_text().startswith("[]"), "jobs of a job have the libraries, too"
 
 
 def test_light_job_starts_before_libraries_load(fresh_server: psutil.Process, tmp_path: Path) -> None:
@@ -164,13 +166,6 @@ def test_restarts_a_killed_server_and_jobs_survive(
     other.wait(30)
     assert process.is_alive
     psutil.Process(process.pid).kill()
-
-
-def test_passes_arguments_and_exit_status() -> None:
-    done = run_module("mrc_workbench", "data", "inspect", "no such file")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no such file" in done.stderr
-    assert run_module("timeit", "-n1", "-r1", "print('text')").stdout.startswith("text\n")
 
 
 FAULTS = """
