@@ -25,6 +25,7 @@ from mrc_workbench.retrieval.export.signals import Terms, Vectors
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, experiment_of
 
+pytestmark = pytest.mark.slow  # importing the clients of three engines takes seconds
 INDEX = "passages_0123456789ab"
 WEIGHTS = (0.7, 0.3)
 TECHNIQUES = {ExportTarget.OPENSEARCH: "z_score", ExportTarget.WEAVIATE: "relativeScoreFusion"}
