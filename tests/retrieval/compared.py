@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
+from tests.depth import DEEP
 from tests.doubles import small_set
 
+# Stemmers differ only in the library's rules, and in Turkish's own lower case; a deep run goes through all
+STEMMERS = {*LANGUAGE_OF} - {Analyzer.ENGLISH, Analyzer.TURKISH}
+ANALYZERS = [name for name in Analyzer if name is not Analyzer.AUTO and (DEEP or name not in STEMMERS)]
 LOST = ValueError("it is <lost>")
 BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.analysis import analyze, tokens_of
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
+from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import TokenKind, weighted_pieces
 from mrc_workbench.retrieval import explain as explain_bm25
 from mrc_workbench.retrieval import lexical as term_statistics
@@ -22,12 +22,9 @@ from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, Wind
 from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from tests.doubles import PASSAGES, texts_of
-from tests.retrieval.compared import hits_of, passages
+from tests.retrieval.compared import ANALYZERS, hits_of, passages
 from tests.retrieval.lexical.test_feedback import bm25f
 
-# Stemmers differ only in the library's rules, and in Turkish's own lower case
-STEMMERS = {*LANGUAGE_OF} - {Analyzer.ENGLISH, Analyzer.TURKISH}
-NAMED = [analyzer for analyzer in Analyzer if analyzer not in {Analyzer.AUTO, *STEMMERS}]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
 EVERY_24TH = slice(None, None, 24)
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
@@ -53,7 +50,7 @@ def explained(held: Sequence[Passage], options: BM25Options, questions: list[str
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored_work")
 @pytest.mark.parametrize("engine", list(BM25Engine))
-@pytest.mark.parametrize("analyzer", NAMED)
+@pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_values_sum_to_index_score(sample: QuestionSet, analyzer: Analyzer, engine: BM25Engine) -> None:
     questions = texts_of(sample.questions[EVERY_24TH])
     for k1, b in PARAMETERS:
@@ -78,7 +75,7 @@ def test_values_sum_to_score_on_random_tokens(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored_work")
-@pytest.mark.parametrize("analyzer", NAMED)
+@pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_each_term_matches_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents = [Counter(tokens) for tokens in analyze(analyzer, sample.passages.indexed_texts(title=True))]
     mean_length = sum(document.total() for document in documents) / len(documents)

@@ -14,18 +14,15 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text import analysis
 from mrc_workbench.data.text.analysis import Tokens, analyze
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
+from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval import lexical as weights
 from mrc_workbench.retrieval.lexical import BM25Engine, bm25, index
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import concatenate
 from tests.doubles import PASSAGES, texts_of
-from tests.retrieval.compared import assert_equal_rankings, hits_of, passages
+from tests.retrieval.compared import ANALYZERS, assert_equal_rankings, hits_of, passages
 
-# Stemmers differ only in the library's rules, and in Turkish's own lower case
-STEMMERS = {*LANGUAGE_OF} - {Analyzer.ENGLISH, Analyzer.TURKISH}
-NAMED = [analyzer for analyzer in Analyzer if analyzer not in {Analyzer.AUTO, *STEMMERS}]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
 EVERY_16TH = slice(None, None, 16)  # thirty questions, of every kind
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
@@ -51,7 +48,7 @@ def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored_work")
-@pytest.mark.parametrize("analyzer", NAMED)
+@pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_scores_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents = analyze(analyzer, sample.passages.indexed_texts(title=True))
     questions = analyze(analyzer, texts_of(sample.questions[EVERY_16TH]))
