@@ -10,7 +10,7 @@ import json
 import signal
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import Field, asdict, fields
 from difflib import get_close_matches
 from enum import IntEnum, StrEnum
@@ -300,8 +300,8 @@ def study_commands(study: "Study[Any, Any]") -> App:
 
     def run(*, spec: Any, out: Out = None, as_json: AsJson = False) -> int:
         data = getattr(spec, "data", "")  # a reference to a dataset, if the spec has such a field
-        job = study.job(spec, *((find(data).fingerprint,) if data else ()))
-        if not job.done:
+        job = study.job_on(spec, find(data).fingerprint if hasattr(spec, "data") else "")
+        if not (job.done and job.is_readable):
             job.write_spec(spec)
             with stop_message("Stopped. Run the same command again to continue."):
                 if status := job.run(terminal.report_progress):
@@ -311,6 +311,8 @@ def study_commands(study: "Study[Any, Any]") -> App:
 
     run.__doc__ = study.summary
     run.__annotations__["spec"] = Annotated[study.spec, Parameter(name="*")]
+    with suppress(TypeError, ValueError):  # a spec with required fields
+        run.__kwdefaults__ = {**(run.__kwdefaults__ or {}), "spec": study.spec()}
     commands.command(run)
 
     empty = f"No results yet: `mrc {study.name} run` computes one."

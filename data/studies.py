@@ -73,7 +73,9 @@ def _failure_kinds(kind: type[Failure]) -> list[type[Failure]]:
 
 Array = Annotated[np.ndarray, PlainValidator(_load_array), PlainSerializer(_store_array)]
 Number = Annotated[
-    float, BeforeValidator(float), PlainSerializer(lambda value: value if math.isfinite(value) else str(value))
+    float,
+    BeforeValidator(float),
+    PlainSerializer(lambda value: value if math.isfinite(value) else str(value), when_used="json"),
 ]
 StoredError = Annotated[Exception, PlainValidator(_load_error), PlainSerializer(_store_error)]
 
@@ -190,14 +192,19 @@ class Study(Generic[Spec, Result]):
     def folder(self) -> Path:
         return workspace() / self.name
 
-    def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
+    def job(self, spec: Spec, *inputs: object, exclude: set[str] | None = None) -> "StudyJob[Spec, Result]":
+        """Return the job of a spec; its key depends on all fields but `exclude`, and on the inputs."""
         parts = [
             *self.versions,
-            self.spec_type.dump_python(spec, mode="json", by_alias=True),
+            self.spec_type.dump_python(spec, mode="json", by_alias=True, exclude=exclude),
             *inputs,
             *self.inputs(spec),
         ]
         return StudyJob(self.folder / key_of(*parts)[:16], self)
+
+    def job_on(self, spec: Spec, fingerprint: str) -> "StudyJob[Spec, Result]":
+        """Return the job on a dataset: the same one for each name, key or path of the dataset."""
+        return self.job(spec, *([fingerprint] if fingerprint else []), exclude={"data"})
 
     def stored(self) -> list["StudyJob[Spec, Result]"]:
         folders = [path.parent for path in self.folder.glob(f"*/{SCORES}") if _KEY.fullmatch(path.parent.name)]
@@ -211,11 +218,11 @@ class Study(Generic[Spec, Result]):
         return StudyJob(self.folder / key, self)
 
     def find(self, key: str) -> "StudyJob[Spec, Result]":
-        """Return the stored job with this key or name. Raises `KeyError`."""
+        """Return the stored job with this key or name. Raises `ValueError`."""
         for job in self.stored():
             if key in (job.id, job.name):
                 return job
-        raise KeyError(f"{self.name} has no stored result {key!r}")
+        raise ValueError(f"{self.name} has no stored result {key!r}")
 
     def run_folder(self, folder: Path, /) -> int:
         return StudyJob(folder, self).run()
@@ -286,6 +293,14 @@ class StudyJob(Job, Generic[Spec, Result]):
                 study.results.write(self.folder, result)
 
         return run_job_exclusively(self, work)
+
+    @property
+    def is_readable(self) -> bool:
+        try:
+            self.load()
+        except ValueError:
+            return False
+        return True
 
     def load(self) -> Result:
         """Read the result. Raises `ValueError` if it is missing, incomplete or of another version."""

@@ -5,8 +5,9 @@ commands, tables, stored results and reports are made; `words.en.toml` and `word
 folder, and the lab is gone.
 """
 
+import logging
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mrc_workbench.data.studies import Study
 
+logger = logging.getLogger(__name__)
 _FOLDER = Path(__file__).parent
+# names of commands, pages, addresses and folders of the workspace
+TAKEN_NAMES = """
+ablate added app cache compare comparisons completion data datasets delete dictionaries downloads encode export
+generated import inspect internal list milvus pairs rename report runs sample search serve show sweep takeaways
+texts train tune users
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +44,14 @@ class LabDefinition:
     in_menu: bool = True
     order: int = 100
 
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or not self.name.isascii():
+            raise ValueError(f"a lab's folder has a name of letters, digits and _, not {self.name!r}")
+        if self.name in TAKEN_NAMES.split():
+            raise ValueError(f"{self.name!r} is the name of a command, a page or a folder: choose another")
+        if wrong := [field.name for field in fields(self) if type(getattr(self, field.name)) is not field.type]:
+            raise TypeError(f"a wrong type: {', '.join(wrong)}")
+
     @property
     def folder(self) -> Path:
         return _FOLDER / self.name
@@ -48,19 +64,24 @@ class LabDefinition:
         return f"labs.{self.name}.{name}"
 
     def load_study(self) -> "Study[Any, Any]":
-        """Import the lab and return its study."""
+        """Import the lab and return its study. Raises `ValueError` if its name is not the folder's."""
         module, _, attribute = self.study.partition(":")
         study: Study[Any, Any] = getattr(import_module(self.module(module)), attribute)
+        if study.name != self.name:
+            raise ValueError(f"the study of {self.folder} is named {study.name!r}: name it {self.name!r}")
         return study
 
 
 @cache
 def labs() -> tuple[LabDefinition, ...]:
-    """Return the labs in the order of their pages."""
+    """Return the labs in the order of their pages, without those whose `lab.toml` is damaged."""
     definitions = []
     for file in _FOLDER.glob("*/lab.toml"):
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-        definitions.append(LabDefinition(name=file.parent.name, **content))
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+            definitions.append(LabDefinition(name=file.parent.name, **content))
+        except (OSError, TypeError, ValueError) as error:
+            logger.warning("%s is left out: %s", file, error)
     return tuple(sorted(definitions, key=lambda lab: (lab.order, lab.name)))
 
 

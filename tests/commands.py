@@ -19,7 +19,7 @@ if __name__ == "__main__":
         constants.ENDPOINT = url
     os.fsync = lambda _: None  # as in the tests' own process
     for module, *words in json.loads(commands):
-        gc.freeze()  # each training collects garbage: it must not search what is imported
+        gc.freeze()  # each training collects garbage: it must not search the imported modules
         sys.argv = [module, *words]
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -116,8 +116,9 @@ def completion(
     """
     mrc = all_commands()
     for name, entry in COMMANDS.items():
+        module, _, attribute = entry.target.partition(":")
         try:
-            import_module(f"mrc_workbench.{entry.target.partition(':')[0]}")
+            getattr(import_module(f"mrc_workbench.{module}"), attribute)
         except ImportError:  # a missing extra
             del mrc[name]
     if install:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from mrc_workbench.data import studies
+from mrc_workbench.data.commands import ExitStatus, run_command_line, study_commands
 from mrc_workbench.data.jobs.folder import Progress, State
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.studies import Array, Column, ColumnUnit, Study, StudyJob
@@ -113,6 +114,35 @@ def test_key_depends_on_spec_version_and_inputs() -> None:
     assert STUDY.job(Spec()) == STUDY.job(Spec(size=3))
 
 
+def test_job_on_dataset_does_not_depend_on_its_reference() -> None:
+    class DataSpec(Spec):
+        data: str = ""
+
+    study = replace(STUDY, spec=DataSpec)
+    by_name = study.job_on(DataSpec(data="sample"), "abc")
+    assert study.job_on(DataSpec(data="5ab6feb379263eec"), "abc") == by_name
+    others = [study.job_on(DataSpec(data="sample"), "abd"), study.job_on(DataSpec(data="sample", size=4), "abc")]
+    assert by_name not in others
+
+
+def test_numbers_stay_numbers_except_in_json() -> None:
+    content = TypeAdapter(Result).dump_python(Result(np.zeros(1), {}, math.inf))
+    assert content["bound"] == math.inf
+
+
+def test_commands_compute_again_what_is_damaged(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = study_commands(STUDY)  # of a spec without required fields
+    assert run_command_line(commands, ["run", "--size", "2"]) == 0
+    (job,) = STUDY.stored()
+    (job.folder / "arrays.npz").write_bytes(b"damaged")
+    assert not job.is_readable
+    assert run_command_line(commands, ["run", "--size", "2"]) == 0
+    assert job.is_readable
+    capsys.readouterr()
+    assert run_command_line(commands, ["show", "nothing"]) == ExitStatus.NOTHING_DONE
+    assert capsys.readouterr().err == "error: counts has no stored result 'nothing'\n"
+
+
 def test_lists_renames_and_deletes_results() -> None:
     first = finished(1)
     second = finished(2)
@@ -121,7 +151,7 @@ def test_lists_renames_and_deletes_results() -> None:
     second.rename("  two \n rows ")
     assert STUDY.find("two rows") == second
     assert STUDY.find(first.id) == first
-    with pytest.raises(KeyError, match="nothing"):
+    with pytest.raises(ValueError, match="no stored result 'nothing'"):
         STUDY.find("nothing")
     first.delete()
     assert STUDY.stored() == [second]

@@ -242,6 +242,10 @@ def preload_first_page() -> None:
             import_module(name, __package__)
 
 
+def has_page(name: str) -> bool:
+    return any(page.name == name for page in PAGES)
+
+
 def find_page(name: str) -> Page:
     return next(page for page in PAGES if page.name == name)
 

@@ -8,6 +8,7 @@ from mrc_workbench.data.jobs.folder import Job, State
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import SplitMethod, SplitOptions
 from mrc_workbench.data.workspace import user, workspace
+from mrc_workbench.labs import labs
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.access import draw_user
@@ -19,7 +20,7 @@ from mrc_workbench.workbench.views.ui.state import distinct_labels
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, language, plain, word
 
 _POLL_SECONDS = 2.0
-_JOB_FOLDERS = ("comparisons", "embeddings", "language", "reading", "cache/dry_runs")  # of jobs outside the queue
+_JOB_FOLDERS = ("comparisons", "cache/dry_runs", *(lab.name for lab in labs()))  # of jobs outside the queue
 
 
 def draw() -> None:

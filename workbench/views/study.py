@@ -45,9 +45,11 @@ def draw(name: str) -> None:
     spec = _form(study)
     if spec is None:
         return
-    fingerprints = [selected_set().fingerprint] if _DATA in study.spec.model_fields else []
-    job = study.job(spec, *fingerprints)
-    if job.done:
+    job = study.job_on(spec, selected_set().fingerprint if _DATA in study.spec.model_fields else "")
+    if job.done and not job.is_readable:
+        st.error(word("study.damaged"), icon=":material/error:")
+        st.button(word("study.again"), icon=":material/refresh:", on_click=job.delete)
+    elif job.done:
         _draw_result(job)
     else:
         starting = word("study.starting")
@@ -87,9 +89,9 @@ def _control(text: str, key: str, name: str, field: FieldInfo) -> Any:
     if kind is bool:
         return st.checkbox(label, bool(default), help=explained, key=key)
     if kind in (int, float):
-        lowest: Any = next((limit.ge for limit in field.metadata if hasattr(limit, "ge")), None)
-        highest: Any = next((limit.le for limit in field.metadata if hasattr(limit, "le")), None)
-        return st.number_input(label, lowest, highest, default, **kwargs)
+        lowest = next((kind(limit.ge) for limit in field.metadata if hasattr(limit, "ge")), None)
+        highest = next((kind(limit.le) for limit in field.metadata if hasattr(limit, "le")), None)
+        return st.number_input(label, lowest, highest, None if default is None else kind(default), **kwargs)
     return st.text_input(label, "" if default is None else str(default), **kwargs)
 
 
@@ -103,8 +105,8 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
         titles = {column.name: word_or(texts[column.name], column.title.capitalize()) for column in table.columns}
         percent = [column.name for column in table.columns if column.unit is ColumnUnit.FRACTION]
         whole = [column.name for column in table.columns if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES)]
-        displayed = rows.assign(**{name: rows[name] * 100 for name in percent})
-        displayed = displayed.assign(**{name: rows[name].round() for name in whole})
+        displayed = rows.assign(**{name: pd.to_numeric(rows[name]) * 100 for name in percent})
+        displayed = displayed.assign(**{name: pd.to_numeric(rows[name]).round() for name in whole})
         if table.chart:
             draw_chart(_chart, displayed, table.chart, titles)
         columns = {column.name: _column(column, titles[column.name], texts[column.name]) for column in table.columns}

@@ -12,7 +12,8 @@ END = "\x1e\n"  # of what a script writes
 def run_each(calls: Iterable[list[str]]) -> None:
     """Run scripts, each with the engine's address and its words. Raises `SystemExit` for the first that fails."""
     for folder, url, *words in calls:
-        os.environ["ENGINE_URL"], sys.argv = url, ["engine.py", *words]
+        os.environ["ENGINE_URL"] = url
+        sys.argv = ["engine.py", *words]
         try:
             runpy.run_path(folder + "/engine.py", run_name="__main__")
         except SystemExit as ended:

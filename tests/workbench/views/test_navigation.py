@@ -19,8 +19,10 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, last_used, remove, save_question_set
 from mrc_workbench.data.workspace import PROJECT, LimitError
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views import navigation
 from mrc_workbench.workbench.views.navigation import PAGES, Page, Uploads
+from mrc_workbench.workbench.views.train import runs
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.test_rooms import module_of
 from tests.workbench.views.driving import opened, run
@@ -359,6 +361,13 @@ def test_limits_number_and_overhead_of_empty_files(server: Server, monkeypatch: 
         server.hold("one", f"{number}", 0)
     with registry.track_upload("one") as more, pytest.raises(LimitError):
         registry.require_room(more, 0)
+
+
+def test_actions_for_the_page_of_a_removed_lab_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert navigation.has_page("language")
+    monkeypatch.setattr(navigation, "PAGES", tuple(page for page in PAGES if page.name != "language"))
+    assert not navigation.has_page("language")
+    assert not runs._draw_page_button("use_language", Run(Path("run")), "language", "help")
 
 
 def test_every_upload_field_is_translated() -> None:

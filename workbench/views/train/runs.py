@@ -23,7 +23,7 @@ from mrc_workbench.training.runs import Run, TrainingPlan, damaged_runs
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
 from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, model_reference
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
-from mrc_workbench.workbench.views.navigation import find_page, open_page
+from mrc_workbench.workbench.views.navigation import find_page, has_page, open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.train import cards, charts, composite
 from mrc_workbench.workbench.views.train.ablation import draw_helps_dialog
@@ -186,13 +186,18 @@ def _draw(run: Run, status: Status) -> None:
         cards.draw_best_model_job(run)
 
 
+def _draw_page_button(name: str, run: Run, page: str, help_text: str) -> bool:
+    """Draw the button that opens a lab's page, unless the lab was removed; returns whether it was pressed."""
+    return has_page(page) and draw_button(name, run, find_page(page).material_icon, help_text)
+
+
 def _draw_model_actions(run: Run, plan: TrainingPlan) -> None:
     data = next((dataset for dataset in stored() if dataset.fingerprint == plan.fingerprint), None)
     if plan.kind == READER:
-        if draw_button("use_reader", run, find_page("answers").material_icon, word("train.use_reader_help")):
+        if _draw_page_button("use_reader", run, "answers", word("train.use_reader_help")):
             open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=words.language())
     elif plan.kind == LANGUAGE_MODEL:
-        if draw_button("use_language", run, find_page("language").material_icon, word("train.use_language_help")):
+        if _draw_page_button("use_language", run, "language", word("train.use_language_help")):
             open_page("language", language_tab="inside", network=model_reference(run), lang=words.language())
         if draw_button("helps", run, ":material/experiment:", word("train.helps_help")):
             cards.open_dialog("helps", run)

@@ -1,5 +1,6 @@
 """Texts, numbers and error messages in the user's language."""
 
+import logging
 import math
 import re
 import tomllib
@@ -28,6 +29,7 @@ from mrc_workbench.labs import labs
 from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.retrieval.export import DIFFERENCES_FILE
 
+logger = logging.getLogger(__name__)
 LANGUAGES = {"ko": "한국어", "en": "English"}
 _NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # Streamlit replaces icon and emoji names after it reads escapes
 _FOLDER = Path(__file__).parents[1] / "locales"
@@ -63,8 +65,11 @@ def catalog(language: str) -> dict[str, str]:
         paths += [problems.WORDS, DIFFERENCES_FILE]
     texts: dict[str, str] = {}
     for path in paths:
-        for section, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            texts |= {f"{section}.{name}": text for name, text in entries.items()}
+        try:
+            for section, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():
+                texts |= {f"{section}.{name}": text for name, text in entries.items()}
+        except (AttributeError, ValueError) as error:  # a lab's file
+            logger.warning("%s is left out: %s", path, error)
     return texts
 
 
