@@ -311,9 +311,7 @@ def study_commands(study: "Study[Any, Any]") -> App:
 
     run.__doc__ = study.summary
     run.__annotations__["spec"] = Annotated[study.spec, Parameter(name="*")]
-    with suppress(TypeError, ValueError):  # a spec with required fields
-        run.__kwdefaults__ = {**(run.__kwdefaults__ or {}), "spec": study.spec()}
-    commands.command(run)
+    commands.command(_with_default_spec(run, study.spec))
 
     empty = f"No results yet: `mrc {study.name} run` computes one."
     add_list_command(commands, "stored results", study.stored, _job_line, empty=empty, to_entry=_job_entry)
@@ -343,6 +341,12 @@ def study_commands(study: "Study[Any, Any]") -> App:
         return ExitStatus.DONE
 
     return commands
+
+
+def _with_default_spec(run: Command, spec: Any) -> Command:
+    with suppress(TypeError, ValueError):  # a spec with required fields
+        run.__kwdefaults__ = {**(run.__kwdefaults__ or {}), "spec": spec()}
+    return run
 
 
 def _job_line(job: "StudyJob[Any, Any]") -> str:
