@@ -87,7 +87,7 @@ def words_of(name: str) -> list[str]:
 
 
 class PythonSource:
-    """What the names, comments and docstrings of a Python source contain, each occurrence."""
+    """The identifiers, comments, docstrings and definitions of a Python source, with repetitions."""
 
     def __init__(self, text: str) -> None:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))

@@ -299,8 +299,7 @@ def study_commands(study: "Study[Any, Any]") -> App:
     commands = command_group(study.name, study.summary)
 
     def run(*, spec: Any, out: Out = None, as_json: AsJson = False) -> int:
-        data = getattr(spec, "data", "")  # a reference to a dataset, if the spec has such a field
-        job = study.job_on(spec, find(data).fingerprint if hasattr(spec, "data") else "")
+        job = study.job_on(spec, find(spec.data).fingerprint if hasattr(spec, "data") else "")
         if not (job.done and job.is_readable):
             job.write_spec(spec)
             with stop_message("Stopped. Run the same command again to continue."):

@@ -203,7 +203,7 @@ class Study(Generic[Spec, Result]):
         return StudyJob(self.folder / key_of(*parts)[:16], self)
 
     def job_on(self, spec: Spec, fingerprint: str) -> "StudyJob[Spec, Result]":
-        """Return the job on a dataset: the same one for each name, key or path of the dataset."""
+        """Return the job on a dataset, whose key does not depend on how `data` refers to the dataset."""
         return self.job(spec, *([fingerprint] if fingerprint else []), exclude={"data"})
 
     def stored(self) -> list["StudyJob[Spec, Result]"]:

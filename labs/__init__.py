@@ -47,10 +47,14 @@ class LabDefinition:
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or not self.name.isascii():
             raise ValueError(f"a lab's folder has a name of letters, digits and _, not {self.name!r}")
-        if self.name in TAKEN_NAMES.split():
-            raise ValueError(f"{self.name!r} is the name of a command, a page or a folder: choose another")
+        if taken := {self.name, self.page_name} & {*TAKEN_NAMES.split()}:
+            raise ValueError(f"{taken.pop()!r} is the name of a command, a page or a folder: choose another")
         if wrong := [field.name for field in fields(self) if type(getattr(self, field.name)) is not field.type]:
             raise TypeError(f"a wrong type: {', '.join(wrong)}")
+
+    @property
+    def address(self) -> str:
+        return self.page_name or self.name
 
     @property
     def folder(self) -> Path:
@@ -75,14 +79,17 @@ class LabDefinition:
 @cache
 def labs() -> tuple[LabDefinition, ...]:
     """Return the labs in the order of their pages, without those whose `lab.toml` is damaged."""
-    definitions = []
-    for file in _FOLDER.glob("*/lab.toml"):
+    definitions: dict[str, LabDefinition] = {}
+    for file in sorted(_FOLDER.glob("*/lab.toml")):
         try:
             content = tomllib.loads(file.read_text(encoding="utf-8"))
-            definitions.append(LabDefinition(name=file.parent.name, **content))
+            definition = LabDefinition(name=file.parent.name, **content)
+            if definition.address in definitions:
+                raise ValueError(f"{definition.address!r} is the page of another lab")
+            definitions[definition.address] = definition
         except (OSError, TypeError, ValueError) as error:
             logger.warning("%s is left out: %s", file, error)
-    return tuple(sorted(definitions, key=lambda lab: (lab.order, lab.name)))
+    return tuple(sorted(definitions.values(), key=lambda lab: (lab.order, lab.name)))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What `lab.toml` may contain; damaged ones leave the program usable."""
+"""The content of `lab.toml`; a damaged file leaves the program usable."""
 
 import logging
 from pathlib import Path
@@ -33,6 +33,8 @@ def test_no_lab_has_the_name_of_a_command() -> None:
     ("name", "content", "reason"),
     [
         ("compare", 'summary = "x"', "is the name of a command, a page or a folder"),
+        ("pages", 'summary = "x"\npage_name = "search"', "'search' is the name of a command, a page or a folder"),
+        ("x", 'summary = "x"\npage_name = "breadths"', "'breadths' is the page of another lab"),
         ("my lab", 'summary = "x"', "letters, digits and _"),
         ("길이", 'summary = "x"', "letters, digits and _"),
         ("lengths", "summary = ", "Invalid value"),
@@ -44,7 +46,7 @@ def test_no_lab_has_the_name_of_a_command() -> None:
 def test_leaves_out_a_damaged_definition(
     folder: Path, caplog: pytest.LogCaptureFixture, name: str, content: str, reason: str
 ) -> None:
-    write_lab(folder, "widths", 'summary = "Measure widths."\norder = 3\n')
+    write_lab(folder, "widths", 'summary = "Measure widths."\norder = 3\npage_name = "breadths"\n')
     write_lab(folder, name, content)
     with caplog.at_level(logging.WARNING):
         assert [lab.name for lab in package.labs()] == ["widths"]

@@ -191,7 +191,7 @@ class Page:
 
 def _lab_page(lab: LabDefinition) -> Page:
     module = lab.module(lab.page) if lab.page else ""  # without a module the lab's study gives the page
-    return Page(lab.page_name or lab.name, lab.icon, module, is_in_menu=lab.in_menu, lab=lab.name)
+    return Page(lab.address, lab.icon, module, is_in_menu=lab.in_menu, lab=lab.name)
 
 
 PAGES = (  # the app opens the first; a new page needs a module, a line here, and texts; a lab adds its own page

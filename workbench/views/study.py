@@ -46,15 +46,18 @@ def draw(name: str) -> None:
     if spec is None:
         return
     job = study.job_on(spec, selected_set().fingerprint if _DATA in study.spec.model_fields else "")
-    if job.done and not job.is_readable:
-        st.error(word("study.damaged"), icon=":material/error:")
-        st.button(word("study.again"), icon=":material/refresh:", on_click=job.delete)
-    elif job.done:
-        _draw_result(job)
-    else:
+    if not job.done:
         starting = word("study.starting")
         start = word("study.start")
         draw_job(job, lambda: job.start(spec), lambda status: plain(status.phase) or starting, "study", start)
+        return
+    try:
+        result = job.load()
+    except ValueError:
+        st.error(word("study.damaged"), icon=":material/error:")
+        st.button(word("study.delete"), icon=":material/delete:", on_click=job.delete)
+        return
+    _draw_result(job, result)
 
 
 def _form(study: Study[Any, Any]) -> BaseModel | None:
@@ -95,8 +98,7 @@ def _control(text: str, key: str, name: str, field: FieldInfo) -> Any:
     return st.text_input(label, "" if default is None else str(default), **kwargs)
 
 
-def _draw_result(job: StudyJob[Any, Any]) -> None:
-    result = job.load()
+def _draw_result(job: StudyJob[Any, Any], result: Any) -> None:
     for table in job.study.tables:
         rows = table.rows(result)
         name = f"{job.study.name}.{table.name}"

@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, last_used, remove, save_question_set
 from mrc_workbench.data.workspace import PROJECT, LimitError
+from mrc_workbench.labs import TAKEN_NAMES
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views import navigation
 from mrc_workbench.workbench.views.navigation import PAGES, Page, Uploads
@@ -361,6 +362,10 @@ def test_limits_number_and_overhead_of_empty_files(server: Server, monkeypatch: 
         server.hold("one", f"{number}", 0)
     with registry.track_upload("one") as more, pytest.raises(LimitError):
         registry.require_room(more, 0)
+
+
+def test_no_lab_has_the_name_of_a_page() -> None:
+    assert {page.name for page in PAGES if not page.lab} <= {*TAKEN_NAMES.split()}
 
 
 def test_actions_for_the_page_of_a_removed_lab_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_draws_fields_with_limits_and_columns_with_missing_values(app: AppTest) 
     job.result.write_text("{}", encoding="utf-8")
     app.run()
     assert [error.value for error in app.error] == [EN["study.damaged"]]
-    next(button for button in app.button if button.label == EN["study.again"]).click().run()
+    next(button for button in app.button if button.label == EN["study.delete"]).click().run()
     assert not app.exception
     assert not job.folder.exists()
     assert EN["study.start"] in [button.label for button in app.button]
